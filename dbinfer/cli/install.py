@@ -1,0 +1,9 @@
+"""Commands of the group 'install'."""
+
+from __future__ import annotations
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add this group's commands to the application."""

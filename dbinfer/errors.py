@@ -1,0 +1,67 @@
+"""The errors a user can see, each one sentence with its cure.
+
+DbinferError
+├── UsageError         the call's words are off (exit 2)
+├── ServerError        the embedded server, or a server that cannot be reached
+├── InstallError       install, upgrade, uninstall
+├── RegistryError      models, versions, aliases, grants
+├── ModelFileError     an IR, .bin or source model that cannot be used
+├── ConvertError       a conversion that failed or is not exact enough
+├── DataError          images, folders, queries
+└── TrainError         training, ranks, checkpoints
+"""
+
+from __future__ import annotations
+
+
+class DbinferError(Exception):
+    """A mistake or an obstacle the user can do something about.
+
+    Args:
+        message: one sentence: what was wrong, and which value.
+        cure: what to do about it; shown on a line of its own.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, cure: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.cure = cure
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.cure}" if self.cure else self.message
+
+
+class UsageError(DbinferError):
+    """Options that do not fit together or cannot be understood."""
+
+    exit_code = 2
+
+
+class ServerError(DbinferError):
+    """The database server cannot be started, reached or used."""
+
+
+class InstallError(DbinferError):
+    """The database objects of dbinfer cannot be made, upgraded or removed."""
+
+
+class RegistryError(DbinferError):
+    """A model, version, alias or grant is missing or not allowed."""
+
+
+class ModelFileError(DbinferError):
+    """A model file is broken, incomplete or of an unsupported kind."""
+
+
+class ConvertError(DbinferError):
+    """A model could not be converted, or the result differs from its source."""
+
+
+class DataError(DbinferError):
+    """Images, folders or queries that cannot be used."""
+
+
+class TrainError(DbinferError):
+    """Training cannot start, or stopped."""

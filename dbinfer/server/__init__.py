@@ -1,0 +1,1 @@
+"""The embedded server: a private PostgreSQL cluster of this project."""

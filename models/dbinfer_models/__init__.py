@@ -1,0 +1,1 @@
+"""The zoo: Keras networks with their manifests."""

@@ -1,0 +1,1 @@
+"""Code that runs inside database backends: decode > preprocess > infer > postprocess."""

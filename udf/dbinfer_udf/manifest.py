@@ -1,0 +1,162 @@
+"""The manifest: how an image becomes a model's input tensor, and what its output means.
+
+It travels inside the IR (rt_info) and, at deploy, into the registry as JSON, so that the backend that scores and the
+client that trained read the same numbers. The keys under `model_info` are those of OpenVINO's Model API; the complete
+manifest lies beside them under `dbinfer`/`manifest`. Standard library only: both sides import it, Python 3.9 included.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Dict, Mapping, Tuple
+
+TASKS = ("classification", "segmentation", "embedding", "tensor")
+COLORS = ("RGB", "BGR", "GRAY")
+RESIZES = ("standard", "fit_to_window", "fit_to_window_letterbox", "crop")
+INTERPOLATIONS = ("linear", "area", "cubic", "nearest")
+PRECISIONS = ("f32", "bf16", "f16")
+ACTIVATIONS = ("none", "softmax", "sigmoid")
+DECODES = ("fast", "exact")
+
+MODEL_API_TASKS = {"classification": "Classification", "segmentation": "Segmentation"}
+
+
+class ManifestError(ValueError):
+    """A manifest whose values cannot be used; the message names the key, the value and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What the backend must know of a model beside its graph.
+
+    Attributes:
+        task: one of TASKS; decides which SQL functions accept the model.
+        height, width: size of the input tensor in pixels; channels: 1 or 3.
+        color: order of the channels the network was trained with.
+        resize: how an image of another size is fitted (names of OpenVINO Model API): `standard` stretches,
+            `fit_to_window` keeps the aspect ratio and pads right and below, `fit_to_window_letterbox` pads on
+            both sides, `crop` scales the short side and cuts the centre.
+        interpolation: of that resize; `linear` becomes area averaging where the image shrinks, as in training
+            with antialiasing, unless decode is `exact`.
+        pad_value: grey level (0..255) of padding.
+        mean, scale: per channel in `color` order, in units of 0..255 grey levels: x = (pixel - mean) / scale.
+        labels: name of each class, in the order of the output.
+        precision: the inference precision that was validated, given to OpenVINO as a hint.
+        activation: what turns the network's output into scores for classify/segment (`predict` stays raw).
+        threshold: score above which a pixel of a one-class mask is set.
+        l2_normalize: embed() returns vectors of length one.
+        decode: `fast` may let libjpeg decode at a reduced scale that still covers the input; `exact` never.
+        metrics, provenance: of the training run, shown by `dbinfer models`.
+    """
+
+    task: str
+    height: int
+    width: int
+    channels: int = 3
+    name: str = ""
+    color: str = "RGB"
+    resize: str = "standard"
+    interpolation: str = "linear"
+    pad_value: int = 0
+    mean: Tuple[float, ...] = ()
+    scale: Tuple[float, ...] = ()
+    labels: Tuple[str, ...] = ()
+    precision: str = "f32"
+    activation: str = "none"
+    threshold: float = 0.5
+    l2_normalize: bool = False
+    decode: str = "fast"
+    metrics: Dict[str, Any] = field(default_factory=dict)
+    provenance: Dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key, allowed in (
+            ("task", TASKS),
+            ("color", COLORS),
+            ("resize", RESIZES),
+            ("interpolation", INTERPOLATIONS),
+            ("precision", PRECISIONS),
+            ("activation", ACTIVATIONS),
+            ("decode", DECODES),
+        ):
+            value = getattr(self, key)
+            if value not in allowed:
+                raise ManifestError("%s is %r, but must be one of %s" % (key, value, ", ".join(allowed)))
+        for key in ("height", "width"):
+            if not 1 <= getattr(self, key) <= 16384:
+                raise ManifestError("%s is %r, but must be 1 to 16384 pixels" % (key, getattr(self, key)))
+        if self.channels not in (1, 3):
+            raise ManifestError("channels is %r, but must be 1 or 3" % (self.channels,))
+        if (self.color == "GRAY") != (self.channels == 1):
+            raise ManifestError("color %s does not fit channels %d" % (self.color, self.channels))
+        for key in ("mean", "scale"):
+            values = getattr(self, key)
+            if values and len(values) not in (1, self.channels):
+                raise ManifestError(
+                    "%s has %d values, but the network has %d channels" % (key, len(values), self.channels)
+                )
+        if 0 in self.scale:
+            raise ManifestError("scale contains 0, which nothing can be divided by")
+        if not 0 <= self.pad_value <= 255:
+            raise ManifestError("pad_value is %r, but must be 0 to 255" % (self.pad_value,))
+
+    def to_dict(self) -> Dict[str, Any]:
+        """Return plain JSON values (tuples become lists)."""
+        out = asdict(self)
+        for key in ("mean", "scale", "labels"):
+            out[key] = list(out[key])
+        return out
+
+    def to_json(self) -> str:
+        """Return the manifest as one line of JSON with sorted keys, equal for equal manifests."""
+        return json.dumps(self.to_dict(), sort_keys=True, ensure_ascii=False)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Manifest":
+        """Make a manifest from JSON values.
+
+        Raises:
+            ManifestError: a key is unknown or missing, or a value is out of range.
+        """
+        known = {f.name for f in fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ManifestError("unknown key %r; known keys: %s" % (unknown[0], ", ".join(sorted(known))))
+        missing = [k for k in ("task", "height", "width") if k not in values]
+        if missing:
+            raise ManifestError("key %r is missing" % missing[0])
+        typed = dict(values)
+        for key in ("mean", "scale"):
+            typed[key] = tuple(float(x) for x in typed.get(key) or ())
+        typed["labels"] = tuple(str(x) for x in typed.get("labels") or ())
+        return cls(**typed)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Manifest":
+        """Make a manifest from its JSON text; ManifestError where it is none."""
+        try:
+            values = json.loads(text)
+        except ValueError as err:
+            raise ManifestError("the manifest is not JSON: %s" % err) from err
+        if not isinstance(values, dict):
+            raise ManifestError("the manifest is a JSON %s, but must be an object" % type(values).__name__)
+        return cls.from_dict(values)
+
+    def model_info(self) -> Dict[str, str]:
+        """Return the part that OpenVINO's Model API knows, with its key names and its string values."""
+        info = {
+            "resize_type": self.resize,
+            "pad_value": str(self.pad_value),
+            "reverse_input_channels": "True" if self.color == "RGB" else "False",
+            "labels": " ".join(label.replace(" ", "_") for label in self.labels),
+            "mean_values": " ".join(repr(v) for v in self.mean),
+            "scale_values": " ".join(repr(v) for v in self.scale),
+        }
+        if self.task in MODEL_API_TASKS:
+            info["model_type"] = MODEL_API_TASKS[self.task]
+        if self.task == "classification":
+            info["output_raw_scores"] = "True" if self.activation == "none" else "False"
+        if self.task == "segmentation":
+            info["confidence_threshold"] = repr(self.threshold)
+        return {key: value for key, value in info.items() if value}
