@@ -1,0 +1,15 @@
+-- Removes the second name of a version.
+CREATE OR REPLACE FUNCTION dbinfer.drop_alias(model text, alias text)
+RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM dbinfer_private.lock_registry();
+  DELETE FROM dbinfer_private.alias a WHERE a.model = drop_alias.model AND a.alias = drop_alias.alias;
+  IF NOT FOUND THEN
+    RAISE undefined_object USING MESSAGE = format('model "%s" has no alias "%s"', model, alias),
+      HINT = 'SELECT name, aliases FROM dbinfer.models shows them.';
+  END IF;
+  PERFORM dbinfer_private.forget();
+END $$;
+COMMENT ON FUNCTION dbinfer.drop_alias(text, text) IS 'removes the second name of a version';
+ALTER FUNCTION dbinfer.drop_alias(text, text) OWNER TO dbinfer_owner;
+REVOKE ALL ON FUNCTION dbinfer.drop_alias(text, text) FROM PUBLIC;

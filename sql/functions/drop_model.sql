@@ -1,0 +1,26 @@
+-- Removes one version, or a whole model; parts that other versions share survive.
+CREATE OR REPLACE FUNCTION dbinfer.drop_model(model text, version integer DEFAULT NULL, force boolean DEFAULT false)
+RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  current_version integer;
+BEGIN
+  PERFORM dbinfer_private.lock_registry();
+  SELECT m.active INTO current_version FROM dbinfer_private.model m WHERE m.name = drop_model.model;
+  IF NOT FOUND THEN
+    PERFORM dbinfer_private.raise_unknown(model, NULL);
+  END IF;
+  IF version IS NOT NULL THEN
+    PERFORM dbinfer_private.find_version(model || '@' || version);
+  END IF;
+  IF current_version IS NOT NULL AND coalesce(version, current_version) = current_version AND NOT force THEN
+    RAISE object_in_use USING
+      MESSAGE = format('version %s of model "%s" is active', current_version, model),
+      HINT = 'Activate another version first, or drop it all the same with force.';
+  END IF;
+  PERFORM dbinfer_private.remove_versions(model, version);
+  PERFORM dbinfer_private.forget();
+END $$;
+COMMENT ON FUNCTION dbinfer.drop_model(text, integer, boolean) IS
+  'removes a version, or without one the whole model; refuses the active version unless forced';
+ALTER FUNCTION dbinfer.drop_model(text, integer, boolean) OWNER TO dbinfer_owner;
+REVOKE ALL ON FUNCTION dbinfer.drop_model(text, integer, boolean) FROM PUBLIC;

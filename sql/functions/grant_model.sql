@@ -1,0 +1,16 @@
+-- Lets a role (public: everybody) run a model; reading its weights stays with the owner.
+CREATE OR REPLACE FUNCTION dbinfer.grant_model(model text, role text)
+RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM dbinfer_private.lock_registry();
+  PERFORM dbinfer_private.find_version(model);
+  IF role <> 'public' AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = role) THEN
+    RAISE undefined_object USING MESSAGE = format('role "%s" does not exist', role),
+      HINT = 'Create it, or grant to public for everybody.';
+  END IF;
+  DELETE FROM dbinfer_private.model_grant g WHERE g.model = grant_model.model AND g.role = grant_model.role;
+  INSERT INTO dbinfer_private.model_grant VALUES (grant_model.model, grant_model.role);
+END $$;
+COMMENT ON FUNCTION dbinfer.grant_model(text, text) IS 'lets a role (public: everybody) run a model; reading its weights stays with the owner';
+ALTER FUNCTION dbinfer.grant_model(text, text) OWNER TO dbinfer_owner;
+REVOKE ALL ON FUNCTION dbinfer.grant_model(text, text) FROM PUBLIC;

@@ -1,0 +1,15 @@
+-- Takes a grant back, from the next statement on.
+CREATE OR REPLACE FUNCTION dbinfer.revoke_model(model text, role text)
+RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM dbinfer_private.lock_registry();
+  PERFORM dbinfer_private.find_version(model);
+  DELETE FROM dbinfer_private.model_grant g WHERE g.model = revoke_model.model AND g.role = revoke_model.role;
+  IF NOT FOUND THEN
+    RAISE undefined_object USING MESSAGE = format('model "%s" was not granted to "%s"', model, role),
+      HINT = 'SELECT name, granted_to FROM dbinfer.models shows the grants.';
+  END IF;
+END $$;
+COMMENT ON FUNCTION dbinfer.revoke_model(text, text) IS 'takes a grant back, from the next statement on';
+ALTER FUNCTION dbinfer.revoke_model(text, text) OWNER TO dbinfer_owner;
+REVOKE ALL ON FUNCTION dbinfer.revoke_model(text, text) FROM PUBLIC;

@@ -1,0 +1,17 @@
+-- Gives a version a second name: digits@production.
+CREATE OR REPLACE FUNCTION dbinfer.set_alias(model text, alias text, version integer)
+RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM dbinfer_private.lock_registry();
+  IF alias !~ '^[A-Za-z_][A-Za-z0-9_.-]{0,62}$' THEN
+    RAISE invalid_name USING MESSAGE = format('"%s" cannot be an alias', alias),
+      HINT = 'Start with a letter; use letters, digits, _ . and -.';
+  END IF;
+  PERFORM dbinfer_private.find_version(model || '@' || version);
+  DELETE FROM dbinfer_private.alias a WHERE a.model = set_alias.model AND a.alias = set_alias.alias;
+  INSERT INTO dbinfer_private.alias VALUES (set_alias.model, set_alias.alias, set_alias.version);
+  PERFORM dbinfer_private.forget();
+END $$;
+COMMENT ON FUNCTION dbinfer.set_alias(text, text, integer) IS 'gives a version a second name: digits@production';
+ALTER FUNCTION dbinfer.set_alias(text, text, integer) OWNER TO dbinfer_owner;
+REVOKE ALL ON FUNCTION dbinfer.set_alias(text, text, integer) FROM PUBLIC;

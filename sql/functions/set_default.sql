@@ -1,0 +1,12 @@
+-- Makes a model the one that calls without a model name use.
+CREATE OR REPLACE FUNCTION dbinfer.set_default(model text)
+RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM dbinfer_private.lock_registry();
+  PERFORM dbinfer_private.find_version(model);
+  PERFORM dbinfer_private.set_setting('default_model', model);
+  PERFORM dbinfer_private.forget();
+END $$;
+COMMENT ON FUNCTION dbinfer.set_default(text) IS 'makes a model the one that calls without a model name use';
+ALTER FUNCTION dbinfer.set_default(text) OWNER TO dbinfer_owner;
+REVOKE ALL ON FUNCTION dbinfer.set_default(text) FROM PUBLIC;

@@ -1,0 +1,9 @@
+-- Stores one part of a model file.
+CREATE OR REPLACE FUNCTION dbinfer_private.add_part(part_digest text, content bytea) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  INSERT INTO dbinfer_private.part VALUES (part_digest, content);
+END $$;
+COMMENT ON FUNCTION dbinfer_private.add_part(text, bytea) IS 'stores one part of a model file';
+REVOKE ALL ON FUNCTION dbinfer_private.add_part(text, bytea) FROM PUBLIC;
+ALTER FUNCTION dbinfer_private.add_part(text, bytea) OWNER TO dbinfer_owner;

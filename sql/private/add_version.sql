@@ -1,0 +1,32 @@
+-- Registers a version whose parts are stored; activates it where asked, and makes the first model the default.
+CREATE OR REPLACE FUNCTION dbinfer_private.add_version(model_name text, facts jsonb, activate boolean) RETURNS integer
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  new_id integer := nextval('dbinfer_private.version_id');
+  new_version integer;
+  stamp timestamptz := now();
+  author text := session_user;
+  k text;
+BEGIN
+  SELECT coalesce(max(v.version), 0) + 1 INTO new_version FROM dbinfer_private.model_version v WHERE v.model = model_name;
+  IF NOT EXISTS (SELECT 1 FROM dbinfer_private.model m WHERE m.name = model_name) THEN
+    INSERT INTO dbinfer_private.model VALUES (model_name, NULL);
+  END IF;
+  INSERT INTO dbinfer_private.model_version VALUES (new_id, model_name, new_version, facts->>'source_digest',
+    facts->>'xml_digest', facts->>'bin_digest', facts->'manifest', (facts->>'size')::bigint, stamp, author);
+  FOREACH k IN ARRAY ARRAY['xml', 'bin'] LOOP
+    INSERT INTO dbinfer_private.model_part
+      SELECT new_id, k, p.n::integer, p.digest FROM jsonb_array_elements_text(facts->(k || '_parts')) WITH ORDINALITY p(digest, n);
+  END LOOP;
+  IF activate THEN
+    UPDATE dbinfer_private.model m SET active = new_version WHERE m.name = model_name;
+  END IF;
+  IF NOT EXISTS (SELECT 1 FROM dbinfer_private.setting s WHERE s.name = 'default_model') THEN
+    PERFORM dbinfer_private.set_setting('default_model', model_name);
+  END IF;
+  PERFORM dbinfer_private.forget();
+  RETURN new_version;
+END $$;
+COMMENT ON FUNCTION dbinfer_private.add_version(text, jsonb, boolean) IS 'registers a version whose parts are stored';
+REVOKE ALL ON FUNCTION dbinfer_private.add_version(text, jsonb, boolean) FROM PUBLIC;
+ALTER FUNCTION dbinfer_private.add_version(text, jsonb, boolean) OWNER TO dbinfer_owner;

@@ -1,0 +1,8 @@
+-- takes one module of the runtime
+CREATE OR REPLACE FUNCTION dbinfer_private.feed_module(name text, source text) RETURNS void
+LANGUAGE plpython3u VOLATILE PARALLEL SAFE AS $$
+GD["dbinfer.modules"][name] = source
+$$;
+COMMENT ON FUNCTION dbinfer_private.feed_module(text, text) IS 'takes one module of the runtime';
+REVOKE ALL ON FUNCTION dbinfer_private.feed_module(text, text) FROM PUBLIC;
+ALTER FUNCTION dbinfer_private.feed_module(text, text) OWNER TO dbinfer_owner;

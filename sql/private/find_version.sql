@@ -1,0 +1,39 @@
+-- The version id that a model reference means: NULL (the default), name, name@3 or name@alias.
+CREATE OR REPLACE FUNCTION dbinfer_private.find_version(reference text) RETURNS integer
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+DECLARE
+  wanted text := reference;
+  base text;
+  suffix text;
+  number integer;
+  found_id integer;
+BEGIN
+  IF wanted IS NULL THEN
+    SELECT s.value INTO wanted FROM dbinfer_private.setting s WHERE s.name = 'default_model';
+    IF wanted IS NULL THEN
+      RAISE undefined_object USING MESSAGE = 'no model is deployed yet',
+        HINT = 'Deploy one with: dbinfer deploy model.xml';
+    END IF;
+  END IF;
+  base := split_part(wanted, '@', 1);
+  suffix := nullif(split_part(wanted, '@', 2), '');
+  IF suffix IS NULL THEN
+    SELECT m.active INTO number FROM dbinfer_private.model m WHERE m.name = base;
+    IF number IS NULL AND EXISTS (SELECT 1 FROM dbinfer_private.model m WHERE m.name = base) THEN
+      RAISE undefined_object USING MESSAGE = format('model "%s" has no active version', base),
+        HINT = format('Activate one: dbinfer activate %s@VERSION', base);
+    END IF;
+  ELSIF suffix ~ '^[0-9]{1,9}$' THEN
+    number := suffix::integer;
+  ELSE
+    SELECT a.version INTO number FROM dbinfer_private.alias a WHERE a.model = base AND a.alias = suffix;
+  END IF;
+  SELECT v.id INTO found_id FROM dbinfer_private.model_version v WHERE v.model = base AND v.version = number;
+  IF found_id IS NULL THEN
+    PERFORM dbinfer_private.raise_unknown(base, suffix);
+  END IF;
+  RETURN found_id;
+END $$;
+COMMENT ON FUNCTION dbinfer_private.find_version(text) IS 'the version id that name, name@3, name@alias or NULL means';
+REVOKE ALL ON FUNCTION dbinfer_private.find_version(text) FROM PUBLIC;
+ALTER FUNCTION dbinfer_private.find_version(text) OWNER TO dbinfer_owner;

@@ -1,0 +1,9 @@
+-- drops what this backend resolved in this statement
+CREATE OR REPLACE FUNCTION dbinfer_private.forget() RETURNS void
+LANGUAGE plpython3u VOLATILE PARALLEL SAFE AS $$
+session = GD.get("dbinfer")
+if session is not None: session.forget()
+$$;
+COMMENT ON FUNCTION dbinfer_private.forget() IS 'drops what this backend resolved in this statement';
+REVOKE ALL ON FUNCTION dbinfer_private.forget() FROM PUBLIC;
+ALTER FUNCTION dbinfer_private.forget() OWNER TO dbinfer_owner;

@@ -1,0 +1,9 @@
+-- Lets one session at a time change the registry; scoring goes on.
+CREATE OR REPLACE FUNCTION dbinfer_private.lock_registry() RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  LOCK TABLE dbinfer_private.model IN SHARE ROW EXCLUSIVE MODE;
+END $$;
+COMMENT ON FUNCTION dbinfer_private.lock_registry() IS 'lets one session at a time change the registry; scoring goes on';
+REVOKE ALL ON FUNCTION dbinfer_private.lock_registry() FROM PUBLIC;
+ALTER FUNCTION dbinfer_private.lock_registry() OWNER TO dbinfer_owner;

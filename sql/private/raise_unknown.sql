@@ -1,0 +1,22 @@
+-- Says that a model or version does not exist, and which ones do.
+CREATE OR REPLACE FUNCTION dbinfer_private.raise_unknown(base text, suffix text) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+DECLARE
+  known text;
+BEGIN
+  IF EXISTS (SELECT 1 FROM dbinfer_private.model m WHERE m.name = base) THEN
+    SELECT string_agg(x.n, ', ' ORDER BY x.n) INTO known FROM (
+      SELECT base || '@' || v.version AS n FROM dbinfer_private.model_version v WHERE v.model = base
+      UNION ALL
+      SELECT base || '@' || a.alias FROM dbinfer_private.alias a WHERE a.model = base
+    ) x;
+    RAISE undefined_object USING MESSAGE = format('model "%s" has no version or alias "%s"', base, suffix),
+      HINT = 'There are: ' || coalesce(known, 'none') || '.';
+  END IF;
+  SELECT string_agg(m.name, ', ' ORDER BY m.name) INTO known FROM dbinfer_private.model m;
+  RAISE undefined_object USING MESSAGE = format('model "%s" does not exist', base),
+    HINT = coalesce('Deployed models: ' || known || '.', 'No model is deployed yet: dbinfer deploy model.xml');
+END $$;
+COMMENT ON FUNCTION dbinfer_private.raise_unknown(text, text) IS 'raises undefined_object with the names that exist';
+REVOKE ALL ON FUNCTION dbinfer_private.raise_unknown(text, text) FROM PUBLIC;
+ALTER FUNCTION dbinfer_private.raise_unknown(text, text) OWNER TO dbinfer_owner;

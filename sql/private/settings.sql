@@ -1,0 +1,12 @@
+-- All settings as one JSON text, with the number of backends that score at once on a host.
+CREATE OR REPLACE FUNCTION dbinfer_private.settings() RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+SELECT json_object_agg(s.name, s.value)::text FROM (
+  SELECT name, value FROM dbinfer_private.setting
+  UNION ALL
+  SELECT 'workers', coalesce(pg_catalog.current_setting('max_parallel_workers_per_gather', true), '0')
+) s
+$$;
+COMMENT ON FUNCTION dbinfer_private.settings() IS 'all settings of the runtime as JSON';
+REVOKE ALL ON FUNCTION dbinfer_private.settings() FROM PUBLIC;
+ALTER FUNCTION dbinfer_private.settings() OWNER TO dbinfer_owner;

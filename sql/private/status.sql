@@ -1,0 +1,8 @@
+-- facts of this backend and its host as JSON
+CREATE OR REPLACE FUNCTION dbinfer_private.status(settings text) RETURNS text
+LANGUAGE plpython3u VOLATILE PARALLEL SAFE AS $$
+return GD["dbinfer"].status(plpy, settings)
+$$;
+COMMENT ON FUNCTION dbinfer_private.status(text) IS 'facts of this backend and its host as JSON';
+REVOKE ALL ON FUNCTION dbinfer_private.status(text) FROM PUBLIC;
+ALTER FUNCTION dbinfer_private.status(text) OWNER TO dbinfer_owner;

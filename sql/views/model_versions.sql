@@ -1,0 +1,17 @@
+-- One row per deployed version.
+CREATE VIEW dbinfer.model_versions AS
+SELECT v.model AS name,
+       v.version,
+       coalesce(m.active = v.version, false) AS active,
+       v.manifest->>'task' AS task,
+       ARRAY(SELECT a.alias FROM dbinfer_private.alias a WHERE a.model = v.model AND a.version = v.version ORDER BY 1) AS aliases,
+       v.size,
+       v.source_digest AS digest,
+       v.created_at,
+       v.created_by,
+       v.manifest
+  FROM dbinfer_private.model_version v
+  JOIN dbinfer_private.model m ON m.name = v.model;
+COMMENT ON VIEW dbinfer.model_versions IS 'all versions of all models, with their manifests';
+ALTER VIEW dbinfer.model_versions OWNER TO dbinfer_owner;
+GRANT SELECT ON dbinfer.model_versions TO PUBLIC;
