@@ -1,0 +1,22 @@
+"""The networks of the zoo by name."""
+
+from __future__ import annotations
+
+from dbinfer_models import alexnet, digits, unet, vgg19
+from dbinfer_models._network import Network
+
+NETWORKS: dict[str, Network] = {
+    entry.name: entry
+    for entry in (digits.NETWORK, unet.NETWORK, vgg19.NETWORK, vgg19.NETWORK_CIFAR, alexnet.NETWORK)
+}
+
+
+def network(name: str) -> Network:
+    """Return a network by its name.
+
+    Raises:
+        KeyError: there is none; the message names those there are.
+    """
+    if name not in NETWORKS:
+        raise KeyError(f"no network {name!r} in the zoo; there are {', '.join(sorted(NETWORKS))}")
+    return NETWORKS[name]
