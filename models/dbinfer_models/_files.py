@@ -17,7 +17,7 @@ def write_manifest(folder: Path, manifest: Manifest, name: str = MANIFEST_NAME) 
     Args:
         folder: an existing folder: the one the model was saved in, or the SavedModel itself.
         manifest: what to write.
-        name: `manifest.json` speaks for every model of the folder, `STEM.manifest.json` for `STEM.keras` alone.
+        name: `manifest.json` speaks for all models of the folder, `STEM.manifest.json` for `STEM.keras`.
 
     Returns:
         The path of the file.

@@ -10,7 +10,7 @@ SCALE = (58.395, 57.12, 57.375)
 
 
 def imagenet_manifest(name: str, size: int) -> Manifest:
-    """Return the manifest of a classifier whose images are scaled by the short side and cut to size x size."""
+    """Return the manifest of a classifier whose images are scaled by the short side, then cut."""
     return Manifest(
         task="classification",
         name=name,

@@ -12,8 +12,8 @@ from dbinfer_udf.manifest import Manifest
 def build(classes: int = 1000, size: int = 224) -> Any:
     """Return the network: input (batch, size, size, 3); output (batch, classes), softmax.
 
-    This is the one-tower variant of 2014 (64, 192, 384, 256, 256 filters, no local response normalisation), with
-    61,100,840 parameters for 1000 classes at 224 pixels, as torchvision's alexnet.
+    This is the one-tower variant of 2014 (64, 192, 384, 256, 256 filters, no local response normalisation),
+    with 61,100,840 parameters for 1000 classes at 224 pixels, as torchvision's alexnet.
     """
     import keras
     from keras import layers

@@ -1,4 +1,4 @@
-"""A small network for handwritten digits, in the manner of LeNet-5 (LeCun et al. 1998) with ReLU and dropout."""
+"""A small network for handwritten digits, after LeNet-5 (LeCun et al. 1998), with ReLU and dropout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ CLASSES = 10
 
 
 def build(classes: int = CLASSES, dropout: float = 0.25) -> Any:
-    """Return the network: input (batch, 28, 28, 1) of 0..1, white strokes on black; output (batch, classes), softmax."""
+    """Return the network.
+
+    Input (batch, 28, 28, 1) of 0..1, white strokes on black; output (batch, classes), softmax.
+    """
     import keras
     from keras import layers
 

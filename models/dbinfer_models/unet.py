@@ -1,4 +1,4 @@
-"""U-Net (Ronneberger et al. 2015) with padded convolutions and batch normalisation: one mask from one image."""
+"""U-Net (Ronneberger et al. 2015) with padded convolutions and batch normalisation: image to mask."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def build(
     channels: int = CHANNELS,
     batch_norm: bool = True,
 ) -> Any:
-    """Return the network: input (batch, size, size, channels) of 0..1; output (batch, size, size, 1), sigmoid.
+    """Return the network: input (batch, size, size, channels) of 0..1; output (batch, size, size, 1).
 
     Args:
         size: height and width in pixels, a multiple of 2 ** depth.
@@ -92,9 +92,7 @@ def _two_convolutions(x: Any, stage: _Stage) -> Any:
 def _check_size(size: int, depth: int) -> None:
     step = 2**depth
     if depth < 1 or size < step or size % step:
-        raise ValueError(
-            f"size {size} does not fit depth {depth}: it must be a multiple of 2 ** depth = {step}"
-        )
+        raise ValueError(f"size {size} does not fit depth {depth}: give a multiple of 2 ** depth = {step}")
 
 
 def manifest(
@@ -104,7 +102,7 @@ def manifest(
     channels: int = CHANNELS,
     batch_norm: bool = True,
 ) -> Manifest:
-    """Return the preprocessing: stretched to size x size, 0..255 to 0..1; a pixel above 0.5 belongs to the mask."""
+    """Return the preprocessing: stretched to size x size, 0..255 to 0..1; above 0.5 is mask."""
     return Manifest(
         task="segmentation",
         name="unet",

@@ -1,4 +1,4 @@
-"""VGG-19 (Simonyan and Zisserman 2014, configuration E) with batch normalisation: ImageNet head and CIFAR head."""
+"""VGG-19 (Simonyan and Zisserman 2014, configuration E) with batch normalisation, two heads."""
 
 from __future__ import annotations
 

@@ -1,0 +1,128 @@
+"""Keras sources: `.keras` of Keras 3, and `.h5` of Keras 2 or 3."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from dbinfer.convert._quiet import quiet
+from dbinfer.convert._source import Source, arrays, require_tensorflow, telling_line, to_graph, unreadable
+from dbinfer.errors import ConvertError
+
+HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+# Keras 2 wrote `groups` for these layers; Keras 3 refuses the key
+NO_GROUPS = ("Conv2DTranspose", "DepthwiseConv2D", "SeparableConv2D")
+
+
+def read_keras(path: Path) -> Source:
+    """Read a `.keras` file (needs TensorFlow)."""
+    if not zipfile.is_zipfile(path):
+        raise ConvertError(
+            f"{path} is not a .keras file (a zip archive), or it is cut off.", "Save the model again."
+        )
+    return _read(path, "a Keras 3 model")
+
+
+def read_h5(path: Path) -> Source:
+    """Read a whole-model `.h5` file, of Keras 2 too (needs TensorFlow)."""
+    with path.open("rb") as file:
+        if file.read(len(HDF5_MAGIC)) != HDF5_MAGIC:
+            raise ConvertError(f"{path} is not an HDF5 file.", "Save the model again.")
+    return _read(path, "a Keras .h5 model")
+
+
+def _read(path: Path, what: str) -> Source:
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    tf = require_tensorflow(what)
+    model = _load(path, what)
+
+    def run(x: Any) -> list[Any]:
+        with quiet():
+            return arrays(model(tf.constant(x), training=False))
+
+    import keras
+
+    return Source(_graph(path, what, model), model.name, f"Keras {keras.__version__}", run)
+
+
+def _load(path: Path, what: str) -> Any:
+    import keras
+
+    try:
+        with quiet():
+            return keras.models.load_model(path, compile=False, custom_objects=_keras2_layers())
+    except Exception as err:
+        text = str(err)
+        if "No model config found" in text:
+            raise ConvertError(
+                f"{path} holds weights only, without the network.",
+                "Build the network, load_weights(), and save the whole model: model.save('model.keras').",
+            ) from err
+        if "Could not locate" in text or "Unknown layer" in text or "Lambda" in text or "unsafe" in text:
+            raise ConvertError(
+                f"{path} uses a layer of its own that only its program knows: {telling_line(err)}",
+                "Export it where it was trained, model.export('folder'), and convert the folder.",
+            ) from err
+        raise unreadable(path, what, err) from err
+
+
+def _keras2_layers() -> dict[str, Any]:
+    """Return the layers whose Keras 2 configuration Keras 3 refuses, made to accept it."""
+    from keras import layers
+
+    shims: dict[str, Any] = {name: _without_groups(getattr(layers, name)) for name in NO_GROUPS}
+    shims["BatchNormalization"] = _with_axis_list(layers.BatchNormalization)
+    return shims
+
+
+def _without_groups(layer: Any) -> Any:
+    def from_config(cls: Any, config: dict[str, Any]) -> Any:
+        if config.get("groups", 1) != 1:
+            raise ValueError(f"{layer.__name__} with groups {config['groups']} is not supported by Keras 3")
+        return cls(**{key: value for key, value in config.items() if key != "groups"})
+
+    return type(layer.__name__, (layer,), {"from_config": classmethod(from_config)})
+
+
+def _with_axis_list(layer: Any) -> Any:
+    def from_config(cls: Any, config: dict[str, Any]) -> Any:
+        axis = config.get("axis", -1)
+        return cls(**{**config, "axis": axis[0] if isinstance(axis, list) else axis})
+
+    return type(layer.__name__, (layer,), {"from_config": classmethod(from_config)})
+
+
+def _graph(path: Path, what: str, model: Any) -> Any:
+    if len(getattr(model, "inputs", None) or [0]) > 1:
+        names = ", ".join(tensor.name for tensor in model.inputs)
+        raise ConvertError(
+            f"{path} has {len(model.inputs)} inputs ({names}); only models of one image are supported."
+        )
+    try:
+        graph = to_graph(path, what, model)
+    except ConvertError:
+        graph = _graph_by_export(path, what, model)  # some Sequential models cannot be traced directly
+    _name_outputs(graph, getattr(model, "output_names", []))
+    return graph
+
+
+def _graph_by_export(path: Path, what: str, model: Any) -> Any:
+    with tempfile.TemporaryDirectory(prefix="dbinfer-") as folder:
+        try:
+            with quiet():
+                model.export(folder, verbose=False)
+        except Exception as err:
+            raise unreadable(path, what, err) from err
+        return to_graph(Path(folder), what)
+
+
+def _name_outputs(graph: Any, names: list[str]) -> None:
+    """Name the outputs after their layers; tracing counts its names over the whole process."""
+    if len(names) != len(graph.outputs):
+        return
+    for output, name in zip(graph.outputs, names, strict=True):
+        output.get_node().set_friendly_name(name)
+        output.set_names({name})

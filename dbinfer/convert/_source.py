@@ -1,0 +1,103 @@
+"""A source model once it is read: its graph in OpenVINO, and a way to run the original."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbinfer.convert._quiet import quiet
+from dbinfer.errors import ConvertError
+from dbinfer.ir import import_openvino
+
+Array = NDArray[Any]
+Runner = Callable[[Array], list[Array]]
+
+TENSORFLOW_CURE = "Install it with `pip install 'dbinfer[convert]'`."
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model read from a file or folder.
+
+    Attributes:
+        graph: the OpenVINO model, weights in float32.
+        name: the model's own name, or "" where the format has none.
+        framework: name and version of what can run the original, or "".
+        run: runs the original on one input tensor, gives its outputs in any order; None where it cannot.
+        reason: why `run` is None, or "".
+    """
+
+    graph: Any
+    name: str = ""
+    framework: str = ""
+    run: Runner | None = None
+    reason: str = ""
+
+
+def to_graph(path: Path, what: str, model: Any = None) -> Any:
+    """Return the OpenVINO model of a file, a folder, or a model in memory.
+
+    Raises:
+        ConvertError: OpenVINO cannot read or convert it.
+    """
+    import_openvino()
+    from openvino.tools.ovc import convert_model
+
+    try:
+        with quiet():
+            return convert_model(str(path) if model is None else model)
+    except Exception as err:
+        raise unreadable(path, what, err) from err
+
+
+def tensorflow() -> Any | None:
+    """Return the module tensorflow, imported in silence, or None where it is not installed."""
+    try:
+        with quiet():
+            import tensorflow as tf
+    except ImportError:
+        return None
+    return tf
+
+
+def require_tensorflow(what: str) -> Any:
+    """Return the module tensorflow.
+
+    Raises:
+        ConvertError: it is not installed.
+    """
+    tf = tensorflow()
+    if tf is None:
+        raise ConvertError(f"Reading {what} needs TensorFlow, which is not installed.", TENSORFLOW_CURE)
+    return tf
+
+
+def unreadable(path: Path, what: str, err: BaseException) -> ConvertError:
+    """Return the error for a source that its reader refused, with the reader's most telling line."""
+    return ConvertError(
+        f"{path} cannot be read as {what}: {telling_line(err)}",
+        "Check that the file is whole and of that format, or export the model again.",
+    )
+
+
+def telling_line(err: BaseException) -> str:
+    """Return one line of an exception's text, at most 200 characters, without paths of source code."""
+    noise = ("Check '", "Exception from", "FrontEnd API failed", "While ", "Traceback", "File ", "[", "^")
+    lines = [line.strip(" -\t") for line in str(err).splitlines()]
+    lines = [line for line in lines if line and not line.startswith(noise)]
+    text = lines[0] if lines else type(err).__name__
+    return text if len(text) <= 200 else text[:199] + "…"
+
+
+def arrays(values: Any) -> list[Array]:
+    """Return the outputs of a framework (one tensor, a list or a dict of them) as numpy arrays."""
+    if isinstance(values, dict):
+        values = list(values.values())
+    if not isinstance(values, list | tuple):
+        values = [values]
+    return [np.asarray(value) for value in values]

@@ -1,0 +1,61 @@
+"""The IR's two files, written beside their place and renamed into it."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dbinfer.errors import ConvertError
+from dbinfer.ir import import_openvino
+
+
+def prepare(output: Path) -> Path:
+    """Return the path of the .xml to write.
+
+    Raises:
+        ConvertError: it does not end in .xml, or its folder is not there.
+    """
+    if output.suffix.lower() != ".xml":
+        raise ConvertError(
+            f"The output {output} must end in .xml.", f"For example -o {output.with_suffix('.xml')}"
+        )
+    if not output.parent.is_dir():
+        raise ConvertError(f"The folder {output.parent} of the output is not there.", "Make it first.")
+    return output
+
+
+@contextmanager
+def written(graph: Any, output: Path, fp16: bool) -> Iterator[Path]:
+    """Write the IR under a temporary name beside `output`, give its .xml, and remove what is left of it."""
+    temporary = output.with_name(f".{output.stem}.{os.getpid()}.xml")
+    try:
+        import_openvino().save_model(graph, str(temporary), compress_to_fp16=fp16)
+        yield temporary
+    except (OSError, RuntimeError) as err:
+        raise ConvertError(f"{output} cannot be written: {str(err).splitlines()[-1]}.") from err
+    finally:
+        for path in (temporary, temporary.with_suffix(".bin")):
+            path.unlink(missing_ok=True)
+
+
+def put_in_place(temporary: Path, output: Path, force: bool) -> bool:
+    """Rename the temporary IR to `output`; return False where the same content was there already.
+
+    Raises:
+        ConvertError: other content is there and `force` is off.
+    """
+    pairs = [(temporary.with_suffix(end), output.with_suffix(end)) for end in (".bin", ".xml")]
+    there = [new for _, new in pairs if new.exists()]
+    if len(there) == 2 and all(filecmp.cmp(old, new, shallow=False) for old, new in pairs):
+        return False
+    if there and not force:
+        raise ConvertError(
+            f"{there[-1]} is there already, with other content.", "Use --force to overwrite it."
+        )
+    for old, new in pairs:
+        old.replace(new)
+    return True
