@@ -1,1 +1,7 @@
 """The embedded server: a private PostgreSQL cluster of this project."""
+
+from __future__ import annotations
+
+from dbinfer.server.lifecycle import Server, down, embedded_dsn, status, up
+
+__all__ = ["Server", "down", "embedded_dsn", "status", "up"]

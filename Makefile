@@ -1,0 +1,31 @@
+# One line each: a target sets up what it needs (scripts/bootstrap, quick the second time) and calls the real tool.
+.PHONY: help bootstrap demo test check bench test-greenplum test-docker clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null || grep '## ' Makefile
+
+bootstrap: ## install what is missing: PostgreSQL with PL/Python, .venv
+	@bash scripts/bootstrap
+
+demo: bootstrap ## train, deploy and score real images with SQL, in a few minutes
+	@.venv/bin/python -m dbinfer.demo
+
+test: bootstrap ## all tests that this machine can run
+	@.venv/bin/pytest
+
+check: bootstrap ## ruff, mypy and the layer test
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/pytest -q tests/unit/test_layers.py
+
+bench: bootstrap ## images per second of SQL against a bare Python loop
+	@.venv/bin/dbinfer bench
+
+test-greenplum: bootstrap ## the database tests on the cluster that DBINFER_TEST_GREENPLUM_DSN names
+	@test -n "$$DBINFER_TEST_GREENPLUM_DSN" || { echo "set DBINFER_TEST_GREENPLUM_DSN to a superuser's dsn"; exit 2; }
+	@.venv/bin/pytest tests/db tests/greenplum
+
+test-docker: bootstrap ## the container images and compose files (needs a container engine)
+	@.venv/bin/pytest tests/docker
+
+clean: ## remove build products and caches; .venv and the embedded server stay
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache && find . -path ./.venv -prune -o -name __pycache__ -print0 | xargs -0 rm -rf

@@ -1,0 +1,120 @@
+"""The operating system's user under whom the server runs: ourselves, or for root the postgres user."""
+
+from __future__ import annotations
+
+import functools
+import locale
+import os
+import pwd
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from dbinfer.errors import ServerError
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+REACH = 'for p in "$@"; do [ -x "$p" ] || { printf %s "$p"; exit 1; }; done'
+
+
+@dataclass(frozen=True)
+class Account:
+    """A user; `switch` says that we are root and become this user to run things."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+    switch: bool
+
+    def run(self, args: list[str], timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a command as this user, in / with a clean environment; the caller checks the exit status."""
+        return subprocess.run(
+            args,
+            cwd="/",
+            env={"PATH": SYSTEM_PATH, "HOME": self.home, "USER": self.name, "LC_ALL": utf8_locale()},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=timeout,
+            user=self.uid if self.switch else None,
+            group=self.gid if self.switch else None,
+            extra_groups=os.getgrouplist(self.name, self.gid) if self.switch else None,
+        )
+
+    def own_folder(self, folder: Path, mode: int) -> None:
+        """Make a folder of this user; refuse one that somebody else put there.
+
+        Raises:
+            ServerError: the path is a link, a file, or a folder of another user.
+        """
+        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+            raise ServerError(f"{folder} is in the way: it is not a folder.", "Remove it and try again.")
+        if not folder.exists():
+            folder.mkdir(mode=0o700)
+            if self.switch:
+                os.chown(folder, self.uid, self.gid)
+        if folder.stat().st_uid != self.uid:
+            raise ServerError(
+                f"the folder {folder} belongs to {owner(folder)}, but the server runs as {self.name}.",
+                "Remove it, or name another state folder with DBINFER_HOME.",
+            )
+        folder.chmod(mode)
+
+    def check_reach(self, path: Path) -> None:
+        """Check that this user can enter `path` and every folder above it.
+
+        Raises:
+            ServerError: one of them is closed; the message names it.
+        """
+        folders = [*reversed(path.parents), path]
+        closed = self.run(["/bin/sh", "-c", REACH, "sh", *map(str, folders)])
+        if closed.returncode == 0:
+            return
+        raise ServerError(
+            f"the server's user {self.name!r} cannot enter the folder {closed.stdout}.",
+            f"Use a place that it can read (DBINFER_HOME, --venv), or open it: chmod o+x '{closed.stdout}'.",
+        )
+
+
+def owner(path: Path) -> str:
+    """Return the name of a file's owner, or the number when it has no name here (as in containers)."""
+    try:
+        return path.owner()
+    except KeyError:
+        return f"user id {path.stat().st_uid}"
+
+
+def server_account() -> Account:
+    """Return the user under whom the server runs.
+
+    Raises:
+        ServerError: we are root and there is no user named postgres.
+    """
+    root = os.geteuid() == 0
+    try:
+        entry = pwd.getpwnam("postgres") if root else pwd.getpwuid(os.geteuid())
+    except KeyError as err:
+        raise ServerError(
+            "PostgreSQL refuses to run as root, and there is no user named postgres."
+            if root
+            else f"the user id {os.geteuid()} has no entry in the user database.",
+            "Make one (apt-get install postgresql does), or call dbinfer as an ordinary user."
+            if root
+            else "Add one with useradd.",
+        ) from err
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir, root)
+
+
+@functools.cache
+def utf8_locale() -> str:
+    """Return C.UTF-8 where the system has it, else C: one sort order everywhere and English messages."""
+    before = locale.setlocale(locale.LC_CTYPE)
+    try:
+        locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
+    except locale.Error:
+        return "C"
+    finally:
+        locale.setlocale(locale.LC_CTYPE, before)
+    return "C.UTF-8"

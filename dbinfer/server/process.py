@@ -1,0 +1,55 @@
+"""Which processes of the embedded server are alive; the cluster's name stands in their titles."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dbinfer.server.home import Home
+
+PROC = Path("/proc")
+
+
+def postmaster(home: Home) -> int | None:
+    """Return the process id of the running server; None when there is none (postmaster.pid may be stale)."""
+    pid = recorded_pid(home)
+    return pid if pid is not None and _is_postmaster(home, pid) else None
+
+
+def recorded_pid(home: Home) -> int | None:
+    """Return the process id that postmaster.pid names, whether or not that process is ours."""
+    try:
+        return int((home.data / "postmaster.pid").read_text().split("\n", 1)[0])
+    except (OSError, ValueError):
+        return None
+
+
+def _is_postmaster(home: Home, pid: int) -> bool:
+    if not PROC.joinpath("self").exists():
+        return _alive(pid)
+    words = _cmdline(pid)
+    return bool(words) and Path(words[0]).name in ("postgres", "postmaster") and str(home.data) in words
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def children(home: Home) -> list[int]:
+    """Return the server's sessions, parallel workers and helpers, orphaned ones too; not the postmaster."""
+    title = f"postgres: {home.mark}: "
+    pids = (int(entry.name) for entry in PROC.glob("[0-9]*"))
+    return sorted(pid for pid in pids if " ".join(_cmdline(pid)).startswith(title))
+
+
+def _cmdline(pid: int) -> list[str]:
+    try:
+        return (PROC / str(pid) / "cmdline").read_text(errors="replace").rstrip("\0").split("\0")
+    except OSError:
+        return []

@@ -1,0 +1,141 @@
+"""The virtual environment that database backends import from: openvino, numpy, opencv, orjson, all pinned."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from dbinfer.errors import ServerError
+from dbinfer.server.account import Account
+from dbinfer.server.home import Home, Say, discard
+
+STAMP = "dbinfer-requirements.txt"
+VERSION_CODE = "import sys; print('%d.%d' % sys.version_info[:2])"
+IMPORT_CODE = """
+import sys
+sys.modules["openvino_telemetry"] = None  # importing openvino must not phone home
+import cv2, numpy, openvino, orjson
+print(sys.version_info[0], sys.version_info[1], sep=".")
+"""
+PIP = ("-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet", "--only-binary=:all:")
+
+
+@dataclass(frozen=True)
+class Python:
+    """The Python that PL/Python runs: its program and its version, for example '3.11'."""
+
+    program: Path
+    version: str
+
+
+def requirements() -> str:
+    """Return the pins, which travel inside the package dbinfer_udf."""
+    return (resources.files("dbinfer_udf") / "requirements.txt").read_text()
+
+
+def python_at(program: Path) -> Python:
+    """Return the Python program with its version.
+
+    Raises:
+        ServerError: it does not run.
+    """
+    asked = subprocess.run([program, "-I", "-c", VERSION_CODE], capture_output=True, text=True, check=False)
+    if asked.returncode:
+        raise ServerError(
+            f"the Python program {program} does not run: {_last(asked.stderr)}", "Reinstall it."
+        )
+    return Python(program, asked.stdout.strip())
+
+
+def ensure(home: Home, python: Python, say: Say) -> Path:
+    """Return the runtime for this Python and the current pins; make it when it is not there yet.
+
+    Raises:
+        ServerError: the venv module or pip is missing, or pip could not install (no network).
+    """
+    pins = requirements()
+    digest = hashlib.sha256(pins.encode()).hexdigest()[:10]
+    venv = home.runtimes / f"py{python.version}-{digest}"
+    stamp = venv / STAMP
+    if stamp.exists() and stamp.read_text() == pins:
+        return venv
+    discard(venv)
+    say(f"installing what the backends need (openvino, numpy, opencv, orjson; about 450 MB) into {venv}")
+    _make(venv, python)
+    _install(venv, pins)
+    stamp.write_text(pins)
+    return venv
+
+
+def _make(venv: Path, python: Python) -> None:
+    # 022: the server's user must be able to read it, whatever umask the caller has
+    made = subprocess.run(
+        [python.program, "-I", "-m", "venv", str(venv)],
+        capture_output=True,
+        text=True,
+        check=False,
+        umask=0o022,
+    )
+    if made.returncode == 0:
+        return
+    discard(venv)
+    raise ServerError(
+        f"{python.program} cannot make a virtual environment: {_last(made.stdout + made.stderr)}",
+        f"Install its venv module: apt-get install python3-venv (or python{python.version}-venv)",
+    )
+
+
+def _install(venv: Path, pins: str) -> None:
+    listed = venv / "requirements.txt"
+    listed.write_text(pins)
+    done = subprocess.run(
+        [venv / "bin" / "python", *PIP, "-r", str(listed)],
+        capture_output=True,
+        text=True,
+        check=False,
+        umask=0o022,
+    )
+    if done.returncode == 0:
+        return
+    discard(venv)
+    raise ServerError(
+        f"pip could not install the backends' packages: {_last(done.stderr)}",
+        "Check the network and pip's settings (pip config list), "
+        "or name a venv that has the packages of dbinfer_udf/requirements.txt: dbinfer up --venv PATH",
+    )
+
+
+def check(venv: Path, python: Python, account: Account) -> None:
+    """Check, as the server's user, that this venv can be read, fits PL/Python and imports what backends need.
+
+    Raises:
+        ServerError: it cannot be reached, does not run, is of another Python, or lacks a package.
+    """
+    program = venv / "bin" / "python"
+    if not program.exists():
+        raise ServerError(
+            f"{venv} is no virtual environment: it has no bin/python.", "Make it with python3 -m venv."
+        )
+    account.check_reach(venv / "bin")
+    account.check_reach(program.resolve().parent)
+    asked = account.run([str(program), "-I", "-c", IMPORT_CODE])
+    if asked.returncode:
+        raise ServerError(
+            f"the server's user {account.name!r} cannot use the venv {venv}: {_last(asked.stderr)}",
+            f"Install the packages there and make it readable: {program} -m pip install -r requirements.txt; "
+            f"chmod -R o+rX '{venv}'",
+        )
+    if asked.stdout.strip() != python.version:
+        raise ServerError(
+            f"the venv {venv} is of Python {asked.stdout.strip()}, but PL/Python runs {python.version}.",
+            f"Make it with {python.program} -m venv.",
+        )
+
+
+def _last(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR")]
+    return (errors or lines or ["no message"])[-1]

@@ -1,0 +1,88 @@
+"""The steps of `up`: the backends' venv, the cluster, the database, and dbinfer in it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg2
+
+from dbinfer.server import home as homes
+from dbinfer.server import postgres, process, runtime, state
+from dbinfer.server.account import Account
+from dbinfer.server.cluster import Cluster
+from dbinfer.server.home import Home, Say
+from dbinfer.server.postgres import Installation
+from dbinfer.server.state import DATABASE, State
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What one `up` works with; `known` is completed step by step and saved."""
+
+    home: Home
+    account: Account
+    known: State
+    found: Installation
+    say: Say
+
+    def choose_venv(self, named: Path | None, own: bool) -> None:
+        """Record the backends' venv: the named one, the remembered one, or our own (made now if need be).
+
+        Raises:
+            ServerError: it cannot be made, or the server's user cannot use it.
+        """
+        assert self.found.plpython is not None, "postgres.find returns only installations with PL/Python"
+        python = runtime.python_at(postgres.linked_python(self.found.plpython))
+        keep = not self.known.own_venv and not own
+        given = named.expanduser().absolute() if named else Path(self.known.venv) if keep else None
+        venv = given or runtime.ensure(self.home, python, self.say)
+        if str(venv) != self.known.venv or process.postmaster(self.home) is None:
+            runtime.check(venv, python, self.account)
+        self.known.venv, self.known.own_venv = str(venv), given is None
+
+    def start(self) -> None:
+        """Start the server unless it runs; make the cluster first when there is none."""
+        pid = process.postmaster(self.home)
+        if pid is not None:
+            self.say(f"the embedded server runs already (process {pid}, port {self.known.port}).")
+            return
+        cluster = Cluster(self.home, self.account, self.found.bindir)
+        self._record()
+        if not self.home.data.exists():
+            self.say(f"making a PostgreSQL {self.found.version} cluster in {self.home.data}")
+            cluster.create(self.known.password)
+        cluster.start(self.known, self.say)
+        self.say(f"the embedded server runs on port {self.known.port} of 127.0.0.1.")
+
+    def _record(self) -> None:
+        self.known.version, self.known.bindir = self.found.version, str(self.found.bindir)
+        self.known.socket_dir = str(homes.socket_dir(self.home, self.account))
+        state.save(self.home, self.known)
+
+    def fill(self) -> None:
+        """Make the database, install dbinfer in it, and save what is known now."""
+        state.save(self.home, self.known)
+        with closing(self._connect("postgres")) as connection:
+            connection.autocommit = True
+            make_database(connection)
+        install(state.dsn(self.home, self.known), Path(self.known.venv))
+
+    def _connect(self, database: str) -> psycopg2.extensions.connection:
+        return psycopg2.connect(state.dsn(self.home, self.known, database), password=self.known.password)
+
+
+def make_database(connection: psycopg2.extensions.connection) -> None:
+    """Create the database of the embedded server unless it is there."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM pg_catalog.pg_database WHERE datname = %s", (DATABASE,))
+        if cursor.fetchone() is None:
+            cursor.execute(f"CREATE DATABASE {DATABASE}")
+
+
+def install(dsn: str, venv: Path) -> None:
+    """Install or upgrade dbinfer in the database, with this venv for its backends."""
+    from dbinfer.install import ensure
+
+    ensure(dsn, settings={"venv": str(venv)})

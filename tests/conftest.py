@@ -1,0 +1,80 @@
+"""What all tests share: a marker for each folder, what is left out and why, the server's version."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+FOLDERS = {
+    "unit": "needs no server",
+    "db": "needs PostgreSQL, or Greenplum through DBINFER_TEST_GREENPLUM_DSN",
+    "greenplum": "needs a Greenplum cluster: DBINFER_TEST_GREENPLUM_DSN",
+    "docker": "needs a container engine",
+    "docs": "runs the documentation",
+}
+GREENPLUM_DSN = "DBINFER_TEST_GREENPLUM_DSN"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, meaning in FOLDERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+    config.addinivalue_line(
+        "markers", "postgres_only(reason): is left out when the tests run against Greenplum"
+    )
+
+
+def pytest_report_header() -> str:
+    if os.environ.get(GREENPLUM_DSN):
+        return f"database: {_greenplum_version()}"
+    from dbinfer.errors import DbinferError
+    from dbinfer.server import postgres
+
+    try:
+        found = postgres.find()
+    except DbinferError as err:
+        return f"database: none ({err.message})"
+    return (
+        f"database: PostgreSQL {found.version} in {found.bindir}, an embedded server of its own for the tests"
+    )
+
+
+def _greenplum_version() -> str:
+    import psycopg2
+
+    with psycopg2.connect(os.environ[GREENPLUM_DSN]) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT version()")
+        row = cursor.fetchone()
+    connection.close()
+    return str(row[0]) if row else "unknown"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    engine = _left_out_docker() if any(_folder(item) == "docker" for item in items) else None
+    greenplum = bool(os.environ.get(GREENPLUM_DSN))
+    for item in items:
+        folder = _folder(item)
+        if folder in FOLDERS:
+            item.add_marker(folder)
+        if folder == "docker" and engine:
+            item.add_marker(pytest.mark.skip(reason=engine))
+        if folder == "greenplum" and not greenplum:
+            item.add_marker(pytest.mark.skip(reason=f"{GREENPLUM_DSN} is not set"))
+        only = item.get_closest_marker("postgres_only")
+        if only and greenplum:
+            item.add_marker(pytest.mark.skip(reason=f"PostgreSQL only: {only.args[0]}"))
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+
+
+def _left_out_docker() -> str | None:
+    if shutil.which("docker") is None:
+        return "no container engine is installed"
+    answer = subprocess.run(["docker", "info"], capture_output=True, text=True, check=False, timeout=30)
+    return None if answer.returncode == 0 else "the container engine does not answer (docker info)"
