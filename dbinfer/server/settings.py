@@ -13,7 +13,7 @@ TEMPLATE = """\
 cluster_name = '{mark}'
 listen_addresses = '127.0.0.1'
 port = {port}
-unix_socket_directories = '{socket_dir}'
+unix_socket_directories = '"{socket_dir}"'  # one folder, even with a comma in its name
 password_encryption = 'scram-sha-256'
 # One image is scored by one process: the leader and {gather} workers make {cores} processes on {cores} cores.
 # The leader keeps its loaded model between statements; workers are new processes in each query.
@@ -49,7 +49,7 @@ def render(home: Home, state: State, size: Size) -> str:
     return TEMPLATE.format(
         mark=home.mark,
         port=state.port,
-        socket_dir=state.socket_dir.replace("'", "''"),
+        socket_dir=state.socket_dir.replace("'", "''").replace('"', '""'),
         cores=size.cores,
         gather=max(1, size.cores - 1),
         worker_processes=max(16, size.cores + 8),

@@ -1,0 +1,58 @@
+"""Telling our server's processes from others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dbinfer.server import process
+from dbinfer.server.home import Home
+
+SLEEP = "import time; time.sleep(60)"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Home:
+    (tmp_path / "data").mkdir()
+    return Home(tmp_path)
+
+
+@pytest.fixture
+def stranger() -> Iterator[int]:
+    with subprocess.Popen([sys.executable, "-c", SLEEP]) as running:
+        yield running.pid
+        running.kill()
+
+
+def record(place: Home, content: object) -> None:
+    (place.data / "postmaster.pid").write_text(f"{content}\n{place.data}\n")
+
+
+def test_no_file_is_no_server(place: Home) -> None:
+    assert process.postmaster(place) is None
+
+
+@pytest.mark.parametrize("content", ["", "abc", "99999999"])
+def test_a_stale_or_broken_file_is_no_server(place: Home, content: str) -> None:
+    record(place, content)
+    assert process.postmaster(place) is None
+
+
+def test_a_process_of_another_program_is_no_server(place: Home, stranger: int) -> None:
+    record(place, stranger)
+    assert process.recorded_pid(place) == stranger
+    assert process.postmaster(place) is None
+
+
+def test_our_titles_are_recognised(place: Home) -> None:
+    title = f"postgres: {place.mark}: parallel worker for PID 7"
+    with subprocess.Popen([title, "-c", SLEEP], executable=sys.executable) as ours:
+        try:
+            assert process.children(place) == [ours.pid]
+            assert process.children(Home(place.path / "other")) == []
+        finally:
+            ours.kill()

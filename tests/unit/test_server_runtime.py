@@ -1,0 +1,106 @@
+"""The backends' virtual environment: pins, checks, and what is said when it cannot be made."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from dbinfer.errors import ServerError
+from dbinfer.server import runtime
+from dbinfer.server.account import Account
+from dbinfer.server.home import Home
+from dbinfer.server.runtime import Python
+
+HERE = Python(Path(sys.executable), f"{sys.version_info[0]}.{sys.version_info[1]}")
+
+
+@pytest.fixture
+def myself() -> Account:
+    entry = pwd.getpwuid(os.geteuid())
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, "/", switch=False)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Home:
+    (tmp_path / "runtime").mkdir()
+    return Home(tmp_path)
+
+
+def program(path: Path, body: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("version", ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"])
+def test_each_python_gets_one_exact_version_of_each_package(version: str) -> None:
+    lines = [line for line in runtime.requirements().splitlines() if not line.startswith("#")]
+    wanted = [
+        one
+        for one in map(Requirement, lines)
+        if one.marker is None or one.marker.evaluate({"python_version": version})
+    ]
+    assert sorted(one.name for one in wanted) == ["numpy", "opencv-python-headless", "openvino", "orjson"]
+    assert all(str(one.specifier).startswith("==") for one in wanted)
+
+
+def test_a_runtime_with_the_current_pins_is_used_again(place: Home) -> None:
+    said = list[str]()
+    with pytest.raises(ServerError):
+        runtime.ensure(place, Python(program(place.path / "python", "exit 1"), "3.11"), said.append)
+    venv = place.runtimes / said[0].rsplit("/", 1)[1]
+    venv.mkdir()
+    (venv / runtime.STAMP).write_text(runtime.requirements())
+    assert runtime.ensure(place, Python(Path("/nowhere/python"), "3.11"), said.append) == venv
+    assert len(said) == 1, "nothing is said when nothing is done"
+
+
+def test_a_missing_venv_module_names_the_package(place: Home) -> None:
+    python = Python(program(place.path / "python", "echo 'No module named venv' >&2; exit 1"), "3.11")
+    with pytest.raises(ServerError, match="No module named venv") as caught:
+        runtime.ensure(place, python, lambda text: None)
+    assert "apt-get install python3-venv" in caught.value.cure
+    assert list(place.runtimes.iterdir()) == [], "no half-made runtime stays"
+
+
+def test_pip_without_a_source_of_packages_is_a_clear_error(
+    place: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(ServerError, match=r"pip could not install .* No matching distribution") as caught:
+        runtime.ensure(place, HERE, lambda text: None)
+    assert "dbinfer up --venv PATH" in caught.value.cure
+    assert list(place.runtimes.iterdir()) == []
+
+
+def test_a_folder_that_is_no_venv_is_refused(tmp_path: Path, myself: Account) -> None:
+    with pytest.raises(ServerError, match=r"no virtual environment: it has no bin/python"):
+        runtime.check(tmp_path, HERE, myself)
+
+
+def test_a_venv_without_the_packages_is_refused(tmp_path: Path, myself: Account) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    with pytest.raises(ServerError, match="No module named") as caught:
+        runtime.check(tmp_path / "venv", HERE, myself)
+    assert "pip install" in caught.value.cure
+
+
+def test_a_venv_of_another_python_is_refused(tmp_path: Path, myself: Account) -> None:
+    program(tmp_path / "bin" / "python", "echo 3.8")
+    with pytest.raises(ServerError, match=r"is of Python 3\.8, but PL/Python runs"):
+        runtime.check(tmp_path, HERE, myself)
+
+
+def test_a_python_that_does_not_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ServerError, match="does not run: broken"):
+        runtime.python_at(program(tmp_path / "python", "echo broken >&2; exit 3"))
