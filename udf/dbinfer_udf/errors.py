@@ -1,0 +1,52 @@
+"""The errors of the runtime inside database backends, with what PostgreSQL needs to report them well.
+
+Exception
+└── UdfError         22000  data_exception; base of all
+    ├── ImageError   22P03  invalid_binary_representation: empty, not an image, damaged, cut off
+    │                54000  program_limit_exceeded: an image above the size limits
+    ├── ModelError   55000  object_not_in_prerequisite_state: a model or its files cannot be used
+    └── UsageError   22023  invalid_parameter_value: the call's arguments are off
+
+`on_error => 'null'` turns an ImageError, and nothing else, into NULL.
+"""
+
+from __future__ import annotations
+
+
+class UdfError(Exception):
+    """A mistake or an obstacle that the caller of a SQL function can do something about.
+
+    Args:
+        message: one sentence: what was wrong, and which value.
+        detail: more facts, shown as DETAIL.
+        hint: what to do about it, shown as HINT.
+        sqlstate: five characters; the class's own where empty.
+    """
+
+    sqlstate = "22000"
+
+    def __init__(self, message: str, detail: str = "", hint: str = "", sqlstate: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+        if sqlstate:
+            self.sqlstate = sqlstate
+
+
+class ImageError(UdfError):
+    """The image of one row cannot be used."""
+
+    sqlstate = "22P03"
+
+
+class ModelError(UdfError):
+    """A model, its files or the libraries that run it cannot be used."""
+
+    sqlstate = "55000"
+
+
+class UsageError(UdfError):
+    """An argument of the SQL function is off."""
+
+    sqlstate = "22023"

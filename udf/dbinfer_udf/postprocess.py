@@ -1,0 +1,93 @@
+"""Turns a network's output into what SQL functions return: array literals, best classes, bytes and PNG masks."""
+
+from __future__ import annotations
+
+from typing import List, Tuple
+
+import numpy as np
+import orjson
+
+from .errors import UsageError
+
+_NUMPY = orjson.OPT_SERIALIZE_NUMPY
+_dumps = orjson.dumps
+
+
+def float_array_literal(values: np.ndarray) -> str:
+    """Return PostgreSQL's text of a real[]: `{0.25,1.0}`; reading it gives the same float32 values again.
+
+    Args:
+        values: float32 of any shape; flattened row-major.
+    """
+    flat = values.ravel()
+    text: bytes = _dumps(flat, None, _NUMPY)
+    if b"null" in text:
+        return _literal_with_gaps(flat)
+    return "{%s}" % text[1:-1].decode("ascii")
+
+
+def _literal_with_gaps(flat: np.ndarray) -> str:
+    """Return the literal where some values are NaN or infinite, for which JSON has no words."""
+    words = ["NaN" if value != value else repr(value).replace("inf", "Infinity") for value in flat.tolist()]
+    return "{%s}" % ",".join(words)
+
+
+def tensor_bytes(values: np.ndarray) -> bytes:
+    """Return the values row-major as little-endian float32."""
+    return values.astype("<f4", copy=False).tobytes()
+
+
+def l2_normalize(values: np.ndarray) -> np.ndarray:
+    """Return float32 of length one; zeros stay zeros."""
+    flat = values.ravel()
+    length = float(np.sqrt(np.dot(flat, flat)))
+    return flat / np.float32(length) if length else flat
+
+
+def scores(output: np.ndarray, activation: str, classes: int = 0) -> np.ndarray:
+    """Return one score per class.
+
+    Args:
+        output: float32, the network's output of one image.
+        activation: none, softmax or sigmoid.
+        classes: number of labels, 0 if unknown; one value for two classes is the probability p of the second, and
+            gives (1 - p, p).
+    """
+    flat = output.ravel()
+    if activation == "softmax":
+        powers = np.exp(flat - flat.max())
+        return powers / powers.sum()
+    if activation == "sigmoid":
+        flat = sigmoid(flat)
+    if classes == 2 and flat.size == 1:
+        return np.concatenate((1 - flat, flat))
+    return flat
+
+
+def sigmoid(values: np.ndarray) -> np.ndarray:
+    """Return 1 / (1 + e^-x), computed so that no exponential overflows."""
+    small = np.exp(-np.abs(values))
+    return np.where(values >= 0, 1, small) / (1 + small)
+
+
+def best(values: np.ndarray) -> Tuple[int, float]:
+    """Return (class, score) of the highest score; the first of equal ones."""
+    winner = int(values.argmax())
+    return winner, values.item(winner)
+
+
+def top(values: np.ndarray, k: int) -> List[Tuple[int, float]]:
+    """Return (class, score) of the k highest scores, best first, equal ones in the order of classes.
+
+    Raises:
+        UsageError: k is below 1. All are returned where there are fewer than k.
+    """
+    if k is None or k < 1:
+        raise UsageError("k is %s, but must be at least 1" % k, hint="k is the number of classes to return.")
+    down = -values
+    if k < values.size:
+        candidates = np.flatnonzero(~(down > np.partition(down, k - 1)[k - 1]))
+    else:
+        candidates = np.arange(values.size)
+    order = candidates[np.argsort(down[candidates], kind="stable")[:k]]
+    return list(zip(order.tolist(), values[order].tolist()))

@@ -1,0 +1,124 @@
+"""Fits an image of any size into a model's input tensor, as its manifest says."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, NamedTuple, Tuple
+
+import cv2
+import numpy as np
+
+from .manifest import Manifest
+
+_INTERPOLATIONS: Dict[str, int] = {
+    "linear": cv2.INTER_LINEAR,
+    "area": cv2.INTER_AREA,
+    "cubic": cv2.INTER_CUBIC,
+    "nearest": cv2.INTER_NEAREST,
+}
+
+
+class Placement(NamedTuple):
+    """Which part of the tensor holds which part of the image.
+
+    Attributes:
+        x, y, width, height: box in the input tensor, in pixels; padding lies outside of it.
+        left, top, right, bottom: box in the image, as fractions 0..1 of its width and height; what lies outside of
+            it (crop) was not seen.
+    """
+
+    x: int
+    y: int
+    width: int
+    height: int
+    left: float = 0.0
+    top: float = 0.0
+    right: float = 1.0
+    bottom: float = 1.0
+
+
+class Fitter:
+    """Fits images into the input tensor of one model; see Manifest.resize and Manifest.interpolation."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._width, self._height = manifest.width, manifest.height
+        self._shape = (manifest.height, manifest.width)
+        self._pad = manifest.pad_value
+        self._interpolation = _INTERPOLATIONS[manifest.interpolation]
+        self._smooth = manifest.interpolation == "linear" and manifest.decode != "exact"
+        self._whole = Placement(0, 0, manifest.width, manifest.height)
+        modes: Dict[str, Callable[[np.ndarray, np.ndarray], Placement]] = {
+            "standard": self._stretch,
+            "fit_to_window": self._fit,
+            "fit_to_window_letterbox": self._letterbox,
+            "crop": self._crop,
+        }
+        self._mode = modes[manifest.resize]
+
+    def fit(self, image: np.ndarray, out: np.ndarray) -> Placement:
+        """Write the image into the tensor's memory.
+
+        Args:
+            image: uint8 (h, w, 3), or (h, w) for one channel.
+            out: uint8 (height, width, channels), written in place.
+
+        Returns:
+            Where the image lies in the tensor.
+        """
+        if image.ndim == 2:
+            out = out[:, :, 0]
+        if image.shape[:2] == self._shape:
+            out[...] = image
+            return self._whole
+        return self._mode(image, out)
+
+    def _stretch(self, image: np.ndarray, out: np.ndarray) -> Placement:
+        self._resize(image, out)
+        return self._whole
+
+    def _fit(self, image: np.ndarray, out: np.ndarray) -> Placement:
+        width, height = self._inside(image)
+        return self._pad_around(image, out, Placement(0, 0, width, height))
+
+    def _letterbox(self, image: np.ndarray, out: np.ndarray) -> Placement:
+        width, height = self._inside(image)
+        x, y = (self._width - width) // 2, (self._height - height) // 2
+        return self._pad_around(image, out, Placement(x, y, width, height))
+
+    def _inside(self, image: np.ndarray) -> Tuple[int, int]:
+        """Return width and height of the image scaled to lie within the tensor, at least one pixel each."""
+        height, width = image.shape[:2]
+        scale = min(self._width / width, self._height / height)
+        return max(1, round(width * scale)), max(1, round(height * scale))
+
+    def _pad_around(self, image: np.ndarray, out: np.ndarray, place: Placement) -> Placement:
+        right, bottom = place.x + place.width, place.y + place.height
+        out[: place.y] = self._pad
+        out[bottom:] = self._pad
+        out[:, : place.x] = self._pad
+        out[:, right:] = self._pad
+        self._resize(image, out[place.y : bottom, place.x : right])
+        return place
+
+    def _crop(self, image: np.ndarray, out: np.ndarray) -> Placement:
+        """Cut the largest centred part with the tensor's proportions, then scale it: never more work than needed."""
+        height, width = image.shape[:2]
+        scale = max(self._width / width, self._height / height)
+        part_width = min(width, max(1, round(self._width / scale)))
+        part_height = min(height, max(1, round(self._height / scale)))
+        x, y = (width - part_width) // 2, (height - part_height) // 2
+        right, bottom = x + part_width, y + part_height
+        self._resize(image[y:bottom, x:right], out)
+        box = (x / width, y / height, right / width, bottom / height)
+        return Placement(0, 0, self._width, self._height, *box)
+
+    def _resize(self, image: np.ndarray, out: np.ndarray) -> None:
+        """Scale the image into `out`; averaging areas along each side that shrinks where the manifest says so."""
+        (height, width), (to_height, to_width) = image.shape[:2], out.shape[:2]
+        method = self._interpolation
+        if self._smooth and (width > to_width or height > to_height):
+            if width < to_width or height < to_height:
+                narrowed = (min(width, to_width), min(height, to_height))
+                image = cv2.resize(image, narrowed, interpolation=cv2.INTER_AREA)
+            else:
+                method = cv2.INTER_AREA
+        cv2.resize(image, (to_width, to_height), out, interpolation=method)
