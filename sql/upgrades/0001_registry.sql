@@ -14,6 +14,9 @@ GRANT USAGE ON SCHEMA dbinfer TO PUBLIC;
 CREATE SCHEMA dbinfer_private AUTHORIZATION dbinfer_owner;
 COMMENT ON SCHEMA dbinfer_private IS 'registry tables and helpers of dbinfer; nobody but its owner has USAGE';
 
+-- What follows belongs to the owner role, so that definer functions of it can read and write the tables.
+SET LOCAL ROLE dbinfer_owner;
+
 CREATE TYPE dbinfer.classification AS (class integer, label text, score real);
 COMMENT ON TYPE dbinfer.classification IS 'class number, its label (NULL without labels) and its score';
 CREATE TYPE dbinfer.image_facts AS (format text, width integer, height integer, channels integer, bytes bigint);
@@ -90,3 +93,5 @@ CREATE TABLE dbinfer_private.model_grant (
 COMMENT ON TABLE dbinfer_private.model_grant IS 'who may run a model; role names, so that a backup carries them; public means everybody';
 
 CREATE SEQUENCE dbinfer_private.version_id AS integer;
+
+RESET ROLE;

@@ -1,5 +1,5 @@
 -- One row per deployed version.
-CREATE VIEW dbinfer.model_versions AS
+CREATE OR REPLACE VIEW dbinfer.model_versions AS
 SELECT v.model AS name,
        v.version,
        coalesce(m.active = v.version, false) AS active,

@@ -1,5 +1,5 @@
 -- One row per model with its active version.
-CREATE VIEW dbinfer.models AS
+CREATE OR REPLACE VIEW dbinfer.models AS
 SELECT m.name,
        m.active AS version,
        v.manifest->>'task' AS task,

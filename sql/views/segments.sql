@@ -1,5 +1,5 @@
 -- One row per segment (on PostgreSQL: this backend).
-CREATE VIEW dbinfer.segments AS
+CREATE OR REPLACE VIEW dbinfer.segments AS
 SELECT (s.f->>'content')::integer AS content,
        s.f->>'host' AS host,
        (s.f->>'pid')::integer AS pid,

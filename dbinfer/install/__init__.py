@@ -1,0 +1,7 @@
+"""Puts dbinfer into a database, brings it up to date, and takes it out again: each in one transaction."""
+
+from __future__ import annotations
+
+from dbinfer.install.installer import Outcome, ensure, install, uninstall, upgrade
+
+__all__ = ["Outcome", "ensure", "install", "uninstall", "upgrade"]

@@ -1,0 +1,65 @@
+"""What this distribution would install: upgrades with their checksums, re-runnable SQL, the runtime's modules."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+
+from dbinfer import sqlfiles
+
+RERUN_FOLDERS = ("private", "functions", "views")
+
+
+def sha256(text: str) -> str:
+    """Return the sha256 of a text in hex."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """A schema change that runs once in each database."""
+
+    name: str
+    sql: str
+
+    @property
+    def digest(self) -> str:
+        """Return the checksum that freezes it."""
+        return sha256(self.sql)
+
+
+class Content:
+    """The SQL and Python of this distribution, read once."""
+
+    @cached_property
+    def upgrades(self) -> list[Upgrade]:
+        """Return the upgrades in the order of their numbers."""
+        files = sorted((sqlfiles.root() / "upgrades").glob("[0-9]*.sql"))
+        return [Upgrade(f.stem, f.read_text(encoding="utf-8")) for f in files]
+
+    @cached_property
+    def rerun(self) -> dict[str, str]:
+        """Return the SQL files that are run again at every upgrade, by name, in order."""
+        return {
+            f"{folder}/{path.name}": path.read_text(encoding="utf-8")
+            for folder in RERUN_FOLDERS
+            for path in sorted((sqlfiles.root() / folder).glob("*.sql"))
+        }
+
+    @cached_property
+    def modules(self) -> dict[str, str]:
+        """Return the source of each module that backends run, by module name."""
+        files = resources.files("dbinfer_udf").iterdir()
+        return {f.name[:-3]: f.read_text(encoding="utf-8") for f in files if f.name.endswith(".py")}
+
+    @cached_property
+    def runtime_digest(self) -> str:
+        """Return the digest of the runtime's modules."""
+        return sha256("\0".join(f"{name}\0{self.modules[name]}" for name in sorted(self.modules)))
+
+    @cached_property
+    def sql_digest(self) -> str:
+        """Return the digest of all re-runnable SQL."""
+        return sha256("\0".join(self.rerun.values()))

@@ -1,0 +1,29 @@
+-- Removes exactly what install made; fails, and so changes nothing, where an object of somebody else depends on it.
+DO $$
+DECLARE
+  kind text;
+  found text;
+BEGIN
+  FOR kind, found IN
+    SELECT x.kind, x.found FROM (
+      SELECT 1 AS step, 'VIEW' AS kind, c.oid::regclass::text AS found FROM pg_catalog.pg_class c
+        JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname IN ('dbinfer', 'dbinfer_private') AND c.relkind = 'v'
+      UNION ALL
+      SELECT 2, 'FUNCTION', p.oid::regprocedure::text FROM pg_catalog.pg_proc p
+        JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname IN ('dbinfer', 'dbinfer_private')
+      UNION ALL
+      SELECT CASE c.relkind WHEN 'r' THEN 3 ELSE 4 END, CASE c.relkind WHEN 'r' THEN 'TABLE' ELSE 'SEQUENCE' END,
+             c.oid::regclass::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname IN ('dbinfer', 'dbinfer_private') AND c.relkind IN ('r', 'S')
+      UNION ALL
+      SELECT 5, 'TYPE', t.oid::regtype::text FROM pg_catalog.pg_type t
+        JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace JOIN pg_catalog.pg_class c ON c.oid = t.typrelid
+        WHERE n.nspname = 'dbinfer' AND c.relkind = 'c'
+      UNION ALL
+      SELECT 6, 'SCHEMA', n.nspname::text FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('dbinfer', 'dbinfer_private')
+    ) x ORDER BY x.step
+  LOOP
+    EXECUTE format('DROP %s %s RESTRICT', kind, found);
+  END LOOP;
+END $$;

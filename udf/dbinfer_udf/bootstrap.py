@@ -1,0 +1,86 @@
+"""Starts the runtime in a backend from the module sources of the registry; executed before any package exists.
+
+The modules become a package named after the runtime's digest, so that an upgraded runtime replaces the old one in
+open sessions. They have file names like `dbinfer-<digest>/engine.py` and a loader with get_source, so that tracebacks
+show source lines.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.util
+import sys
+from typing import Any, Dict, List, Optional
+
+PREFIX = "dbinfer_rt_"
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+    """Imports the runtime's modules from a dict of name -> source."""
+
+    dbinfer_finder = True
+
+    def __init__(self, package: str, modules: Dict[str, str]) -> None:
+        self.package = package
+        self.modules = modules
+        self.folder = "dbinfer-" + package[len(PREFIX) :]
+
+    def _key(self, fullname: str) -> str:
+        return "__init__" if fullname == self.package else fullname[len(self.package) + 1 :]
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+        """Return the spec of a runtime module; None for any other."""
+        if fullname != self.package and not fullname.startswith(self.package + "."):
+            return None
+        if self._key(fullname) not in self.modules:
+            return None
+        return importlib.util.spec_from_loader(
+            fullname, self, origin=self.get_filename(fullname), is_package=fullname == self.package
+        )
+
+    def get_filename(self, fullname: str) -> str:
+        """Return the name that tracebacks show."""
+        return "%s/%s.py" % (self.folder, self._key(fullname))
+
+    def get_source(self, fullname: str) -> Optional[str]:
+        """Return the source, for tracebacks."""
+        return self.modules.get(self._key(fullname))
+
+    def is_package(self, fullname: str) -> bool:
+        """Return whether the name is the package itself."""
+        return fullname == self.package
+
+    def get_code(self, fullname: str) -> Any:
+        """Return the compiled module."""
+        return compile(
+            self.modules[self._key(fullname)], self.get_filename(fullname), "exec", dont_inherit=True
+        )
+
+    def exec_module(self, module: Any) -> None:
+        """Run the module."""
+        module.__file__ = self.get_filename(module.__name__)
+        exec(self.get_code(module.__name__), module.__dict__)
+
+
+def start(modules: Dict[str, str], digest: str, gd: Dict[str, Any]) -> None:
+    """Make the runtime of `digest` the one of this backend and put its session into `gd`.
+
+    Args:
+        modules: source of each module, `__init__` among them.
+        digest: sha256 of all sources.
+        gd: PL/Python's GD; gets `dbinfer` (the session) and `dbinfer.gate`.
+    """
+    package = PREFIX + digest[:12]
+    old: List[Any] = [f for f in sys.meta_path if getattr(f, "dbinfer_finder", False)]
+    for finder in old:
+        sys.meta_path.remove(finder)
+    for name in [n for n in sys.modules if n.startswith(PREFIX)]:
+        del sys.modules[name]
+    sys.meta_path.insert(0, Finder(package, modules))
+    previous = gd.get("dbinfer")
+    if previous is not None:
+        previous.close()
+    session = importlib.import_module(package + ".session")
+    gd["dbinfer"] = session.Session(gd, digest)
+    gd["dbinfer.gate"] = gd["dbinfer"].gate

@@ -1,0 +1,192 @@
+"""The host cache: model files on disk beside the database, checked against the digests of the registry.
+
+Each model has a folder named after its digests: model.xml, model.bin, compiled blobs and stamp.json. The stamp says
+which inode, size and times the files had when their sha256 was last computed; a file that anything has touched since
+is hashed again, and a damaged one is fetched again. Files are written under a temporary name and renamed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from typing import Any, BinaryIO, Dict, List, Optional, Tuple
+
+from .errors import ModelError
+
+KINDS = ("xml", "bin")
+
+
+def default_folder() -> str:
+    """Return the default cache folder: in the data directory of this instance, its backends' working directory."""
+    return os.path.join(os.getcwd(), "dbinfer_cache")
+
+
+def open_cache(folder: str) -> str:
+    """Make the cache folder (mode 0700) where needed and check that it is private to the server's user.
+
+    Raises:
+        ModelError: it cannot be made, belongs to somebody else or is open to others.
+    """
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        facts = os.lstat(folder)
+    except OSError as err:
+        raise ModelError(
+            "the cache folder %s cannot be made: %s" % (folder, err.strerror),
+            hint="Name another one: dbinfer install --cache-dir FOLDER",
+        ) from err
+    if not os.path.isdir(folder) or os.path.islink(folder) or facts.st_uid != os.geteuid():
+        raise ModelError(
+            "the cache folder %s is not a folder of the server's user" % folder,
+            hint="Remove it, or name another one: dbinfer install --cache-dir FOLDER",
+        )
+    if facts.st_mode & 0o077:
+        raise ModelError(
+            "the cache folder %s is open to others (mode %o)" % (folder, facts.st_mode & 0o777),
+            hint="chmod 700 %s" % folder,
+        )
+    return folder
+
+
+def _facts(path: str) -> List[int]:
+    s = os.stat(path)
+    return [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns]
+
+
+def sha256_file(path: str) -> str:
+    """Return the sha256 of a file, in hex."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as source:
+        for block in iter(lambda: source.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+class Entry:
+    """One model's folder in the cache.
+
+    Args:
+        cache: the cache folder.
+        xml_digest, bin_digest: sha256 of the two files, in hex.
+    """
+
+    def __init__(self, cache: str, xml_digest: str, bin_digest: str) -> None:
+        self.digests = {"xml": xml_digest, "bin": bin_digest}
+        self.folder = os.path.join(cache, hashlib.sha256((xml_digest + bin_digest).encode()).hexdigest()[:32])
+
+    def path(self, kind: str) -> str:
+        """Return the path of model.xml or model.bin."""
+        return os.path.join(self.folder, "model." + kind)
+
+    def _stamp_path(self) -> str:
+        return os.path.join(self.folder, "stamp.json")
+
+    def _stamp(self) -> Dict[str, Any]:
+        try:
+            with open(self._stamp_path()) as stamp:
+                values = json.load(stamp)
+        except (OSError, ValueError):
+            return {}
+        return values if isinstance(values, dict) else {}
+
+    def write_stamp(self) -> None:
+        """Note the state of the files, whose digests the caller has just found right."""
+        values = {kind: _facts(self.path(kind)) for kind in KINDS}
+        fd, temporary = tempfile.mkstemp(dir=self.folder, suffix=".tmp")
+        with os.fdopen(fd, "w") as stamp:
+            json.dump(values, stamp)
+        os.rename(temporary, self._stamp_path())
+
+    def good(self) -> bool:
+        """Return whether both files are there and hold what their digests say."""
+        stamp = self._stamp()
+        try:
+            if all(stamp.get(kind) == _facts(self.path(kind)) for kind in KINDS):
+                return True
+            right = all(sha256_file(self.path(kind)) == self.digests[kind] for kind in KINDS)
+        except OSError:
+            return False
+        if right:
+            self.write_stamp()
+        return right
+
+
+class Writer:
+    """Takes the parts of a model's two files and puts the files into the cache once their digests are right."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        self.open: Dict[str, Tuple[BinaryIO, str, Any]] = {}
+        try:
+            os.makedirs(entry.folder, mode=0o700, exist_ok=True)
+            for kind in KINDS:
+                fd, path = tempfile.mkstemp(dir=entry.folder, suffix=".tmp")
+                self.open[kind] = (os.fdopen(fd, "wb"), path, hashlib.sha256())
+        except OSError as err:
+            self.abandon()
+            raise _full(entry.folder, err) from err
+
+    def write(self, kind: str, data: bytes) -> None:
+        """Append one part (kind `xml` or `bin`)."""
+        target, _, digest = self.open[kind]
+        try:
+            target.write(data)
+        except OSError as err:
+            self.abandon()
+            raise _full(self.entry.folder, err) from err
+        digest.update(data)
+
+    def finish(self) -> None:
+        """Check the digests and rename the files into place; ModelError where the registry's parts are damaged."""
+        try:
+            for kind in KINDS:
+                target, path, digest = self.open[kind]
+                target.flush()
+                os.fsync(target.fileno())
+                target.close()
+                if digest.hexdigest() != self.entry.digests[kind]:
+                    raise ModelError(
+                        "the %s file of the model in the registry is damaged: its sha256 is %s..., expected %s..."
+                        % (kind, digest.hexdigest()[:12], self.entry.digests[kind][:12]),
+                        hint="Deploy the model again.",
+                        sqlstate="XX001",
+                    )
+            shutil.rmtree(os.path.join(self.entry.folder, "blobs"), ignore_errors=True)
+            for kind in KINDS:
+                os.rename(self.open[kind][1], self.entry.path(kind))
+            self.entry.write_stamp()
+        except OSError as err:
+            raise _full(self.entry.folder, err) from err
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Remove what is unfinished."""
+        for target, path, _ in self.open.values():
+            if not target.closed:
+                target.close()
+            if os.path.exists(path):
+                os.unlink(path)
+        self.open = {}
+
+
+def _full(folder: str, err: OSError) -> ModelError:
+    return ModelError(
+        "the cache folder %s cannot be written: %s" % (folder, err.strerror),
+        hint="Make room there, or name another folder: dbinfer install --cache-dir FOLDER",
+        sqlstate="53100" if err.errno == 28 else "58030",
+    )
+
+
+def usage(folder: str) -> Tuple[int, Optional[int]]:
+    """Return the bytes used by the cache folder and those free on its disk (None where it is not there)."""
+    if not os.path.isdir(folder):
+        return 0, None
+    used = sum(
+        os.lstat(os.path.join(where, name)).st_size for where, _, names in os.walk(folder) for name in names
+    )
+    free = os.statvfs(folder)
+    return used, free.f_bavail * free.f_frsize

@@ -1,0 +1,95 @@
+"""One model in this backend: decode > preprocess > infer, with all that can be decided once decided at load."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any, Dict, List, Tuple
+
+from .adapter import Compiled
+from .cache import Entry
+from .errors import UsageError
+from .image import Decoder, Limits, target_of
+from .manifest import Manifest
+from .postprocess import mask_layout
+from .preprocess import Fitter
+
+FUNCTIONS = {
+    "classification": "classify, classify_top or predict",
+    "segmentation": "segment or predict",
+    "embedding": "embed or predict",
+    "tensor": "predict or predict_tensor",
+}
+
+
+def limits(settings: Dict[str, str]) -> Limits:
+    """Return the size limits of images from the settings."""
+    standard = Limits()
+    return Limits(
+        int(settings.get("max_image_bytes", standard.max_bytes)),
+        int(settings.get("max_image_pixels", standard.max_pixels)),
+    )
+
+
+class Model:
+    """A compiled model with its decoder and fitter.
+
+    Args:
+        openvino: the module.
+        entry: the model's files in the host cache.
+        facts: of the ticket: model, version, manifest, settings.
+        threads: for inference.
+    """
+
+    def __init__(self, openvino: Any, entry: Entry, facts: Dict[str, Any], threads: int) -> None:
+        self.name: str = facts["model"]
+        self.version: int = facts["version"]
+        self.manifest = Manifest.from_dict(facts["manifest"])
+        self.compiled = Compiled(openvino, entry, self.manifest.precision, threads)
+        self.output = self.compiled.output
+        self.flat = self.output.reshape(-1)
+        self.decode = Decoder(self.manifest.color, limits(facts["settings"]), target_of(self.manifest))
+        self.fit = Fitter(self.manifest).fit
+        self.layout = (
+            mask_layout(self.output.shape, self.manifest.labels) if self.manifest.task == "segmentation" else None
+        )
+
+    def score(self, img: bytes) -> Tuple[Any, Any]:
+        """Run the model on one image file; return the image's placement in the tensor and its header."""
+        image, header = self.decode(img)
+        placement = self.fit(image, self.compiled.input)
+        self.compiled.infer()
+        return placement, header
+
+    def require(self, task: str, function: str) -> None:
+        """Raise unless the model is of a task."""
+        if self.manifest.task != task:
+            raise UsageError(
+                'model "%s" is for %s, but %s() needs %s' % (self.name, self.manifest.task, function, task),
+                hint="Call dbinfer.%s with this model; SELECT name, task FROM dbinfer.models lists the others."
+                % FUNCTIONS[self.manifest.task],
+            )
+
+    def profile(self, img: bytes, postprocess: Any) -> Dict[str, Any]:
+        """Return the microseconds of each step for one image, after one run that warms the caches."""
+        self.score(img)
+        times: List[float] = [perf_counter()]
+        image, header = self.decode(img)
+        times.append(perf_counter())
+        placement = self.fit(image, self.compiled.input)
+        times.append(perf_counter())
+        self.compiled.infer()
+        times.append(perf_counter())
+        postprocess(placement, header)
+        times.append(perf_counter())
+        steps = ("decode", "preprocess", "infer", "postprocess")
+        micros = {name: round((times[i + 1] - times[i]) * 1e6, 1) for i, name in enumerate(steps)}
+        micros["total"] = round((times[-1] - times[0]) * 1e6, 1)
+        used = self.compiled.settings()
+        return {
+            "model": "%s@%d" % (self.name, self.version),
+            "microseconds": micros,
+            "decoded": [int(image.shape[1]), int(image.shape[0])],
+            "image": list(header.size),
+            "threads": int(used["INFERENCE_NUM_THREADS"]),
+            "precision": used["INFERENCE_PRECISION_HINT"],
+        }

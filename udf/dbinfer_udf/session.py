@@ -1,0 +1,121 @@
+"""The session of one backend: what it has resolved, which models it holds, and the tickets rows are scored under.
+
+`plpy` and `GD` come in as arguments. Standard library only until the first row is scored: resolving a model costs no
+import of numpy, OpenCV or OpenVINO.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import cache, place
+from .errors import UdfError
+from .ticket import Ticket, report
+
+MAX_TICKETS = 256
+
+
+class Session:
+    """State of one backend, kept in GD.
+
+    Args:
+        gd: PL/Python's GD, where each ticket lies under its token.
+        digest: sha256 of the runtime's sources.
+    """
+
+    def __init__(self, gd: Dict[str, Any], digest: str) -> None:
+        self.gd = gd
+        self.digest = digest
+        self.models: Dict[Tuple[str, ...], Any] = {}
+        self._user = place.user_function()
+        self._statement_now = place.clock_function("GetCurrentStatementStartTimestamp")
+        self.transaction_now = place.clock_function("GetCurrentTransactionStartTimestamp")
+        self._statement = self._transaction = 0
+        self._resolved: Dict[Tuple[Optional[str], int], str] = {}
+        self._tokens: List[str] = []
+        self._entries: Dict[str, cache.Entry] = {}
+        self._writer: Optional[cache.Writer] = None
+
+    def gate(self, model: Optional[str]) -> Optional[str]:
+        """Return the token that this user resolved for the model in this statement; else note who asks."""
+        key = (model, self._user())
+        if self._statement_now() != self._statement:
+            self._statement = self._statement_now()
+            self._resolved.clear()
+        token = self._resolved.get(key)
+        if token is None:
+            self.gd["dbinfer.pending"] = key
+        return token
+
+    def need_model(self, plpy: Any, xml_digest: str, bin_digest: str, settings: str) -> bool:
+        """Return whether the host cache lacks the model's files; then parts may be fed."""
+        try:
+            folder = json.loads(settings).get("cache_dir") or cache.default_folder()
+            entry = cache.Entry(cache.open_cache(folder), xml_digest, bin_digest)
+            self._entries[xml_digest + bin_digest] = entry
+            if entry.good():
+                return False
+            self._writer = cache.Writer(entry)
+        except UdfError as err:
+            report(plpy, err)
+        return True
+
+    def feed_part(self, plpy: Any, kind: str, data: bytes) -> None:
+        """Take one part of the model that need_model asked for."""
+        try:
+            self._writer.write(kind, data)  # type: ignore[union-attr]
+        except UdfError as err:
+            report(plpy, err)
+
+    def finish_model(self, plpy: Any) -> None:
+        """Put the files that were fed into the cache."""
+        writer, self._writer = self._writer, None
+        try:
+            writer.finish()  # type: ignore[union-attr]
+        except UdfError as err:
+            report(plpy, err)
+
+    def ticket(self, caller: int, model: Optional[str], version_id: int, facts: str, token: Optional[str]) -> str:
+        """Make a ticket for an admitted caller and return its token (a new one unless the coordinator gave it)."""
+        name = token or "dbinfer:%d:%s" % (version_id, secrets.token_hex(8))
+        self._forget_old_tickets()
+        self.gd[name] = Ticket(self, version_id, facts)
+        self._tokens.append(name)
+        if token is None:
+            self._resolved[(model, caller)] = name
+        return name
+
+    def _forget_old_tickets(self) -> None:
+        now = self.transaction_now()
+        if now != self._transaction or len(self._tokens) >= MAX_TICKETS:
+            self._transaction = now
+            for name in self._tokens:
+                self.gd.pop(name, None)
+            self._tokens.clear()
+            self._resolved.clear()
+
+    def entry(self, xml_digest: str, bin_digest: str) -> cache.Entry:
+        """Return the cache folder of a model that need_model was asked about."""
+        return self._entries[xml_digest + bin_digest]
+
+    def forget(self) -> None:
+        """Resolve anew from now on; called where the registry changes within a statement."""
+        self._resolved.clear()
+
+    def close(self) -> None:
+        """Drop everything; another runtime takes over."""
+        for name in self._tokens:
+            self.gd.pop(name, None)
+        self.models.clear()
+
+    def status(self, plpy: Any, settings: str) -> str:
+        """Return the facts of this backend and its host as JSON."""
+        from .status import collect
+
+        try:
+            return json.dumps(collect(self, json.loads(settings)))
+        except Exception as err:
+            return json.dumps({"problem": "%s: %s" % (type(err).__name__, err), "python": sys.version.split()[0]})
