@@ -50,8 +50,11 @@ def test_a_process_of_another_program_is_no_server(place: Home, stranger: int) -
 
 def test_our_titles_are_recognised(place: Home) -> None:
     title = f"postgres: {place.mark}: parallel worker for PID 7"
-    with subprocess.Popen([title, "-c", SLEEP], executable=sys.executable) as ours:
+    code = f"print(flush=True); {SLEEP}"
+    with subprocess.Popen([title, "-c", code], executable=sys.executable, stdout=subprocess.PIPE) as ours:
         try:
+            assert ours.stdout is not None
+            ours.stdout.readline()  # the title is there once the program runs
             assert process.children(place) == [ours.pid]
             assert process.children(Home(place.path / "other")) == []
         finally:
