@@ -95,7 +95,7 @@ def prepare(home: Home, account: Account) -> None:
         ServerError: the folder belongs to someone else, cannot be made, or is closed to the server's user.
     """
     try:
-        account.check_reach(next(folder for folder in home.path.parents if folder.exists()))
+        account.check_reach(next(folder for folder in home.path.parents if folder.is_dir()))
         home.path.mkdir(parents=True, exist_ok=True)
         if home.path.stat().st_uid != os.geteuid():
             raise ServerError(
