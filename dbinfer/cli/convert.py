@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from dbinfer.cli._convert_values import labels, numbers, size
 from dbinfer.errors import UsageError
@@ -81,7 +80,8 @@ def _convert(  # noqa: PLR0913  (one argument is one option)
     l2_normalize: Annotated[bool | None, typer.Option(help="Embeddings of length one.")] = None,
     weights: Annotated[str, typer.Option(help="fp32, or fp16 for half the size.")] = "fp32",
     tolerance: Annotated[
-        float | None, typer.Option(help="Largest difference allowed; 1e-3, fp16 1e-2. Times max(1, output).")
+        float | None,
+        typer.Option(help="Largest difference, as a share of the largest output; 1e-3, fp16 1e-2."),
     ] = None,
     manifest: Annotated[
         Path | None, typer.Option(help="Manifest to read in place of the one beside the source.")
@@ -161,7 +161,6 @@ def _run(source: Path, output: Path, options: ConvertOptions) -> ConvertReport:
 
 
 def _print(report: ConvertReport) -> None:
-    table = Table(show_header=False, box=None, pad_edge=False)
     manifest, megabytes = report.manifest, report.size / 1e6
     rows = {
         "source": f"{report.source} ({report.source_format})",
@@ -173,11 +172,9 @@ def _print(report: ConvertReport) -> None:
         "difference": _difference(report),
     }
     for key, value in rows.items():
-        table.add_row(key, value)
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-    console.print(table)
+        typer.echo(f"{key:<11} {value}")
     done = "written" if report.written else "the same content was there already"
-    console.print(f"{report.output}: {done} ({report.seconds:.1f} s)")
+    typer.echo(f"{report.output}: {done} ({report.seconds:.1f} s)")
 
 
 def _ports(ports: tuple[Port, ...]) -> str:
@@ -190,4 +187,5 @@ def _difference(report: ConvertReport) -> str:
     check = report.check
     if check.difference is None:
         return f"not checked: {check.reason}"
-    return f"{check.difference:.2g} at most, on {check.images} images against {check.framework}"
+    values = f"in values up to {check.magnitude:.2g}"
+    return f"{check.difference:.2g} at most, {values}, on {check.images} images against {check.framework}"

@@ -16,13 +16,15 @@ from dbinfer.ir import import_openvino
 from dbinfer_udf.manifest import Manifest
 
 TYPES: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "u8": np.uint8}
+# Outputs below this are taken for zero
+SMALLEST = 1e-4
 
 
 def check(source: Source, ir: Path, known: Facts, manifest: Manifest, tolerance: float) -> Check:
     """Run source and IR, both in float32, on random images in the network's range and compare.
 
     Raises:
-        ConvertError: they differ by more than `tolerance` times max(1, the source's largest value).
+        ConvertError: they differ by more than `tolerance` times the source's largest value.
     """
     if source.run is None:
         return Check(reason=source.reason, tolerance=tolerance)
@@ -42,7 +44,7 @@ def check(source: Source, ir: Path, known: Facts, manifest: Manifest, tolerance:
 def _refuse(difference: float, magnitude: float, tolerance: float) -> None:
     if not np.isfinite(magnitude):
         raise ConvertError("The source gives values that are not finite on random images.", "Train it again.")
-    if not difference <= tolerance * max(1.0, magnitude):
+    if not difference <= tolerance * max(magnitude, SMALLEST):
         raise ConvertError(
             f"The converted model differs from its source by {difference:.3g} (of {magnitude:.3g}); "
             f"the tolerance {tolerance:g} does not allow that, and nothing was written.",

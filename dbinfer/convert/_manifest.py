@@ -12,7 +12,7 @@ from dbinfer.errors import ConvertError
 from dbinfer_udf.manifest import Manifest, ManifestError
 
 MANIFEST_NAME = "manifest.json"
-SHAPE_KEYS = ("height", "width", "channels", "color")
+SHAPE_KEYS = ("height", "width", "channels")
 # What most models use; the report names those that were taken for granted
 ASSUMED = {"resize": "standard", "precision": "f32"}
 
@@ -52,6 +52,8 @@ def _from_zoo(name: str, known: Facts, asked: bool) -> dict[str, Any]:
     values = NETWORKS[name].manifest().to_dict()
     if len(values["labels"]) != known.classes:
         del values["labels"]
+    if values["channels"] != known.channels:
+        del values["color"]
     return {key: value for key, value in values.items() if key not in SHAPE_KEYS}
 
 

@@ -20,7 +20,7 @@ class ConvertOptions:
 
     Attributes:
         weights: `fp32`, or `fp16` for half the size.
-        tolerance: largest difference allowed between source and IR, times max(1, largest output);
+        tolerance: largest difference allowed between source and IR, as a share of the largest output;
             None takes 1e-3 for fp32 and 1e-2 for fp16.
         force: overwrite an output whose content differs.
         manifest: a manifest file to read in place of the one beside the source.

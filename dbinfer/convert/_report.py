@@ -28,7 +28,7 @@ class Check:
         images: how many images were compared.
         difference: largest absolute difference of an output value; None where not run.
         magnitude: largest absolute value the source gave.
-        tolerance: limit for difference / max(1, magnitude).
+        tolerance: limit for difference / magnitude.
     """
 
     framework: str = ""

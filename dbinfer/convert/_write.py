@@ -33,13 +33,21 @@ def written(graph: Any, output: Path, fp16: bool) -> Iterator[Path]:
     """Write the IR under a temporary name beside `output`, give its .xml, and remove what is left of it."""
     temporary = output.with_name(f".{output.stem}.{os.getpid()}.xml")
     try:
-        import_openvino().save_model(graph, str(temporary), compress_to_fp16=fp16)
+        _save(graph, temporary, fp16)
         yield temporary
-    except (OSError, RuntimeError) as err:
-        raise ConvertError(f"{output} cannot be written: {str(err).splitlines()[-1]}.") from err
     finally:
         for path in (temporary, temporary.with_suffix(".bin")):
             path.unlink(missing_ok=True)
+
+
+def _save(graph: Any, path: Path, fp16: bool) -> None:
+    try:
+        import_openvino().save_model(graph, str(path), compress_to_fp16=fp16)
+    except (OSError, RuntimeError) as err:
+        raise ConvertError(
+            f"Nothing can be written into {path.parent.absolute()}: {str(err).strip().splitlines()[-1]}",
+            "Check that there is room, and that you may write there.",
+        ) from err
 
 
 def put_in_place(temporary: Path, output: Path, force: bool) -> bool:
@@ -56,6 +64,9 @@ def put_in_place(temporary: Path, output: Path, force: bool) -> bool:
         raise ConvertError(
             f"{there[-1]} is there already, with other content.", "Use --force to overwrite it."
         )
-    for old, new in pairs:
-        old.replace(new)
+    try:
+        for old, new in pairs:
+            old.replace(new)
+    except OSError as err:
+        raise ConvertError(f"{output} cannot be written: {err.strerror}.") from err
     return True

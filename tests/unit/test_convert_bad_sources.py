@@ -1,0 +1,150 @@
+"""Sources that cannot be used: one clear sentence each, and nothing is written."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from convert_models import save_onnx, small_classifier
+
+from dbinfer.convert import ConvertOptions, convert
+from dbinfer.errors import ConvertError
+
+STATED: dict[str, Any] = {"task": "classification", "activation": "softmax", "scale": [255.0]}
+
+
+def _refused(source: Path, match: str) -> ConvertError:
+    output = source.parent / "out.xml"
+    with pytest.raises(ConvertError, match=match) as error:
+        convert(source, output, ConvertOptions(values=STATED))
+    assert "\n" not in error.value.message
+    assert not list(source.parent.glob("*out*"))
+    return error.value
+
+
+def test_missing(tmp_path: Path) -> None:
+    _refused(tmp_path / "none.onnx", "There is no file or folder")
+
+
+def test_empty(tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").touch()
+    _refused(tmp_path / "net.onnx", "is empty")
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("net.xml", "dbinfer deploy"),
+        ("net.pt", "torch.onnx.export"),
+        ("net.txt", "SavedModel"),
+        ("net", "Known"),
+    ],
+)
+def test_unknown_ending(tmp_path: Path, name: str, cure: str) -> None:
+    (tmp_path / name).write_text("x")
+    assert cure in _refused(tmp_path / name, "ending").cure
+
+
+@pytest.mark.parametrize("name", ["net.keras", "net.h5", "net.onnx", "net.pb", "net.tflite"])
+def test_garbage(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(bytes(range(256)) * 20)
+    _refused(tmp_path / name, name)
+
+
+def test_folder_that_is_no_saved_model(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    _refused(tmp_path / "folder", "no SavedModel")
+
+
+def test_file_inside_a_saved_model(tmp_path: Path) -> None:
+    (tmp_path / "saved_model.pb").write_bytes(b"x")
+    assert str(tmp_path) in _refused(tmp_path / "saved_model.pb", "part of a SavedModel").cure
+
+
+def test_cut_off_onnx(tmp_path: Path) -> None:
+    path = save_onnx(tmp_path / "net.onnx")
+    path.write_bytes(path.read_bytes()[:300])
+    _refused(path, "cannot be read as an ONNX model")
+
+
+@pytest.mark.parametrize("name", ["net.keras", "net.h5"])
+def test_cut_off_keras(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    small_classifier().save(path)
+    path.write_bytes(path.read_bytes()[:-500])
+    _refused(path, name)
+
+
+def test_weights_only(tmp_path: Path) -> None:
+    small_classifier().save_weights(tmp_path / "net.weights.h5")
+    assert "model.save" in _refused(tmp_path / "net.weights.h5", "weights only").cure
+
+
+def test_layer_of_its_own(tmp_path: Path) -> None:
+    import keras
+
+    class Own(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, x: Any) -> Any:
+            return x * 2
+
+    image = keras.Input((16, 16, 3))
+    keras.Model(image, Own()(image)).save(tmp_path / "net.keras")
+    assert "model.export" in _refused(tmp_path / "net.keras", "layer of its own").cure
+
+
+def test_lambda_is_not_run(tmp_path: Path) -> None:
+    import keras
+
+    image = keras.Input((16, 16, 3))
+    keras.Model(image, keras.layers.Lambda(lambda x: x * 2)(image)).save(tmp_path / "net.keras")
+    assert "model.export" in _refused(tmp_path / "net.keras", "layer of its own").cure
+
+
+def test_two_inputs(tmp_path: Path) -> None:
+    _refused(save_onnx(tmp_path / "net.onnx", inputs=2), r"2 inputs \(image, other\)")
+
+
+def test_two_outputs(tmp_path: Path) -> None:
+    error = _refused(save_onnx(tmp_path / "net.onnx", outputs=2), "2 outputs: scores, flat")
+    assert "--output-name" in error.cure
+
+
+def test_output_name_that_is_not_there(tmp_path: Path) -> None:
+    source = save_onnx(tmp_path / "net.onnx", outputs=2)
+    with pytest.raises(ConvertError, match="no output 'nope'"):
+        convert(source, tmp_path / "out.xml", ConvertOptions(values=STATED, output_name="nope"))
+
+
+def test_input_that_is_no_image(tmp_path: Path) -> None:
+    import keras
+
+    vector = keras.Input((784,))
+    keras.Model(vector, keras.layers.Dense(10, activation="softmax")(vector)).save(tmp_path / "net.keras")
+    _refused(tmp_path / "net.keras", "needs 4 dimensions")
+
+
+def test_five_channels(tmp_path: Path) -> None:
+    import keras
+
+    image = keras.Input((16, 16, 5))
+    keras.Model(image, keras.layers.Conv2D(1, 1)(image)).save(tmp_path / "net.keras")
+    _refused(tmp_path / "net.keras", "no image of 1 or 3 channels")
+
+
+@pytest.mark.parametrize("name", ["net.keras", "net.h5"])
+def test_without_tensorflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    small_classifier().save(tmp_path / name)
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    assert "dbinfer[convert]" in _refused(tmp_path / name, "needs TensorFlow").cure
+
+
+def test_saved_model_without_tensorflow_converts_unchecked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_classifier().export(tmp_path / "net", verbose=False)
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    report = convert(tmp_path / "net", tmp_path / "out.xml", ConvertOptions(values={"scale": [255.0]}))
+    assert report.check.reason == "TensorFlow is not installed"
+    assert report.written

@@ -1,0 +1,129 @@
+"""What is written, and what is not: tolerance, overwriting, leftovers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from convert_models import save_onnx
+
+from dbinfer.convert import ConvertOptions, convert
+from dbinfer.convert import _onnx as onnx_source
+from dbinfer.errors import ConvertError, UsageError
+
+STATED: dict[str, Any] = {"task": "classification", "activation": "softmax", "scale": [255.0]}
+OPTIONS = ConvertOptions(values=STATED)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return save_onnx(tmp_path / "net.onnx")
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_both_files_and_nothing_else(source: Path, tmp_path: Path) -> None:
+    report = convert(source, tmp_path / "net.xml", OPTIONS)
+    assert _names(tmp_path) == {"net.onnx", "net.xml", "net.bin"}
+    assert report.size == (tmp_path / "net.xml").stat().st_size + (tmp_path / "net.bin").stat().st_size
+
+
+def test_same_content_again_changes_nothing(source: Path, tmp_path: Path) -> None:
+    assert convert(source, tmp_path / "net.xml", OPTIONS).written
+    before = (tmp_path / "net.xml").stat().st_mtime_ns
+    assert not convert(source, tmp_path / "net.xml", OPTIONS).written
+    assert (tmp_path / "net.xml").stat().st_mtime_ns == before
+
+
+def test_other_content_needs_force(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "net.xml").write_text("mine")
+    with pytest.raises(ConvertError, match="there already") as error:
+        convert(source, tmp_path / "net.xml", OPTIONS)
+    assert "--force" in error.value.cure
+    assert (tmp_path / "net.xml").read_text() == "mine"
+    assert _names(tmp_path) == {"net.onnx", "net.xml"}
+    assert convert(source, tmp_path / "net.xml", ConvertOptions(values=STATED, force=True)).written
+    assert (tmp_path / "net.xml").read_text().startswith("<?xml")
+
+
+def test_difference_above_tolerance_leaves_nothing(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConvertError, match="differs from its source"):
+        convert(source, tmp_path / "net.xml", ConvertOptions(values=STATED, tolerance=1e-12, weights="fp16"))
+    assert _names(tmp_path) == {"net.onnx"}
+
+
+def _use_runner(monkeypatch: pytest.MonkeyPatch, run: Any) -> None:
+    monkeypatch.setattr(onnx_source, "_onnxruntime", lambda path: ("a runner", run))
+
+
+def test_source_that_gives_something_else_is_noticed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = onnx_source._reference(source)[1]
+    _use_runner(monkeypatch, lambda x: [real(x)[0] + 0.1])
+    with pytest.raises(ConvertError, match=r"differs from its source by 0\.1"):
+        convert(source, tmp_path / "net.xml", OPTIONS)
+
+
+def test_not_a_number_is_noticed(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _use_runner(monkeypatch, lambda x: [np.full((1, 5), np.nan)])
+    with pytest.raises(ConvertError, match="not finite"):
+        convert(source, tmp_path / "net.xml", OPTIONS)
+
+
+def test_result_of_another_size_is_noticed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _use_runner(monkeypatch, lambda x: [np.zeros((1, 7))])
+    with pytest.raises(ConvertError, match="shape"):
+        convert(source, tmp_path / "net.xml", OPTIONS)
+
+
+def test_without_a_framework_it_says_so(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(path: Path) -> Any:
+        raise ImportError
+
+    monkeypatch.setattr(onnx_source, "_onnxruntime", missing)
+    monkeypatch.setattr(onnx_source, "_reference", missing)
+    report = convert(source, tmp_path / "net.xml", OPTIONS)
+    assert not report.check.done
+    assert "neither onnxruntime nor onnx" in report.check.reason
+    assert report.written
+
+
+@pytest.mark.parametrize(
+    ("output", "message"), [("net.onnx2", "must end in .xml"), ("none/net.xml", "is not there")]
+)
+def test_unusable_output(source: Path, tmp_path: Path, output: str, message: str) -> None:
+    with pytest.raises(ConvertError, match=message):
+        convert(source, tmp_path / output, OPTIONS)
+
+
+@pytest.mark.parametrize(
+    "options", [{"weights": "int8"}, {"layout": "HWC"}, {"tolerance": 0.0}, {"tolerance": float("nan")}]
+)
+def test_unusable_options(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        ConvertOptions(**options)
+
+
+def test_output_that_cannot_be_replaced(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "net.xml").mkdir()
+    with pytest.raises(ConvertError, match="cannot be written"):
+        convert(source, tmp_path / "net.xml", ConvertOptions(values=STATED, force=True))
+    assert not list(tmp_path.glob(".net*"))
+
+
+def test_small_outputs_are_compared_by_their_own_scale(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = onnx_source._reference(source)[1]
+    _use_runner(monkeypatch, lambda x: [real(x)[0] * 1.01])
+    with pytest.raises(ConvertError, match="differs from its source"):
+        convert(source, tmp_path / "net.xml", OPTIONS)
