@@ -72,14 +72,28 @@ def _settings(conn: Any) -> dict[str, str] | None:
 
 def _installed(settings: dict[str, str]) -> list[Check]:
     if not settings:
-        return [Check("installed", True, "settings are not readable with this role; connect as a member of dbinfer_owner")]
+        return [
+            Check(
+                "installed",
+                True,
+                "settings are not readable with this role; connect as a member of dbinfer_owner",
+            )
+        ]
     content = Content()
     same = settings.get("version") == __version__
     runtime = settings.get("runtime_digest") == content.runtime_digest
     return [
-        Check("version", same, f"database {settings.get('version')}, client {__version__}", "" if same else "dbinfer upgrade"),
         Check(
-            "runtime", runtime, f"digest {settings.get('runtime_digest', '')[:12]}", "" if runtime else "dbinfer upgrade"
+            "version",
+            same,
+            f"database {settings.get('version')}, client {__version__}",
+            "" if same else "dbinfer upgrade",
+        ),
+        Check(
+            "runtime",
+            runtime,
+            f"digest {settings.get('runtime_digest', '')[:12]}",
+            "" if runtime else "dbinfer upgrade",
         ),
     ]
 
@@ -95,12 +109,21 @@ def _places(conn: Any) -> tuple[list[dict[str, Any]], str]:
 
 def _all_answer(platform: Platform, rows: list[dict[str, Any]]) -> Check:
     ok = len(rows) == platform.segments
-    return Check("segments", ok, f"{len(rows)} of {platform.segments} answer", "" if ok else "gpstate -e shows the failed ones")
+    return Check(
+        "segments",
+        ok,
+        f"{len(rows)} of {platform.segments} answer",
+        "" if ok else "gpstate -e shows the failed ones",
+    )
 
 
 def _place(row: dict[str, Any], rows: list[dict[str, Any]], settings: dict[str, str]) -> list[Check]:
     """Return the checks of one segment, or of the backend on PostgreSQL."""
-    where = f"segment {row['content']} ({row['host']})" if row["content"] is not None else f"backend ({row['host']})"
+    where = (
+        f"segment {row['content']} ({row['host']})"
+        if row["content"] is not None
+        else f"backend ({row['host']})"
+    )
     if row["problem"]:
         message, _, hint = row["problem"].partition(" On that host: ")
         cure = hint or "Mend the venv on that host, or name another: dbinfer install --venv PATH"
@@ -110,16 +133,25 @@ def _place(row: dict[str, Any], rows: list[dict[str, Any]], settings: dict[str, 
 
 def _python(where: str, row: dict[str, Any], rows: list[dict[str, Any]], settings: dict[str, str]) -> Check:
     ok = tuple(int(x) for x in row["python"].split(".")[:2]) >= (3, 9)
-    return Check(f"{where} python", ok, f"{row['python']} with {row['venv']}", "" if ok else "PL/Python 3.9 or newer is needed")
+    return Check(
+        f"{where} python",
+        ok,
+        f"{row['python']} with {row['venv']}",
+        "" if ok else "PL/Python 3.9 or newer is needed",
+    )
 
 
 def _packages(where: str, row: dict[str, Any], rows: list[dict[str, Any]], settings: dict[str, str]) -> Check:
     names = ("openvino", "numpy", "opencv", "orjson")
     versions = {name: row[name] for name in names}
-    majority = {name: max((r[name] or "" for r in rows), key=[r[name] or "" for r in rows].count) for name in names}
+    majority = {
+        name: max((r[name] or "" for r in rows), key=[r[name] or "" for r in rows].count) for name in names
+    }
     other = [name for name in names if versions[name] != majority[name]]
     detail = ", ".join(f"{name} {version}" for name, version in versions.items())
-    hint = f"On {row['host']}: {row['venv']}/bin/pip install " + " ".join(f"{n}=={majority[n]}" for n in other)
+    hint = f"On {row['host']}: {row['venv']}/bin/pip install " + " ".join(
+        f"{n}=={majority[n]}" for n in other
+    )
     return Check(f"{where} packages", not other, detail, hint if other else "")
 
 
@@ -127,20 +159,29 @@ def _threads(where: str, row: dict[str, Any], rows: list[dict[str, Any]], settin
     here = sum(r["host"] == row["host"] for r in rows) if row["content"] is not None else 1
     ok = row["threads"] >= 1 and row["threads"] * here <= max(row["cores"], here)
     detail = f"{row['threads']} of {row['cores']} cores, {here} scoring here"
-    return Check(f"{where} threads", ok, detail, "" if ok else "dbinfer install --threads auto, then dbinfer upgrade")
+    return Check(
+        f"{where} threads", ok, detail, "" if ok else "dbinfer install --threads auto, then dbinfer upgrade"
+    )
 
 
 def _cache(where: str, row: dict[str, Any], rows: list[dict[str, Any]], settings: dict[str, str]) -> Check:
     free = row["cache_free"] or 0
     ok = free > 1 << 30
     detail = f"{row['cache_dir']}, {row['cache_bytes'] / 1e6:.1f} MB used, {free / 1e9:.1f} GB free"
-    return Check(f"{where} cache", ok, detail, "" if ok else "Make room on that disk, or: dbinfer install --cache-dir FOLDER")
+    return Check(
+        f"{where} cache",
+        ok,
+        detail,
+        "" if ok else "Make room on that disk, or: dbinfer install --cache-dir FOLDER",
+    )
 
 
 def _runtime(where: str, row: dict[str, Any], rows: list[dict[str, Any]], settings: dict[str, str]) -> Check:
     wanted = settings.get("runtime_digest", row["runtime_digest"])
     ok = row["runtime_digest"] == wanted
-    return Check(f"{where} runtime", ok, f"digest {row['runtime_digest'][:12]}", "" if ok else "Start a new session")
+    return Check(
+        f"{where} runtime", ok, f"digest {row['runtime_digest'][:12]}", "" if ok else "Start a new session"
+    )
 
 
 PLACE_CHECKS: tuple[Callable[..., Check], ...] = (_python, _packages, _threads, _cache, _runtime)

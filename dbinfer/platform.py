@@ -56,8 +56,10 @@ class Platform:
 def detect(conn: Any) -> Platform:
     """Return the platform of a connection."""
     with conn.cursor() as cur:
-        cur.execute("SELECT version(), current_setting('server_version_num')::int, to_regclass('pg_catalog.gp_segment_configuration')")
-        text, kernel, catalog = cur.fetchone()
+        cur.execute("SELECT version(), current_setting('server_version_num')::int")
+        text, kernel = cur.fetchone()
+        cur.execute("SELECT to_regclass('pg_catalog.gp_segment_configuration')")
+        catalog = cur.fetchone()[0]
         if catalog is None:
             return Platform("postgresql", text.split()[1], kernel, 0)
         cur.execute("SELECT count(*) FROM gp_segment_configuration WHERE role = 'p' AND content >= 0")

@@ -11,7 +11,10 @@ from rich.table import Table
 
 Dsn = Annotated[
     str | None,
-    typer.Option("--dsn", help="Connection string or URL; default $DBINFER_DSN, libpq's variables, the embedded server."),
+    typer.Option(
+        "--dsn",
+        help="Connection string or URL; default $DBINFER_DSN, libpq's variables, the embedded server.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON.")]
 

@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
     app.command("convert", help=HELP)(_convert)
 
 
-def _convert(  # noqa: PLR0913  (one argument is one option)
+def _convert(
     *,
     source: Annotated[Path, typer.Argument(help="The trained model: a file or a SavedModel folder.")],
     output: Annotated[

@@ -11,7 +11,9 @@ from dbinfer.cli._options import Dsn, Json, console, print_json, print_table
 
 Venv = Annotated[
     str | None,
-    typer.Option("--venv", help="Folder of the Python venv with openvino, numpy, opencv and orjson, on every host."),
+    typer.Option(
+        "--venv", help="Folder of the Python venv with openvino, numpy, opencv and orjson, on every host."
+    ),
 ]
 
 
@@ -23,14 +25,17 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel="Database")(doctor)
 
 
-def install(  # noqa: PLR0913
+def install(
     dsn: Dsn = None,
     venv: Venv = None,
     cache_dir: Annotated[
-        str | None, typer.Option(help="Folder on every host for model files; default inside the data directory.")
+        str | None,
+        typer.Option(help="Folder on every host for model files; default inside the data directory."),
     ] = None,
     threads: Annotated[str | None, typer.Option(help="Threads per backend: auto or a number.")] = None,
-    max_models: Annotated[int | None, typer.Option(min=1, help="Models that one backend keeps loaded (4).")] = None,
+    max_models: Annotated[
+        int | None, typer.Option(min=1, help="Models that one backend keeps loaded (4).")
+    ] = None,
     max_image_bytes: Annotated[int | None, typer.Option(min=1, help="Largest image in bytes.")] = None,
     max_image_pixels: Annotated[int | None, typer.Option(min=1, help="Largest image in pixels.")] = None,
     json: Json = False,

@@ -19,15 +19,27 @@ def register(app: typer.Typer) -> None:
         app.command(rich_help_panel=PANEL)(command)
 
 
-def deploy(  # noqa: PLR0913
+def deploy(
     model: Annotated[Path, typer.Argument(help="The IR's .xml file; the .bin lies beside it.")],
-    name: Annotated[str | None, typer.Option(help="Name in the database; default: the manifest's, else the file's.")] = None,
-    alias: Annotated[str | None, typer.Option(help="Second name of the new version, e.g. production.")] = None,
-    no_activate: Annotated[bool, typer.Option("--no-activate", help="Leave the active version as it is.")] = False,
-    default: Annotated[bool, typer.Option("--default", help="Use it in calls without a model's name.")] = False,
+    name: Annotated[
+        str | None, typer.Option(help="Name in the database; default: the manifest's, else the file's.")
+    ] = None,
+    alias: Annotated[
+        str | None, typer.Option(help="Second name of the new version, e.g. production.")
+    ] = None,
+    no_activate: Annotated[
+        bool, typer.Option("--no-activate", help="Leave the active version as it is.")
+    ] = False,
+    default: Annotated[
+        bool, typer.Option("--default", help="Use it in calls without a model's name.")
+    ] = False,
     private: Annotated[bool, typer.Option("--private", help="Grant a new model to nobody.")] = False,
-    task: Annotated[str | None, typer.Option(help="classification, segmentation, embedding or tensor.")] = None,
-    labels: Annotated[str | None, typer.Option(help="Comma-separated class names, or @FILE with one a line.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="classification, segmentation, embedding or tensor.")
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option(help="Comma-separated class names, or @FILE with one a line.")
+    ] = None,
     mean: Annotated[str | None, typer.Option(help="Per channel, in grey levels: 123.7,116.3,103.5.")] = None,
     scale: Annotated[str | None, typer.Option(help="Per channel, in grey levels: 58.4,57.1,57.4.")] = None,
     color: Annotated[str | None, typer.Option(help="RGB, BGR or GRAY.")] = None,
@@ -35,7 +47,9 @@ def deploy(  # noqa: PLR0913
         str | None, typer.Option(help="standard, fit_to_window, fit_to_window_letterbox or crop.")
     ] = None,
     precision: Annotated[str | None, typer.Option(help="f32, bf16 or f16.")] = None,
-    activation: Annotated[str | None, typer.Option(help="none, softmax or sigmoid: from output to scores.")] = None,
+    activation: Annotated[
+        str | None, typer.Option(help="none, softmax or sigmoid: from output to scores.")
+    ] = None,
     threshold: Annotated[float | None, typer.Option(help="Score above which a mask's pixel is set.")] = None,
     input_size: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH where the IR's is dynamic.")] = None,
     layout: Annotated[str | None, typer.Option(help="NHWC or NCHW where the shape does not tell.")] = None,
@@ -110,19 +124,16 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
     rows = [
         [
             m["name"] + (" *" if m["default"] else ""),
-            m["version"],
-            ", ".join(str(v["version"]) for v in m["history"] or []),
+            f"{m['version'] or 'none'} of {', '.join(str(v['version']) for v in m['history'] or [])}",
             ", ".join(m["aliases"]),
             m["task"],
             m["input"],
-            m["precision"],
             bytes_text(m["size"]),
-            ", ".join(m["granted_to"]),
-            ", ".join(f"{key} {value}" for key, value in (m["metrics"] or {}).items()),
+            ", ".join(f"{key} {_short(value)}" for key, value in (m["metrics"] or {}).items()),
         ]
         for m in found
     ]
-    columns = ["model", "active", "versions", "aliases", "task", "input", "precision", "size", "granted to", "metrics"]
+    columns = ["model", "active of", "aliases", "task", "input", "size", "metrics"]
     print_table("models (* default)", columns, rows)
     if not found:
         console.print("No model is deployed yet: dbinfer deploy model.xml")
@@ -223,7 +234,9 @@ class _bar:  # noqa: N801 - reads like a statement
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
         columns = (TextColumn("sending"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-        self._progress = Progress(*columns, console=err_console, disable=not err_console.is_terminal, transient=True)
+        self._progress = Progress(
+            *columns, console=err_console, disable=not err_console.is_terminal, transient=True
+        )
         self._task: Any = None
 
     def __enter__(self) -> Any:
@@ -237,6 +250,10 @@ class _bar:  # noqa: N801 - reads like a statement
 
     def __exit__(self, *exc: object) -> None:
         self._progress.stop()
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _labels(text: str | None) -> list[str] | None:
@@ -256,7 +273,9 @@ def _numbers(option: str, text: str | None) -> list[float] | None:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError as err:
-        raise UsageError(f"{option} is {text!r}, but must be numbers with commas, e.g. 127.5 or 123.7,116.3,103.5.") from err
+        raise UsageError(
+            f"{option} is {text!r}, but must be numbers with commas, e.g. 127.5 or 123.7,116.3,103.5."
+        ) from err
 
 
 def _size(text: str | None) -> tuple[int, int] | None:

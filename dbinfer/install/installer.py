@@ -1,4 +1,4 @@
-"""install, upgrade, uninstall: what a database has is compared with this distribution, and changed in one transaction."""
+"""install, upgrade, uninstall: a database is compared with this distribution and changed in one transaction."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def install(dsn: str | None = None, settings: Mapping[str, str] | None = None) -
         _apply(cur, platform, Content())
         _write_settings(cur, values)
         conn.commit()
-        return Outcome(True, f"dbinfer {__version__} is installed on {platform.name} {platform.version}.", __version__)
+        return Outcome(
+            True, f"dbinfer {__version__} is installed on {platform.name} {platform.version}.", __version__
+        )
 
 
 def _already(cur: Cursor, version: str, settings: dict[str, str]) -> Outcome:
@@ -85,7 +87,11 @@ def _already(cur: Cursor, version: str, settings: dict[str, str]) -> Outcome:
         names = ", ".join(f"{key} = {value}" for key, value in other.items())
         return Outcome(True, f"dbinfer {version} is already installed; changed settings: {names}.", version)
     if _outdated(have, Content()):
-        return Outcome(False, f"dbinfer {version} is already installed, but differs from this client: dbinfer upgrade.", version)
+        return Outcome(
+            False,
+            f"dbinfer {version} is already installed, but differs from this client: dbinfer upgrade.",
+            version,
+        )
     return Outcome(False, f"dbinfer {version} is already installed; nothing changed.", version)
 
 
@@ -98,10 +104,13 @@ def upgrade(dsn: str | None = None) -> Outcome:
     with _transaction(dsn) as (conn, cur, platform):
         version = installed_version(cur)
         if version is None:
-            raise InstallError("dbinfer is not installed in this database.", "Install it with: dbinfer install")
+            raise InstallError(
+                "dbinfer is not installed in this database.", "Install it with: dbinfer install"
+            )
         if _as_tuple(version) > _as_tuple(__version__):
             raise InstallError(
-                f"the database has dbinfer {version}, this client is {__version__}.", "Upgrade the client with pip."
+                f"the database has dbinfer {version}, this client is {__version__}.",
+                "Upgrade the client with pip.",
             )
         content = Content()
         _check_frozen(cur, content)
@@ -109,7 +118,12 @@ def upgrade(dsn: str | None = None) -> Outcome:
             return Outcome(False, f"dbinfer {version} is up to date; nothing changed.", version)
         _apply(cur, platform, content)
         conn.commit()
-        return Outcome(True, f"dbinfer is upgraded from {version} to {__version__}; open sessions follow at once.", __version__)
+        change = (
+            f"from {version} to {__version__}" if version != __version__ else f"to this client's {version}"
+        )
+        return Outcome(
+            True, f"dbinfer is upgraded {change}; open sessions follow at their next statement.", __version__
+        )
 
 
 def uninstall(dsn: str | None = None) -> Outcome:
@@ -127,7 +141,8 @@ def uninstall(dsn: str | None = None) -> Outcome:
             cur.execute(read("uninstall.sql"))
         except psycopg2.errors.DependentObjectsStillExist as err:
             raise InstallError(
-                f"objects of yours use dbinfer: {err.diag.message_detail}", "Drop them first, then uninstall again."
+                f"objects of yours use dbinfer: {err.diag.message_detail}",
+                "Drop them first, then uninstall again.",
             ) from err
         if made_extension:
             _try(cur, "DROP EXTENSION plpython3u RESTRICT")
@@ -157,7 +172,8 @@ class _transaction:  # noqa: N801 - reads like a statement
         self.conn.close()
         if isinstance(err, psycopg2.errors.InsufficientPrivilege):
             raise InstallError(
-                f"permission denied: {err.diag.message_primary}.", "Connect as a superuser: functions in PL/Python need one."
+                f"permission denied: {err.diag.message_primary}.",
+                "Connect as a superuser: functions in PL/Python need one.",
             ) from err
         if isinstance(err, psycopg2.Error) and not isinstance(err, DbinferError):
             raise InstallError(f"the server refused: {str(err).strip()}") from err
@@ -168,12 +184,17 @@ def _check_possible(cur: Cursor) -> None:
     if not _one(cur):
         cur.execute("SELECT current_user")
         raise InstallError(
-            f"role {_one(cur)!r} is no superuser, and functions in PL/Python need one.", "Connect as a superuser."
+            f"role {_one(cur)!r} is no superuser, and functions in PL/Python need one.",
+            "Connect as a superuser.",
         )
-    cur.execute("SELECT string_agg(nspname, ', ') FROM pg_namespace WHERE nspname IN ('dbinfer', 'dbinfer_private')")
+    cur.execute(
+        "SELECT string_agg(nspname, ', ') FROM pg_namespace WHERE nspname IN ('dbinfer', 'dbinfer_private')"
+    )
     taken = _one(cur)
     if taken:
-        raise InstallError(f"schema {taken} exists already and is not ours.", "Rename or drop it, then install again.")
+        raise InstallError(
+            f"schema {taken} exists already and is not ours.", "Rename or drop it, then install again."
+        )
 
 
 def _make_extension(cur: Cursor) -> bool:
@@ -187,7 +208,8 @@ def _make_extension(cur: Cursor) -> bool:
         cur.execute("SHOW server_version_num")
         major = int(str(_one(cur))) // 10000
         raise InstallError(
-            "the server has no PL/Python (language plpython3u).", f"On its host: apt-get install postgresql-plpython3-{major}"
+            "the server has no PL/Python (language plpython3u).",
+            f"On its host: apt-get install postgresql-plpython3-{major}",
         ) from err
     return True
 
@@ -233,7 +255,11 @@ def _check_frozen(cur: Cursor, content: Content) -> None:
 
 
 def _outdated(settings: Mapping[str, str], content: Content) -> bool:
-    wanted = {"version": __version__, "runtime_digest": content.runtime_digest, "sql_digest": content.sql_digest}
+    wanted = {
+        "version": __version__,
+        "runtime_digest": content.runtime_digest,
+        "sql_digest": content.sql_digest,
+    }
     return any(settings.get(key) != value for key, value in wanted.items())
 
 

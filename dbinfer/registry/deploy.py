@@ -98,19 +98,24 @@ def deploy(
         prepared = prepare(source, manifest, options.manifest.get("layout"))
         facts, new_parts = _store(cur, prepared, progress or (lambda done, total: None))
         facts.update(source_digest=digest, manifest=manifest.to_dict())
-        cur.execute("SELECT dbinfer_private.add_version(%s, %s, %s)", (name, json.dumps(facts), options.activate))
+        cur.execute(
+            "SELECT dbinfer_private.add_version(%s, %s, %s)", (name, json.dumps(facts), options.activate)
+        )
         version = _int(cur)
         if version == 1 and not options.private:
             cur.execute("SELECT dbinfer.grant_model(%s, 'public')", (name,))
         _names(cur, name, version, options)
         parts = len(facts["xml_parts"]) + len(facts["bin_parts"])
-        return Deployed(name, version, True, options.activate, facts["size"], parts, new_parts, manifest, assumed)
+        return Deployed(
+            name, version, True, options.activate, facts["size"], parts, new_parts, manifest, assumed
+        )
 
 
 def _name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise RegistryError(
-            f"{name!r} cannot be a model's name.", "Start with a letter; use letters, digits, _ . and - (63 at most): --name."
+            f"{name!r} cannot be a model's name.",
+            "Start with a letter; use letters, digits, _ . and - (63 at most): --name.",
         )
     return name
 
@@ -123,7 +128,8 @@ def _int(cur: Cursor) -> int:
 
 def _same(cur: Cursor, name: str, digest: str) -> tuple[int, bool, int] | None:
     cur.execute(
-        "SELECT version, active, size FROM dbinfer.model_versions WHERE name = %s AND digest = %s ORDER BY version DESC",
+        "SELECT version, active, size FROM dbinfer.model_versions "
+        "WHERE name = %s AND digest = %s ORDER BY version DESC",
         (name, digest),
     )
     return cur.fetchone()

@@ -27,7 +27,11 @@ def describe(source: SourceModel, options: Mapping[str, Any]) -> tuple[Manifest,
         ModelFileError: something cannot be known; the message names the option that says it.
     """
     ours = read_manifest(source.graph)
-    given = {key: value for key, value in options.items() if key not in ("layout", "input_size") and value is not None}
+    given = {
+        key: value
+        for key, value in options.items()
+        if key not in ("layout", "input_size") and value is not None
+    }
     try:
         if ours is not None:
             return Manifest.from_dict({**ours.to_dict(), **given}), []
@@ -84,7 +88,10 @@ def _size(source: SourceModel, options: Mapping[str, Any]) -> tuple[int, int, in
 def _model_info(graph: Any) -> dict[str, str]:
     if not graph.has_rt_info(["model_info"]):
         return {}
-    return {key: str(graph.get_rt_info(["model_info", key]).value) for key in graph.get_rt_info("model_info").value}
+    return {
+        key: str(graph.get_rt_info(["model_info", key]).value)
+        for key in graph.get_rt_info("model_info").value
+    }
 
 
 def _from_info(info: Mapping[str, str], channels: int) -> dict[str, Any]:

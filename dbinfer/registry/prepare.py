@@ -1,4 +1,4 @@
-"""Compiles the preprocessing into the graph: uint8 image of fixed size in, float32 out; the result is what is stored."""
+"""Compiles the preprocessing into the graph: uint8 image of fixed size in, float32 out; that is what is stored."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def _check_output(source: SourceModel, graph: Any, manifest: Manifest) -> None:
     dims = list(graph.output(0).get_shape())
     if manifest.task == "segmentation" and len(dims) not in (3, 4):
         raise ModelFileError(
-            f"the output of {source.path} has the shape {dims}; a mask has rank 3 or 4.", "Give another --task."
+            f"the output of {source.path} has the shape {dims}; a mask has rank 3 or 4.",
+            "Give another --task.",
         )
     if manifest.task == "classification":
         classes = 1
@@ -96,7 +97,8 @@ def _check_output(source: SourceModel, graph: Any, manifest: Manifest) -> None:
             classes *= dim
         if manifest.labels and len(manifest.labels) != classes:
             raise ModelFileError(
-                f"{source.path} has {classes} classes, but {len(manifest.labels)} labels.", "Give --labels that fit."
+                f"{source.path} has {classes} classes, but {len(manifest.labels)} labels.",
+                "Give --labels that fit.",
             )
 
 

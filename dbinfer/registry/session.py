@@ -25,11 +25,14 @@ def registry_session(dsn: str | None = None) -> Iterator[Cursor]:
             cur.execute("SELECT to_regclass('dbinfer.models') IS NOT NULL")
             row = cur.fetchone()
             if row is None or not row[0]:
-                raise RegistryError("dbinfer is not installed in this database.", "Install it with: dbinfer install")
+                raise RegistryError(
+                    "dbinfer is not installed in this database.", "Install it with: dbinfer install"
+                )
             yield cur
     except psycopg2.errors.InsufficientPrivilege as err:
         raise RegistryError(
-            f"{err.diag.message_primary}.", "Deploying and managing models takes: GRANT dbinfer_owner TO your_role;"
+            f"{err.diag.message_primary}.",
+            "Deploying and managing models takes: GRANT dbinfer_owner TO your_role;",
         ) from err
     except psycopg2.Error as err:
         primary = err.diag.message_primary or str(err).strip()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from dbinfer.errors import ModelFileError
 
@@ -41,7 +41,9 @@ def read_source(path: Path) -> SourceModel:
     _check_xml(path)
     weights = path.with_suffix(".bin")
     if not weights.is_file():
-        raise ModelFileError(f"the weights of {path} are missing: there is no {weights}.", "Put the .bin beside the .xml.")
+        raise ModelFileError(
+            f"the weights of {path} are missing: there is no {weights}.", "Put the .bin beside the .xml."
+        )
     graph = _read_graph(path, weights)
     _check_shapes(path, graph)
     return SourceModel(path, graph, _digest(path, weights))
@@ -86,5 +88,9 @@ def _digest(*paths: Path) -> str:
     digest = hashlib.sha256()
     for path in paths:
         with path.open("rb") as source:
-            digest.update(hashlib.file_digest(source, "sha256").digest() if hasattr(hashlib, "file_digest") else source.read())
+            digest.update(
+                hashlib.file_digest(source, "sha256").digest()
+                if hasattr(hashlib, "file_digest")
+                else source.read()
+            )
     return digest.hexdigest()

@@ -24,7 +24,10 @@ def split(reference: str) -> tuple[str, int]:
     """
     name, _, version = reference.partition("@")
     if not name or not version.isdigit():
-        raise RegistryError(f"{reference!r} names no version.", "Write NAME@VERSION, e.g. digits@2; dbinfer models lists them.")
+        raise RegistryError(
+            f"{reference!r} names no version.",
+            "Write NAME@VERSION, e.g. digits@2; dbinfer models lists them.",
+        )
     return name, int(version)
 
 

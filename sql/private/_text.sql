@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION dbinfer._text(task text, img bytea, token text, on_er
 LANGUAGE plpython3u STABLE PARALLEL SAFE COST 10000 AS $$
 if token not in GD:
     import ctypes; c = ctypes.PyDLL(None)
-    if (ctypes.c_int.in_dll(c, "Gp_role").value == 2) if hasattr(c, "Gp_role") else c.IsInParallelMode() & 255: plpy.error("the model cannot be resolved in this place of the plan", hint="Write the model's name as a constant.", sqlstate="55000")
+    if (ctypes.c_int.in_dll(c, "Gp_role").value == 2) if hasattr(c, "Gp_role") else c.IsInParallelMode() & 255: plpy.error("dbinfer cannot resolve the model in this place of the plan", hint="Write the model's name as a constant.", sqlstate="55000")
     plpy.execute(plpy.prepare("SELECT dbinfer._gate($1), dbinfer._admit($1, $1)", ["text"]), [token])
 return GD[token].run(plpy, task, img, on_error, k)
 $$;

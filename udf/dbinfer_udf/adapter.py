@@ -13,6 +13,8 @@ from typing import Any, Dict, List
 from .cache import Entry, _facts
 from .errors import ModelError
 
+PRECISION_NAMES = {"<Type: 'float32'>": "f32", "<Type: 'bfloat16'>": "bf16", "<Type: 'float16'>": "f16"}
+
 _cores: Dict[int, Any] = {}
 
 
@@ -40,7 +42,10 @@ class Compiled:
     def settings(self) -> Dict[str, str]:
         """Return what OpenVINO really uses."""
         names = ("INFERENCE_NUM_THREADS", "NUM_STREAMS", "INFERENCE_PRECISION_HINT", "ENABLE_CPU_PINNING")
-        return {name: str(self._model.get_property(name)) for name in names}
+        values = {name: str(self._model.get_property(name)) for name in names}
+        hint = values["INFERENCE_PRECISION_HINT"]
+        values["INFERENCE_PRECISION_HINT"] = PRECISION_NAMES.get(hint, hint)
+        return values
 
 
 def _config(precision: str, threads: int) -> Dict[str, Any]:

@@ -143,7 +143,7 @@ class Writer:
         """Check the digests and rename the files into place; ModelError where the registry's parts are damaged."""
         try:
             for kind in KINDS:
-                target, path, digest = self.open[kind]
+                target, _, digest = self.open[kind]
                 target.flush()
                 os.fsync(target.fileno())
                 target.close()

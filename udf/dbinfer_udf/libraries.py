@@ -1,4 +1,4 @@
-"""Brings numpy, OpenCV and OpenVINO into a backend: from the venv on the host, without telemetry, with signals masked."""
+"""Brings numpy, OpenCV and OpenVINO into a backend: from the host's venv, no telemetry, signals masked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def add_venv(venv: str) -> None:
     if not os.path.isdir(folder):
         python = "python%d.%d" % sys.version_info[:2]
         raise ModelError(
-            "the runtime's Python packages are not on host %s: there is no folder %s" % (socket.gethostname(), folder),
+            "the runtime's Python packages are not on host %s: there is no folder %s"
+            % (socket.gethostname(), folder),
             hint="On that host: %s -m venv %s && %s/bin/pip install openvino numpy opencv-python-headless orjson; "
             "or name another venv with: dbinfer install --venv PATH" % (python, venv, venv),
             sqlstate="58P01",

@@ -10,7 +10,7 @@ from .cache import Entry
 from .errors import UsageError
 from .image import Decoder, Limits, target_of
 from .manifest import Manifest
-from .postprocess import mask_layout
+from .mask import mask_layout
 from .preprocess import Fitter
 
 FUNCTIONS = {
@@ -49,8 +49,10 @@ class Model:
         self.flat = self.output.reshape(-1)
         self.decode = Decoder(self.manifest.color, limits(facts["settings"]), target_of(self.manifest))
         self.fit = Fitter(self.manifest).fit
-        self.layout = (
-            mask_layout(self.output.shape, self.manifest.labels) if self.manifest.task == "segmentation" else None
+        self.layout: Any = (
+            mask_layout(self.output.shape, self.manifest.labels)
+            if self.manifest.task == "segmentation"
+            else None
         )
 
     def score(self, img: bytes) -> Tuple[Any, Any]:

@@ -78,7 +78,9 @@ class Session:
         except UdfError as err:
             report(plpy, err)
 
-    def ticket(self, caller: int, model: Optional[str], version_id: int, facts: str, token: Optional[str]) -> str:
+    def ticket(
+        self, caller: int, model: Optional[str], version_id: int, facts: str, token: Optional[str]
+    ) -> str:
         """Make a ticket for an admitted caller and return its token (a new one unless the coordinator gave it)."""
         name = token or "dbinfer:%d:%s" % (version_id, secrets.token_hex(8))
         self._forget_old_tickets()
@@ -118,4 +120,6 @@ class Session:
         try:
             return json.dumps(collect(self, json.loads(settings)))
         except Exception as err:
-            return json.dumps({"problem": "%s: %s" % (type(err).__name__, err), "python": sys.version.split()[0]})
+            return json.dumps(
+                {"problem": "%s: %s" % (type(err).__name__, err), "python": sys.version.split()[0]}
+            )

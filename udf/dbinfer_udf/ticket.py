@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from typing import Any, Optional
+from typing import Any, NoReturn, Optional
 
 from . import place
 from .errors import ImageError, UdfError, UsageError
@@ -12,10 +12,19 @@ from .errors import ImageError, UdfError, UsageError
 ON_ERROR = ("error", "null")
 
 
-def report(plpy: Any, err: UdfError) -> None:
+def report(plpy: Any, err: UdfError) -> NoReturn:
     """Raise a user's error in the database, with DETAIL, HINT and SQLSTATE."""
     detail = "%s (%s)" % (err.detail, place.describe()) if err.detail else "On " + place.describe()
-    plpy.error(err.message, detail=detail, hint=err.hint or None, sqlstate=err.sqlstate)
+    raise database_error(plpy, err.message, detail, err.hint, err.sqlstate)
+
+
+def database_error(plpy: Any, message: str, detail: str, hint: str, sqlstate: str) -> Exception:
+    """Return an exception that PL/Python reports as `dbinfer: message`; plpy.error would write `plpy.Error: message`."""
+    kind = type("dbinfer", (plpy.Error,), {"__module__": "builtins"})
+    error: Exception = kind(message)
+    for name, value in (("detail", detail), ("hint", hint or None), ("sqlstate", sqlstate)):
+        setattr(error, name, value)
+    return error
 
 
 class Ticket:
@@ -37,15 +46,21 @@ class Ticket:
         self._model: Any = None
         self._tasks: Any = None
 
-    def run(self, plpy: Any, task: str, img: Optional[bytes], on_error: Optional[str], k: Optional[int]) -> Any:
+    def run(
+        self, plpy: Any, task: str, img: Optional[bytes], on_error: Optional[str], k: Optional[int]
+    ) -> Any:
         """Score one image; None for None, and for a bad image where on_error is 'null'."""
         if img is None:
             return None
         try:
             if self._tasks is None:
                 return self._first(task, img, on_error, k)
+            if on_error not in ON_ERROR:
+                raise _wrong_on_error(on_error)
             if self._session.transaction_now() != self._transaction:
-                raise UsageError("this model token belongs to another transaction", hint="Run the statement again.")
+                raise UsageError(
+                    "this model token belongs to another transaction", hint="Run the statement again."
+                )
             return self._tasks[task](self._model, img, k)
         except ImageError as err:
             if on_error == "null":
@@ -54,20 +69,18 @@ class Ticket:
         except UdfError as err:
             report(plpy, err)
         except Exception as err:
-            plpy.error(
-                "dbinfer failed: %s: %s" % (type(err).__name__, err),
-                detail="%s\n%s" % (place.describe(), traceback.format_exc()),
-                hint="This is a defect of dbinfer or of the model; dbinfer doctor checks the installation.",
-                sqlstate="XX000",
-            )
+            raise database_error(
+                plpy,
+                "unexpected %s: %s" % (type(err).__name__, err),
+                "%s\n%s" % (place.describe(), traceback.format_exc()),
+                "This is a defect of dbinfer or of the model; dbinfer doctor checks the installation.",
+                "XX000",
+            ) from err
 
     def _first(self, task: str, img: bytes, on_error: Optional[str], k: Optional[int]) -> Any:
         """Load the model and score the first row with all signals blocked: threads start here."""
         if on_error not in ON_ERROR:
-            raise UsageError(
-                "on_error is %r, but must be 'error' or 'null'" % on_error,
-                hint="'error' stops the query at a bad image, 'null' gives NULL for it.",
-            )
+            raise _wrong_on_error(on_error)
         from .engine import load_model, load_tasks
 
         facts = json.loads(self.facts)
@@ -77,3 +90,10 @@ class Ticket:
             result = tasks[task](model, img, k)
         self._model, self._tasks = model, tasks
         return result
+
+
+def _wrong_on_error(value: Optional[str]) -> UsageError:
+    return UsageError(
+        "on_error is %r, but must be 'error' or 'null'" % value,
+        hint="'error' stops the query at a bad image, 'null' gives NULL for it.",
+    )

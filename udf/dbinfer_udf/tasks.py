@@ -1,0 +1,107 @@
+"""What the SQL functions do with one image, by name: each returns the text or the bytes that leave the backend."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Dict, Optional
+
+from .errors import UsageError
+from .header import read_header
+from .mask import mask
+from .model import Model
+from .postprocess import best, float_array_literal, l2_normalize, scores, tensor_bytes, top
+
+Task = Callable[[Any, bytes, Optional[int]], Any]
+
+
+def predict(model: Model, img: bytes, k: Optional[int]) -> str:
+    """Return the first output as a real[] literal."""
+    model.score(img)
+    return float_array_literal(model.flat)
+
+
+def tensor(model: Model, img: bytes, k: Optional[int]) -> bytes:
+    """Return the first output as little-endian float32."""
+    model.score(img)
+    return tensor_bytes(model.flat)
+
+
+def classify(model: Model, img: bytes, k: Optional[int]) -> str:
+    """Return the best class as a literal of dbinfer.classification."""
+    model.require("classification", "classify")
+    model.score(img)
+    winner, score = best(_class_scores(model))
+    return "(%d,%s,%.9g)" % (winner, _label(model, winner), score)
+
+
+def classify_top(model: Model, img: bytes, k: Optional[int]) -> str:
+    """Return the k best classes as a literal of dbinfer.classification[]."""
+    model.require("classification", "classify_top")
+    if k is None:
+        raise UsageError("k is NULL, but must be at least 1", hint="k is the number of classes to return.")
+    model.score(img)
+    rows = ["(%d,%s,%.9g)" % (c, _label(model, c), score) for c, score in top(_class_scores(model), k)]
+    return "{%s}" % ",".join(_quoted(row) for row in rows)
+
+
+def segment(model: Model, img: bytes, k: Optional[int]) -> bytes:
+    """Return the mask as a PNG in the size of the image as shown."""
+    model.require("segmentation", "segment")
+    placement, header = model.score(img)
+    return mask(model.output, model.layout, model.manifest, placement, header.size)
+
+
+def embed(model: Model, img: bytes, k: Optional[int]) -> str:
+    """Return the embedding as a real[] literal."""
+    model.require("embedding", "embed")
+    model.score(img)
+    return float_array_literal(l2_normalize(model.flat) if model.manifest.l2_normalize else model.flat)
+
+
+def profile(model: Model, img: bytes, k: Optional[int]) -> str:
+    """Return the microseconds of each step as JSON."""
+    finish = POSTPROCESS[model.manifest.task]
+    return json.dumps(model.profile(img, lambda placement, header: finish(model, placement, header)))
+
+
+def image_info(settings: Dict[str, str], img: bytes, k: Optional[int]) -> str:
+    """Return a literal of dbinfer.image_facts from the header alone; `settings` stand in for the model."""
+    header = read_header(img)
+    return "(%s,%d,%d,%d,%d)" % (header.format, *header.size, header.channels, header.bytes)
+
+
+def _class_scores(model: Model) -> Any:
+    manifest = model.manifest
+    if manifest.activation == "none" and model.flat.size > 1:
+        return model.flat
+    return scores(model.output, manifest.activation, len(manifest.labels))
+
+
+def _label(model: Model, number: int) -> str:
+    labels = model.manifest.labels
+    return _quoted(labels[number]) if number < len(labels) else ""
+
+
+def _quoted(text: str) -> str:
+    return '"%s"' % text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+POSTPROCESS: Dict[str, Callable[[Model, Any, Any], Any]] = {
+    "classification": lambda model, placement, header: best(_class_scores(model)),
+    "segmentation": lambda model, placement, header: mask(
+        model.output, model.layout, model.manifest, placement, header.size
+    ),
+    "embedding": lambda model, placement, header: float_array_literal(model.flat),
+    "tensor": lambda model, placement, header: float_array_literal(model.flat),
+}
+
+TASKS: Dict[str, Task] = {
+    "predict": predict,
+    "tensor": tensor,
+    "classify": classify,
+    "classify_top": classify_top,
+    "segment": segment,
+    "embed": embed,
+    "profile": profile,
+    "image_info": image_info,
+}
