@@ -1,5 +1,5 @@
 # One line each: a target sets up what it needs (scripts/bootstrap, quick the second time) and calls the real tool.
-.PHONY: help bootstrap demo test check bench test-greenplum test-docker clean
+.PHONY: help bootstrap demo test check bench test-greenplum test-docker train-env clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -26,6 +26,9 @@ test-greenplum: bootstrap ## the database tests on the cluster that DBINFER_TEST
 
 test-docker: bootstrap ## the container images and compose files (needs a container engine)
 	@.venv/bin/pytest tests/docker
+
+train-env: bootstrap ## Horovod for training with several processes (compiles for some minutes)
+	@bash scripts/train-env
 
 clean: ## remove build products and caches; .venv and the embedded server stay
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache && find . -path ./.venv -prune -o -name __pycache__ -print0 | xargs -0 rm -rf
