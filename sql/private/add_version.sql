@@ -7,6 +7,7 @@ DECLARE
   stamp timestamptz := now();
   author text := session_user;
   k text;
+  part_digest text;
 BEGIN
   SELECT coalesce(max(v.version), 0) + 1 INTO new_version FROM dbinfer_private.model_version v WHERE v.model = model_name;
   IF NOT EXISTS (SELECT 1 FROM dbinfer_private.model m WHERE m.name = model_name) THEN
@@ -15,8 +16,10 @@ BEGIN
   INSERT INTO dbinfer_private.model_version VALUES (new_id, model_name, new_version, facts->>'source_digest',
     facts->>'xml_digest', facts->>'bin_digest', facts->'manifest', (facts->>'size')::bigint, stamp, author);
   FOREACH k IN ARRAY ARRAY['xml', 'bin'] LOOP
-    INSERT INTO dbinfer_private.model_part
-      SELECT new_id, k, p.n::integer, p.digest FROM jsonb_array_elements_text(facts->(k || '_parts')) WITH ORDINALITY p(digest, n);
+    FOR i IN 1 .. jsonb_array_length(facts->(k || '_parts')) LOOP
+      part_digest := facts->(k || '_parts')->>(i - 1);
+      INSERT INTO dbinfer_private.model_part VALUES (new_id, k, i, part_digest);
+    END LOOP;
   END LOOP;
   IF activate THEN
     UPDATE dbinfer_private.model m SET active = new_version WHERE m.name = model_name;
