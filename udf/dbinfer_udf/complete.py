@@ -41,8 +41,9 @@ def _bmp(data: bytes) -> bool:
         width, height, _planes, bits, compression = struct.unpack_from("<iiHHI", data, 18)
         if compression in _BMP_COMPRESSED:
             return True
-    row = (width * bits + 31) // 32 * 4
-    return len(data) >= pixels + row * abs(height)
+    row: int = (width * bits + 31) // 32 * 4
+    needed: int = pixels + row * abs(height)
+    return len(data) >= needed
 
 
 def _gif(data: bytes) -> bool:

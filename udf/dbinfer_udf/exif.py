@@ -35,7 +35,7 @@ def valid_orientation(orientation: int) -> int:
 
 
 def exif_orientation(exif: bytes) -> int:
-    """Return the orientation in an EXIF block that starts with its byte order; 1 without one, or if damaged."""
+    """Return the orientation in an EXIF block, its byte order first; 1 without one or if damaged."""
     if exif[:4] not in (b"II*\0", b"MM\0*"):
         return 1
     try:

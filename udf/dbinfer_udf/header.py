@@ -1,4 +1,4 @@
-"""Reads format, size and orientation of an image from its first bytes, without decoding pixels and without OpenCV."""
+"""Reads format, size and orientation of an image from its first bytes; no pixel is decoded."""
 
 from __future__ import annotations
 
@@ -69,16 +69,16 @@ def read_header(data: bytes) -> Header:
     try:
         header = reader(data)
     except (struct.error, IndexError, OverflowError):
-        raise ImageError("the image is cut off: its %d bytes end within the header" % len(data)) from None
+        raise ImageError(f"the image is cut off: its {len(data)} bytes end within the header") from None
     if header.width < 1 or header.height < 1:
-        raise ImageError("the %s image has no pixels: %d x %d" % (header.format, header.width, header.height))
+        raise ImageError(f"the {header.format} image has no pixels: {header.width} x {header.height}")
     return header
 
 
 def _not_an_image(data: bytes) -> ImageError:
     if not data:
         return ImageError("the image is empty: it has 0 bytes", hint="Use NULL where there is no image.")
-    return ImageError("not an image: the first bytes are %r" % bytes(data[:8]), hint=HINT)
+    return ImageError(f"not an image: the first bytes are {bytes(data[:8])!r}", hint=HINT)
 
 
 def _png(data: bytes) -> Header:
@@ -164,7 +164,7 @@ def _webp(data: bytes) -> Header:
         width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
         return Header("WebP", width, height, 4 if bits >> 28 & 1 else 3, len(data))
     if kind != b"VP8X":
-        raise ImageError("the WebP image is damaged: its first chunk is %r" % bytes(kind))
+        raise ImageError(f"the WebP image is damaged: its first chunk is {bytes(kind)!r}")
     flags, low, high, low2, high2 = struct.unpack_from("<B3xHBHB", data, 20)
     orientation = _webp_orientation(data) if flags & 8 else 1
     channels = 4 if flags & 16 else 3

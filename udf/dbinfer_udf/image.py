@@ -14,6 +14,7 @@ from .manifest import Manifest
 
 _IGNORE_ORIENTATION: int = cv2.IMREAD_IGNORE_ORIENTATION
 _RGB: int = getattr(cv2, "IMREAD_COLOR_RGB", 0)
+COVER = 1.5
 _REDUCED = {1: 0, 2: 16, 4: 32, 8: 64}
 _TURNS: Dict[int, Callable[[Any], Any]] = {
     2: lambda image: cv2.flip(image, 1),
@@ -27,7 +28,7 @@ _TURNS: Dict[int, Callable[[Any], Any]] = {
 
 
 def _silence() -> None:
-    """Keep OpenCV's and libtiff's own messages out of the server's log; the caller gets an ImageError instead."""
+    """Keep OpenCV's and libtiff's own messages out of the server's log: callers get an ImageError."""
     logging = getattr(cv2.utils, "logging", None)
     if logging is not None:
         logging.setLogLevel(logging.LOG_LEVEL_SILENT)
@@ -41,6 +42,9 @@ class Limits(NamedTuple):
 
     max_bytes: int = 256 << 20
     max_pixels: int = 100_000_000
+
+
+DEFAULT_LIMITS = Limits()
 
 
 class Target(NamedTuple):
@@ -70,7 +74,7 @@ class Decoder:
         target: JPEGs may be decoded at 1/2, 1/4 or 1/8 as long as this size is still covered; None never.
     """
 
-    def __init__(self, color: str, limits: Limits = Limits(), target: Optional[Target] = None) -> None:
+    def __init__(self, color: str, limits: Limits = DEFAULT_LIMITS, target: Optional[Target] = None) -> None:
         base = {"GRAY": cv2.IMREAD_GRAYSCALE, "RGB": _RGB or cv2.IMREAD_COLOR}.get(color, cv2.IMREAD_COLOR)
         self._flags = {n: base | reduced | _IGNORE_ORIENTATION for n, reduced in _REDUCED.items()}
         self._plain = self._flags[1]
@@ -82,47 +86,63 @@ class Decoder:
         """Return the pixels as shown (EXIF orientation applied), and the header.
 
         Returns:
-            uint8 (height, width, 3), or (height, width) for GRAY. The first frame of an animation; alpha is dropped,
-            16 bits become 8. `header.size` is the full size, also where the pixels were decoded reduced.
+            uint8 (height, width, 3), or (height, width) for GRAY. Alpha is dropped, 16 bits become 8, an
+            animation gives its first frame. `header.size` is the full size, also of a reduced picture.
 
         Raises:
             ImageError: not an image, cut off, damaged, or above the limits (then with SQLSTATE 54000).
         """
         if len(data) > self._limits.max_bytes:
-            raise _too_large("%d bytes" % len(data), "%d bytes" % self._limits.max_bytes)
+            raise _too_large(len(data), self._limits.max_bytes, "bytes")
         header = read_header(data)
-        if header.width * header.height > self._limits.max_pixels:
-            size = "%d x %d = %d pixels" % (header.width, header.height, header.width * header.height)
-            raise _too_large(size, "%d pixels" % self._limits.max_pixels)
+        pixels = header.width * header.height
+        if pixels > self._limits.max_pixels:
+            raise _too_large(pixels, self._limits.max_pixels, "pixels")
         if not COMPLETE[header.format](data):
             raise ImageError(
-                "the %s image is cut off: its data ends after %d bytes" % (header.format, len(data)),
-                detail="The header says %d x %d pixels." % (header.width, header.height),
+                f"the {header.format} image is cut off: its data ends after {len(data)} bytes",
+                detail=f"The header says {header.width} x {header.height} pixels.",
                 hint="Load the whole file again.",
             )
-        flags = self._plain
         if self._target is not None and header.format == "JPEG":
-            flags = self._flags[reduction(header, self._target)]
-        image = _decode(data, header, flags)
+            image = self._decode_reduced(data, header, self._target)
+        else:
+            image = _decode(data, header, self._plain)
         if self._swap:
             image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB, image)
         if header.orientation > 1 and header.format != "TIFF":  # TIFF: OpenCV does it whatever the flag says
             image = _TURNS[header.orientation](image)
         return image, header
 
+    def _decode_reduced(self, data: bytes, header: Header, target: Target) -> np.ndarray:
+        """Return the pixels at a fraction of the size, without the rest of a last block less than half full.
+
+        libjpeg makes a whole pixel of such a rest; left in, it would squeeze the picture (427 rows at 1/8 by 1.2 %).
+        """
+        part = reduction(header, target)
+        image = _decode(data, header, self._flags[part])
+        if header.width % part or header.height % part:
+            image = image[: round(header.height / part) or 1, : round(header.width / part) or 1]
+        return image
+
 
 def decode(
-    data: bytes, color: str = "RGB", limits: Limits = Limits(), target: Optional[Target] = None
+    data: bytes, color: str = "RGB", limits: Limits = DEFAULT_LIMITS, target: Optional[Target] = None
 ) -> np.ndarray:
     """Return the pixels of one image; see Decoder."""
     return Decoder(color, limits, target)(data)[0]
 
 
 def reduction(header: Header, target: Target) -> int:
-    """Return 8, 4, 2 or 1: how much smaller an image can be decoded and still cover the target."""
+    """Return 8, 4, 2 or 1: how much smaller an image can be decoded and still cover the target 1.5 times.
+
+    Mean difference from exact decoding, two sharp photographs of 640 x 427: with the margin up to 3.4 and 2.4 grey
+    levels, without it 6.2 and 3.6; two good resizers (OpenCV's area, Pillow's bilinear) differ by 2.5 and 1.9. The
+    larger the picture, the smaller: 0.5 at 2560 pixels. 12 megapixels for 224 take 11 ms instead of 63.
+    """
     width, height = header.size
     across, down = width / target.width, height / target.height
-    ratio = min(across, down) if target.both else max(across, down)
+    ratio = (min(across, down) if target.both else max(across, down)) / COVER
     return 1 if ratio < 2 else 2 if ratio < 4 else 4 if ratio < 8 else 8
 
 
@@ -133,18 +153,17 @@ def _decode(data: bytes, header: Header, flags: int) -> np.ndarray:
         if image is not None:
             return image
     except cv2.error as err:
-        reason = ": %s" % str(err).strip().splitlines()[0]
+        reason = f": {str(err).strip().splitlines()[0]}"
     raise ImageError(
-        "the %s image is damaged or of an unsupported kind: OpenCV cannot decode it" % header.format,
-        detail="%d x %d pixels, %d bytes, OpenCV %s%s"
-        % (header.width, header.height, header.bytes, cv2.__version__, reason),
+        f"the {header.format} image is damaged or of an unsupported kind: OpenCV cannot decode it",
+        detail=f"{header.width} x {header.height}, {header.bytes} bytes, OpenCV {cv2.__version__}{reason}",
         hint="OpenCV reads GIF from version 4.12 on." if header.format == "GIF" else HINT,
     )
 
 
-def _too_large(size: str, limit: str) -> ImageError:
+def _too_large(value: int, limit: int, unit: str) -> ImageError:
     return ImageError(
-        "the image is too large: %s, but the limit is %s" % (size, limit),
+        f"the image is too large: {value} {unit}, but the limit is {limit}",
         hint="Raise the limit in dbinfer's settings, or store a smaller image.",
         sqlstate="54000",
     )

@@ -9,7 +9,6 @@ import numpy as np
 
 from .errors import ModelError
 from .manifest import Manifest
-from .postprocess import sigmoid
 from .preprocess import Placement
 
 MAX_CLASSES = 256
@@ -36,7 +35,7 @@ class MaskLayout(NamedTuple):
 
     Attributes:
         height, width: of the output.
-        classes: channels of the output; 1 is either a probability or, where `indices`, a class number per pixel.
+        classes: channels of the output; 1 is a probability or, where `indices`, a class number per pixel.
         channels_first: [1, C, H, W] instead of [1, H, W, C].
         indices: the network did the argmax itself.
     """
@@ -48,30 +47,30 @@ class MaskLayout(NamedTuple):
     indices: bool
 
 
-def mask_layout(shape: Sequence[int], labels: int = 0) -> MaskLayout:
+def mask_layout(shape: Sequence[int], labels: Sequence[str] = ()) -> MaskLayout:
     """Decide once, at model load, how an output of this shape is read.
 
-    [1, H, W], [1, H, W, C] or [1, C, H, W]; of the two the one whose C is the number of labels, else the one whose C
-    is smaller. One channel with more than two labels holds class numbers.
+    [1, H, W], [1, H, W, C] or [1, C, H, W]; of the last two the one whose C is the number of labels, else
+    the one whose C is smaller. One channel with more than two labels holds class numbers.
 
     Raises:
         ModelError: another shape, or more than 256 classes.
     """
     if len(shape) not in (3, 4) or shape[0] != 1:
         raise ModelError(
-            "the model's output has shape %s, which is no mask" % list(shape),
+            f"the model's output has shape {list(shape)}, which is no mask",
             hint="segment() needs an output [1, H, W], [1, H, W, C] or [1, C, H, W].",
         )
     if len(shape) == 3:
-        return MaskLayout(shape[1], shape[2], 1, False, labels > 2)
-    first = _channels_first(shape, labels)
+        return MaskLayout(shape[1], shape[2], 1, False, len(labels) > 2)
+    first = _channels_first(shape, len(labels))
     classes, height, width = (shape[1], shape[2], shape[3]) if first else (shape[3], shape[1], shape[2])
     if classes > MAX_CLASSES:
         raise ModelError(
-            "the model's output has %d classes, but a mask holds at most %d" % (classes, MAX_CLASSES),
-            detail="The output has shape %s." % list(shape),
+            f"the model's output has {classes} classes, but a mask holds at most {MAX_CLASSES}",
+            detail=f"The output has shape {list(shape)}.",
         )
-    return MaskLayout(height, width, classes, first, classes == 1 and labels > 2)
+    return MaskLayout(height, width, classes, first, classes == 1 and len(labels) > 2)
 
 
 def _channels_first(shape: Sequence[int], labels: int) -> bool:
@@ -80,13 +79,20 @@ def _channels_first(shape: Sequence[int], labels: int) -> bool:
     return shape[1] < shape[3]
 
 
+def sigmoid(values: np.ndarray) -> np.ndarray:
+    """Return 1 / (1 + e^-x), computed so that no exponential overflows."""
+    small = np.exp(-np.abs(values))
+    result: np.ndarray = np.where(values >= 0, 1, small) / (1 + small)
+    return result
+
+
 def mask(
     output: np.ndarray, layout: MaskLayout, manifest: Manifest, place: Placement, image_size: Tuple[int, int]
 ) -> bytes:
     """Return the mask as an 8-bit gray PNG.
 
     One probability per pixel: it is scaled to the image, then 255 above the manifest's threshold, else 0.
-    Several classes: the number of the highest one, scaled with nearest neighbours. 0 where the network did not look.
+    Several classes: the number of the highest one, scaled with nearest neighbours. 0 where nothing was seen.
 
     Args:
         output: float32 (or whole numbers, where the network did the argmax) in the shape of `layout`.
@@ -101,14 +107,15 @@ def mask(
     method = cv2.INTER_NEAREST if pixels.dtype == np.uint8 else cv2.INTER_LINEAR
     part = cv2.resize(pixels[y:bottom, x:right], size, interpolation=method)
     if part.dtype != np.uint8:
-        part = cv2.compare(part, manifest.threshold, cv2.CMP_GT)
+        part = (part > manifest.threshold).view(np.uint8) * np.uint8(255)
     return _png(part, (left_to, top_to), image_size)
 
 
 def _classes(output: np.ndarray, layout: MaskLayout) -> np.ndarray:
     if layout.indices:
         return output.reshape(layout.height, layout.width).astype(np.uint8)
-    return output[0].argmax(0 if layout.channels_first else 2).astype(np.uint8)
+    highest: np.ndarray = output[0].argmax(0 if layout.channels_first else 2)
+    return highest.astype(np.uint8)
 
 
 def _probability(output: np.ndarray, layout: MaskLayout, manifest: Manifest) -> np.ndarray:
@@ -139,5 +146,5 @@ def _png(part: np.ndarray, at: Tuple[int, int], image_size: Tuple[int, int]) -> 
         part = whole
     done, encoded = cv2.imencode(".png", part, _PNG_OPTIONS)
     if not done:
-        raise ModelError("OpenCV cannot encode a mask of %d x %d pixels" % image_size)
+        raise ModelError(f"OpenCV cannot encode a mask of {width} x {height} pixels")
     return bytes(encoded.tobytes())

@@ -1,4 +1,4 @@
-"""Turns a network's output into what SQL functions return: array literals, best classes, bytes and PNG masks."""
+"""Turns a network's output into what SQL functions return: array literals, classes with scores, bytes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ import numpy as np
 import orjson
 
 from .errors import UsageError
+from .mask import MaskLayout, mask, mask_layout, sigmoid
+
+__all__ = [
+    "MaskLayout",
+    "best",
+    "float_array_literal",
+    "l2_normalize",
+    "mask",
+    "mask_layout",
+    "scores",
+    "sigmoid",
+    "tensor_bytes",
+    "top",
+]
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 _dumps = orjson.dumps
@@ -23,13 +37,13 @@ def float_array_literal(values: np.ndarray) -> str:
     text: bytes = _dumps(flat, None, _NUMPY)
     if b"null" in text:
         return _literal_with_gaps(flat)
-    return "{%s}" % text[1:-1].decode("ascii")
+    return "{" + text[1:-1].decode("ascii") + "}"
 
 
 def _literal_with_gaps(flat: np.ndarray) -> str:
     """Return the literal where some values are NaN or infinite, for which JSON has no words."""
-    words = ["NaN" if value != value else repr(value).replace("inf", "Infinity") for value in flat.tolist()]
-    return "{%s}" % ",".join(words)
+    words = [repr(value).replace("nan", "NaN").replace("inf", "Infinity") for value in flat.tolist()]
+    return "{" + ",".join(words) + "}"
 
 
 def tensor_bytes(values: np.ndarray) -> bytes:
@@ -50,24 +64,19 @@ def scores(output: np.ndarray, activation: str, classes: int = 0) -> np.ndarray:
     Args:
         output: float32, the network's output of one image.
         activation: none, softmax or sigmoid.
-        classes: number of labels, 0 if unknown; one value for two classes is the probability p of the second, and
-            gives (1 - p, p).
+        classes: number of labels, 0 if unknown; one value for two classes is the probability p of the
+            second, and gives (1 - p, p).
     """
     flat = output.ravel()
     if activation == "softmax":
-        powers = np.exp(flat - flat.max())
-        return powers / powers.sum()
+        powers: np.ndarray = np.exp(flat - flat.max())
+        powers /= powers.sum()
+        return powers
     if activation == "sigmoid":
         flat = sigmoid(flat)
     if classes == 2 and flat.size == 1:
         return np.concatenate((1 - flat, flat))
     return flat
-
-
-def sigmoid(values: np.ndarray) -> np.ndarray:
-    """Return 1 / (1 + e^-x), computed so that no exponential overflows."""
-    small = np.exp(-np.abs(values))
-    return np.where(values >= 0, 1, small) / (1 + small)
 
 
 def best(values: np.ndarray) -> Tuple[int, float]:
@@ -83,11 +92,11 @@ def top(values: np.ndarray, k: int) -> List[Tuple[int, float]]:
         UsageError: k is below 1. All are returned where there are fewer than k.
     """
     if k is None or k < 1:
-        raise UsageError("k is %s, but must be at least 1" % k, hint="k is the number of classes to return.")
+        raise UsageError(f"k is {k}, but must be at least 1", hint="k is the number of classes to return.")
     down = -values
     if k < values.size:
         candidates = np.flatnonzero(~(down > np.partition(down, k - 1)[k - 1]))
     else:
         candidates = np.arange(values.size)
     order = candidates[np.argsort(down[candidates], kind="stable")[:k]]
-    return list(zip(order.tolist(), values[order].tolist()))
+    return [(i, values.item(i)) for i in order.tolist()]

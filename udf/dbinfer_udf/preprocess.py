@@ -22,8 +22,8 @@ class Placement(NamedTuple):
 
     Attributes:
         x, y, width, height: box in the input tensor, in pixels; padding lies outside of it.
-        left, top, right, bottom: box in the image, as fractions 0..1 of its width and height; what lies outside of
-            it (crop) was not seen.
+        left, top, right, bottom: box in the image, as fractions 0..1 of its width and height; what lies
+            outside of it (crop) was not seen.
     """
 
     x: int
@@ -100,7 +100,7 @@ class Fitter:
         return place
 
     def _crop(self, image: np.ndarray, out: np.ndarray) -> Placement:
-        """Cut the largest centred part with the tensor's proportions, then scale it: never more work than needed."""
+        """Cut the largest centred part with the tensor's proportions, then scale it."""
         height, width = image.shape[:2]
         scale = max(self._width / width, self._height / height)
         part_width = min(width, max(1, round(self._width / scale)))
@@ -112,7 +112,7 @@ class Fitter:
         return Placement(0, 0, self._width, self._height, *box)
 
     def _resize(self, image: np.ndarray, out: np.ndarray) -> None:
-        """Scale the image into `out`; averaging areas along each side that shrinks where the manifest says so."""
+        """Scale the image into `out`, averaging areas along each side that shrinks if that is wanted."""
         (height, width), (to_height, to_width) = image.shape[:2], out.shape[:2]
         method = self._interpolation
         if self._smooth and (width > to_width or height > to_height):
