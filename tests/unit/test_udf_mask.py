@@ -123,7 +123,7 @@ def test_resizing_is_undone(shape, size, mode) -> None:
     assert got.shape == shape
     assert set(np.unique(got)) <= {0, 255}
     inside = np.zeros(shape, bool)
-    box = [round(v * n) for v, n in zip(place[4:], (width, height, width, height), strict=True)]
+    box = [round(v) for v in np.multiply(place[4:], (width, height, width, height))]
     inside[box[1] : box[3], box[0] : box[2]] = True
     assert (got[~inside] == 0).all()
     wrong = (got != truth) & inside
