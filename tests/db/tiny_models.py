@@ -1,0 +1,131 @@
+"""Tiny IRs whose output is known without any framework: written in milliseconds with openvino.opset, no TensorFlow."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from dbinfer.ir import embed_manifest, import_openvino
+from dbinfer_udf.manifest import Manifest
+
+SIDE = 8
+COLOURS = ("red", "green", "blue")
+
+
+def _write(build: Any, folder: Path, name: str, manifest: Manifest | None) -> Path:
+    ov = import_openvino()
+    path = folder / f"{name}.xml"
+    if manifest is not None:
+        embed_manifest(build, manifest)
+    ov.save_model(build, path, compress_to_fp16=False)
+    return path
+
+
+def _graph(head: Any, shape: Sequence[int] = (1, SIDE, SIDE, 3)) -> Any:
+    """Return a model: parameter NHWC float32, then what `head(opset, parameter)` makes of it."""
+    ov = import_openvino()
+    from openvino import opset13 as ops
+
+    image = ops.parameter(list(shape), np.float32, name="image")
+    return ov.Model([ops.result(head(ops, image))], [image], "tiny")
+
+
+def _mean(ops: Any, image: Any) -> Any:
+    return ops.reduce_mean(image, np.array([1, 2]), False)
+
+
+def manifest(task: str, **values: Any) -> Manifest:
+    return Manifest.from_dict({"task": task, "height": SIDE, "width": SIDE, "channels": 3} | values)
+
+
+def colour_classifier(folder: Path, name: str = "colours", **values: Any) -> Path:
+    """Write a classifier whose three scores are the means of red, green and blue (grey levels 0..255)."""
+    values.setdefault("labels", list(COLOURS))
+    return _write(_graph(_mean), folder, name, manifest("classification", **values))
+
+
+def constant(folder: Path, number: float, name: str = "constant", **values: Any) -> Path:
+    """Write a model that answers `number` whatever the image: shows which version scored."""
+
+    def head(ops: Any, image: Any) -> Any:
+        nothing = ops.multiply(_mean(ops, image), np.zeros(3, np.float32))
+        return ops.add(nothing, np.array([number, number, number], np.float32))
+
+    return _write(_graph(head), folder, name, manifest("tensor", **values))
+
+
+def red_mask(folder: Path, name: str = "redness", **values: Any) -> Path:
+    """Write a segmentation network: the mask is where red is above 127."""
+
+    def head(ops: Any, image: Any) -> Any:
+        red = ops.gather(image, np.array([0]), np.array(3))
+        return ops.divide(red, np.float32(255))
+
+    return _write(_graph(head), folder, name, manifest("segmentation", **values))
+
+
+def colour_embedding(folder: Path, name: str = "vector", **values: Any) -> Path:
+    """Write an embedding of three numbers, the mean colour; length one with l2_normalize."""
+    return _write(_graph(_mean), folder, name, manifest("embedding", **{"l2_normalize": True} | values))
+
+
+def gaps(folder: Path, name: str = "gaps") -> Path:
+    """Write a model that answers NaN, Infinity and -Infinity."""
+
+    def head(ops: Any, image: Any) -> Any:
+        return ops.add(_mean(ops, image), np.array([np.nan, np.inf, -np.inf], np.float32))
+
+    return _write(_graph(head), folder, name, manifest("tensor"))
+
+
+def convolution(folder: Path, name: str = "conv", seed: int = 0, **values: Any) -> Path:
+    """Write a small convolutional network of random weights in MobileNetV2's shapes (32 x 32 in, 10 classes)."""
+    random = np.random.default_rng(seed)
+
+    def weights(*shape: int) -> Any:
+        return (random.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+
+    def head(ops: Any, image: Any) -> Any:
+        nchw = ops.transpose(image, np.array([0, 3, 1, 2]))
+        steps = ([2, 2], [1, 1], [1, 1], [1, 1])
+        wide = ops.relu(ops.convolution(nchw, weights(16, 3, 3, 3), *steps))
+        deep = ops.group_convolution(wide, weights(16, 1, 1, 3, 3), [1, 1], [1, 1], [1, 1], [1, 1])
+        last = ops.relu(ops.convolution(deep, weights(32, 16, 1, 1), [1, 1], [0, 0], [0, 0], [1, 1]))
+        pooled = ops.reduce_mean(last, np.array([2, 3]), False)
+        return ops.softmax(ops.matmul(pooled, weights(10, 32), False, True), 1)
+
+    described = manifest("classification", height=32, width=32, **values)
+    return _write(_graph(head, (1, 32, 32, 3)), folder, name, described)
+
+
+def foreign(folder: Path, info: dict[str, str], name: str = "foreign", shape: Sequence[int] = (1, 3, 8, 8)) -> Path:
+    """Write an IR without our manifest, NCHW as other tools write it, with Model API's `model_info` in it.
+
+    Its three outputs are the means of the channels as the network gets them.
+    """
+    graph = _graph(lambda ops, image: ops.reduce_mean(image, np.array([2, 3]), False), shape)
+    for key, value in info.items():
+        graph.set_rt_info(value, ["model_info", key])
+    return _write(graph, folder, name, None)
+
+
+def picture(red: int, green: int, blue: int, size: tuple[int, int] = (SIDE, SIDE)) -> np.ndarray:
+    """Return uint8 (height, width, 3) RGB of one colour."""
+    return np.full((size[1], size[0], 3), (red, green, blue), np.uint8)
+
+
+def file(pixels: np.ndarray, kind: str = "PNG", **options: Any) -> bytes:
+    """Return an image file of the pixels; `kind` is Pillow's name of the format."""
+    target = io.BytesIO()
+    Image.fromarray(pixels).save(target, kind, **options)
+    return target.getvalue()
+
+
+def pixels(data: bytes) -> np.ndarray:
+    """Return the pixels of an image file as Pillow reads them."""
+    return np.asarray(Image.open(io.BytesIO(data)))
