@@ -62,6 +62,9 @@ class Ticket:
                     "this model token belongs to another transaction", hint="Run the statement again."
                 )
             return self._tasks[task](self._model, img, k)
+        except KeyboardInterrupt:
+            place.drain_interrupts()
+            raise
         except ImageError as err:
             if on_error == "null":
                 return None
