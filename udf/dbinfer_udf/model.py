@@ -41,6 +41,7 @@ class Model:
     """
 
     def __init__(self, openvino: Any, entry: Entry, facts: Dict[str, Any], threads: int) -> None:
+        started = perf_counter()
         self.name: str = facts["model"]
         self.version: int = facts["version"]
         self.manifest = Manifest.from_dict(facts["manifest"])
@@ -54,6 +55,13 @@ class Model:
             if self.manifest.task == "segmentation"
             else None
         )
+
+        self._load_milliseconds = (perf_counter() - started) * 1e3
+
+    def take_load_time(self) -> float:
+        """Return the milliseconds that loading took, the first time; 0 afterwards."""
+        taken, self._load_milliseconds = self._load_milliseconds, 0.0
+        return taken
 
     def score(self, img: bytes) -> Tuple[Any, Any]:
         """Run the model on one image file; return the image's placement in the tensor and its header."""

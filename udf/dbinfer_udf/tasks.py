@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+from time import perf_counter
 from typing import Any, Callable, Dict, Optional
 
+from . import place
 from .errors import UsageError
 from .header import read_header
 from .mask import mask
@@ -64,6 +68,16 @@ def profile(model: Model, img: bytes, k: Optional[int]) -> str:
     return json.dumps(model.profile(img, lambda placement, header: finish(model, placement, header)))
 
 
+def warm(model: Model, img: bytes, k: Optional[int]) -> str:
+    """Run the network once on a blank image; return the place, and milliseconds with loading where that was needed."""
+    started = perf_counter()
+    model.compiled.input.fill(0)
+    model.compiled.infer()
+    milliseconds = (perf_counter() - started) * 1e3 + model.take_load_time()
+    facts = {"content": place.content_id(), "host": socket.gethostname(), "pid": os.getpid()}
+    return json.dumps(dict(facts, milliseconds=round(milliseconds, 1)))
+
+
 def image_info(settings: Dict[str, str], img: bytes, k: Optional[int]) -> str:
     """Return a literal of dbinfer.image_facts from the header alone; `settings` stand in for the model."""
     header = read_header(img)
@@ -103,5 +117,6 @@ TASKS: Dict[str, Task] = {
     "segment": segment,
     "embed": embed,
     "profile": profile,
-    "image_info": image_info,
 }
+
+IMAGE_TASKS = {"image_info": image_info}

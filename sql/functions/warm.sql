@@ -1,0 +1,12 @@
+-- Makes every segment (on PostgreSQL: this session) ready for a model and says how long each took.
+CREATE OR REPLACE FUNCTION dbinfer.warm(model text DEFAULT NULL)
+RETURNS TABLE (content integer, host text, pid integer, milliseconds real) LANGUAGE sql VOLATILE AS $$
+SELECT (s.f->>'content')::integer, s.f->>'host', (s.f->>'pid')::integer, (s.f->>'milliseconds')::real
+  FROM (SELECT dbinfer._text('warm', '\x00', coalesce(dbinfer._gate(model), dbinfer._admit(model)), 'error',
+                             0 /* greenplum: + gp_segment_id */)::json AS f
+        /* greenplum: FROM gp_dist_random('gp_id') */) s
+ ORDER BY 1
+$$;
+COMMENT ON FUNCTION dbinfer.warm(text) IS 'loads a model on every segment before the first query needs it, and says how long each took; after the idle timeout of the server it is cold again';
+ALTER FUNCTION dbinfer.warm(text) OWNER TO dbinfer_owner;
+GRANT EXECUTE ON FUNCTION dbinfer.warm(text) TO PUBLIC;
