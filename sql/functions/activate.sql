@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION dbinfer.activate(model text, version integer)
 RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dbinfer_private.lock_registry();
-  PERFORM dbinfer_private.find_version(model || '@' || version);
+  PERFORM dbinfer_private.require_model(model, false, version);
   UPDATE dbinfer_private.model m SET active = version WHERE m.name = activate.model;
   PERFORM dbinfer_private.forget();
 END $$;

@@ -5,14 +5,9 @@ DECLARE
   current_version integer;
 BEGIN
   PERFORM dbinfer_private.lock_registry();
+  PERFORM dbinfer_private.require_model(model, true, version);
   SELECT m.active INTO current_version FROM dbinfer_private.model m WHERE m.name = drop_model.model;
-  IF NOT FOUND THEN
-    PERFORM dbinfer_private.raise_unknown(model, NULL);
-  END IF;
-  IF version IS NOT NULL THEN
-    PERFORM dbinfer_private.find_version(model || '@' || version);
-  END IF;
-  IF current_version IS NOT NULL AND coalesce(version, current_version) = current_version AND NOT force THEN
+  IF current_version IS NOT NULL AND coalesce(version, current_version) = current_version AND NOT coalesce(force, false) THEN
     RAISE object_in_use USING
       MESSAGE = format('version %s of model "%s" is active', current_version, model),
       HINT = 'Activate another version first, or drop it all the same with force.';

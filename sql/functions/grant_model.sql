@@ -3,9 +3,9 @@ CREATE OR REPLACE FUNCTION dbinfer.grant_model(model text, role text)
 RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dbinfer_private.lock_registry();
-  PERFORM dbinfer_private.find_version(model);
-  IF role <> 'public' AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = role) THEN
-    RAISE undefined_object USING MESSAGE = format('role "%s" does not exist', role),
+  PERFORM dbinfer_private.require_model(model, true, NULL);
+  IF role IS DISTINCT FROM 'public' AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = role) THEN
+    RAISE undefined_object USING MESSAGE = format('role %L does not exist', role),
       HINT = 'Create it, or grant to public for everybody.';
   END IF;
   DELETE FROM dbinfer_private.model_grant g WHERE g.model = grant_model.model AND g.role = grant_model.role;

@@ -3,10 +3,10 @@ CREATE OR REPLACE FUNCTION dbinfer.revoke_model(model text, role text)
 RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dbinfer_private.lock_registry();
-  PERFORM dbinfer_private.find_version(model);
+  PERFORM dbinfer_private.require_model(model, true, NULL);
   DELETE FROM dbinfer_private.model_grant g WHERE g.model = revoke_model.model AND g.role = revoke_model.role;
   IF NOT FOUND THEN
-    RAISE undefined_object USING MESSAGE = format('model "%s" was not granted to "%s"', model, role),
+    RAISE undefined_object USING MESSAGE = format('model "%s" was not granted to %L', model, role),
       HINT = 'SELECT name, granted_to FROM dbinfer.models shows the grants.';
   END IF;
 END $$;

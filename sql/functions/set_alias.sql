@@ -3,11 +3,11 @@ CREATE OR REPLACE FUNCTION dbinfer.set_alias(model text, alias text, version int
 RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dbinfer_private.lock_registry();
-  IF alias !~ '^[A-Za-z_][A-Za-z0-9_.-]{0,62}$' THEN
-    RAISE invalid_name USING MESSAGE = format('"%s" cannot be an alias', alias),
+  IF alias IS NULL OR alias !~ '^[A-Za-z_][A-Za-z0-9_.-]{0,62}$' THEN
+    RAISE invalid_name USING MESSAGE = format('%L cannot be an alias', alias),
       HINT = 'Start with a letter; use letters, digits, _ . and -.';
   END IF;
-  PERFORM dbinfer_private.find_version(model || '@' || version);
+  PERFORM dbinfer_private.require_model(model, false, version);
   DELETE FROM dbinfer_private.alias a WHERE a.model = set_alias.model AND a.alias = set_alias.alias;
   INSERT INTO dbinfer_private.alias VALUES (set_alias.model, set_alias.alias, set_alias.version);
   PERFORM dbinfer_private.forget();

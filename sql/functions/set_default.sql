@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION dbinfer.set_default(model text)
 RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dbinfer_private.lock_registry();
-  PERFORM dbinfer_private.find_version(model);
+  PERFORM dbinfer_private.require_model(model, true, NULL);
   PERFORM dbinfer_private.set_setting('default_model', model);
   PERFORM dbinfer_private.forget();
 END $$;

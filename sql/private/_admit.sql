@@ -25,6 +25,9 @@ BEGIN
   END IF;
   SELECT x.id, x.model, x.version, x.xml_digest, x.bin_digest, x.manifest INTO v
     FROM dbinfer_private.model_version x WHERE x.id = wanted;
+  IF NOT FOUND THEN
+    RAISE undefined_object USING MESSAGE = 'the model version of this token does not exist', HINT = 'Run the statement again.';
+  END IF;
   PERFORM dbinfer_private.check_grant(caller, v.model);
   PERFORM dbinfer_private.load_runtime();
   IF dbinfer_private.need_model(v.xml_digest, v.bin_digest, dbinfer_private.settings()) THEN

@@ -3,8 +3,8 @@ CREATE OR REPLACE FUNCTION dbinfer._gate(model text) RETURNS text
 LANGUAGE plpython3u STABLE PARALLEL SAFE AS $$
 gate = GD.get("dbinfer.gate")
 if gate is not None: return gate(model)
-import ctypes
-GD["dbinfer.pending"] = (model, ctypes.PyDLL(None).GetUserId() & 0xFFFFFFFF)
+import ctypes; c = ctypes.PyDLL(None); c.GetCurrentTransactionStartTimestamp.restype = ctypes.c_int64
+GD["dbinfer.pending"] = (model, c.GetUserId() & 0xFFFFFFFF, c.GetCurrentTransactionStartTimestamp(), c.GetCurrentSubTransactionId())
 $$;
 COMMENT ON FUNCTION dbinfer._gate(text) IS 'internal: the token of a model that this statement has resolved, else NULL';
 ALTER FUNCTION dbinfer._gate(text) OWNER TO dbinfer_owner;

@@ -1,6 +1,6 @@
 -- takes one part of a model file (kind xml or bin)
 CREATE OR REPLACE FUNCTION dbinfer_private.feed_part(kind text, data bytea) RETURNS void
-LANGUAGE plpython3u VOLATILE PARALLEL SAFE AS $$
+LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
 GD["dbinfer"].feed_part(plpy, kind, data)
 $$;
 COMMENT ON FUNCTION dbinfer_private.feed_part(text, bytea) IS 'takes one part of a model file (kind xml or bin)';

@@ -15,6 +15,9 @@ BEGIN
         HINT = 'Deploy one with: dbinfer deploy model.xml';
     END IF;
   END IF;
+  IF wanted !~ '^[^@]+(@[^@]+)?$' THEN
+    PERFORM dbinfer_private.raise_unknown(wanted, NULL);
+  END IF;
   base := split_part(wanted, '@', 1);
   suffix := nullif(split_part(wanted, '@', 2), '');
   IF suffix IS NULL THEN

@@ -1,6 +1,6 @@
 -- drops what this backend resolved in this statement
 CREATE OR REPLACE FUNCTION dbinfer_private.forget() RETURNS void
-LANGUAGE plpython3u VOLATILE PARALLEL SAFE AS $$
+LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
 session = GD.get("dbinfer")
 if session is not None: session.forget()
 $$;

@@ -1,14 +1,18 @@
--- Makes the runtime of the registry the one that this backend runs; does nothing where it is loaded.
+-- Makes the runtime of the registry the one that this backend runs; does nothing where it is loaded. PARALLEL RESTRICTED, as
+-- all that keeps something in GD: a plan of its own must not carry `SELECT load_runtime()` into another process. STABLE, because a
+-- VOLATILE function cannot read in a parallel plan under CREATE TABLE AS ("cannot start commands").
 CREATE OR REPLACE FUNCTION dbinfer_private.load_runtime() RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL SAFE AS $$
+LANGUAGE plpgsql /* greenplum: VOLATILE */ /* postgresql: STABLE */ PARALLEL RESTRICTED AS $$
 DECLARE
   wanted text;
   m record;
 BEGIN
   SELECT s.value INTO wanted FROM dbinfer_private.setting s WHERE s.name = 'runtime_digest';
   IF dbinfer_private.need_runtime(wanted) THEN
-    FOR m IN SELECT r.name, r.source FROM dbinfer_private.runtime_module r LOOP
+    FOR m IN SELECT r.name, r.source, s.value AS digest FROM dbinfer_private.runtime_module r
+             JOIN dbinfer_private.setting s ON s.name = 'runtime_digest' LOOP
       PERFORM dbinfer_private.feed_module(m.name, m.source);
+      wanted := m.digest;
     END LOOP;
     PERFORM dbinfer_private.start_runtime(wanted);
   END IF;

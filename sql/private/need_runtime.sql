@@ -1,6 +1,6 @@
 -- whether this backend lacks the runtime of that digest
 CREATE OR REPLACE FUNCTION dbinfer_private.need_runtime(digest text) RETURNS boolean
-LANGUAGE plpython3u VOLATILE PARALLEL SAFE AS $$
+LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
 session = GD.get("dbinfer")
 GD["dbinfer.modules"] = {}
 return session is None or session.digest != digest

@@ -1,6 +1,6 @@
 -- starts the runtime from the modules taken before
 CREATE OR REPLACE FUNCTION dbinfer_private.start_runtime(digest text) RETURNS void
-LANGUAGE plpython3u VOLATILE PARALLEL SAFE AS $$
+LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
 modules, scope = GD.pop("dbinfer.modules"), {"__name__": "dbinfer_bootstrap"}
 exec(compile(modules["bootstrap"], "dbinfer-%s/bootstrap.py" % digest[:12], "exec"), scope)
 scope["start"](modules, digest, GD)

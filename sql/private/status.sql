@@ -1,6 +1,6 @@
 -- facts of this backend and its host as JSON
 CREATE OR REPLACE FUNCTION dbinfer_private.status(settings text) RETURNS text
-LANGUAGE plpython3u VOLATILE PARALLEL SAFE AS $$
+LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
 return GD["dbinfer"].status(plpy, settings)
 $$;
 COMMENT ON FUNCTION dbinfer_private.status(text) IS 'facts of this backend and its host as JSON';

@@ -57,6 +57,7 @@ def role(db: Connection, *member_of: str) -> Iterator[str]:
 
 def make_images(db: Connection, table: str, images: list[bytes | None], copies: int = 1) -> None:
     """Make a table (id, img) of these images, each `copies` times, readable by everybody."""
+    table = f"public.{table}"
     rows(db, f"DROP TABLE IF EXISTS {table}")
     rows(db, f"CREATE TABLE {table} (id integer, img bytea)")
     with db.cursor() as cursor:

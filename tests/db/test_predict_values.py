@@ -104,7 +104,9 @@ def test_lossless_formats_give_the_pixels_exactly(db: Connection, kind: str) -> 
 def test_lossy_formats_give_nearly_the_pixels(db: Connection, kind: str) -> None:
     data = tiny_models.file(RED, kind)
     assert ask(db, "SELECT dbinfer.predict(%s, 'colours')", data) == pytest.approx([200, 30, 10], abs=6)
-    facts = rows(db, "SELECT (i).format, (i).width, (i).height FROM (SELECT dbinfer.image_info(%s) i) x", data)
+    facts = rows(
+        db, "SELECT (i).format, (i).width, (i).height FROM (SELECT dbinfer.image_info(%s) i) x", data
+    )
     assert facts == [(kind, 8, 8)]
 
 
@@ -122,8 +124,10 @@ def test_a_network_equals_openvino_alone(db: Connection, models: Path) -> None:
     random = np.random.default_rng(1)
     images = [random.integers(0, 256, (32, 32, 3), dtype=np.uint8) for _ in range(5)]
     make_images(db, "noise", [tiny_models.file(image) for image in images])
-    compiled = import_openvino().Core().compile_model(
-        models / "conv.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+    compiled = (
+        import_openvino()
+        .Core()
+        .compile_model(models / "conv.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     )
     for place, found in rows(db, "SELECT id, dbinfer.predict(img, 'conv') FROM noise"):
         expected = compiled(images[place][None].astype(np.float32))[0].ravel()
@@ -134,8 +138,10 @@ def test_an_image_of_another_size_is_resized_as_opencv_does(db: Connection, mode
     random = np.random.default_rng(2)
     image = cv2.GaussianBlur(random.integers(0, 256, (100, 150, 3), dtype=np.uint8), (0, 0), 3)
     small = cv2.resize(image, (32, 32), interpolation=cv2.INTER_AREA)
-    compiled = import_openvino().Core().compile_model(
-        models / "conv.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+    compiled = (
+        import_openvino()
+        .Core()
+        .compile_model(models / "conv.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     )
     expected = compiled(small[None].astype(np.float32))[0].ravel()
     found = ask(db, "SELECT dbinfer.predict(%s, 'conv')", tiny_models.file(image))
@@ -143,6 +149,8 @@ def test_an_image_of_another_size_is_resized_as_opencv_does(db: Connection, mode
 
 
 def test_two_models_and_their_aliases_in_one_row(db: Connection) -> None:
-    query = "SELECT (dbinfer.classify(%s, 'colours')).label, dbinfer.embed(%s, 'vector@1'), dbinfer.predict(%s)"
+    query = (
+        "SELECT (dbinfer.classify(%s, 'colours')).label, dbinfer.embed(%s, 'vector@1'), dbinfer.predict(%s)"
+    )
     label, vector, raw = rows(db, query, *[tiny_models.file(RED)] * 3)[0]
     assert (label, len(vector), len(raw)) == ("red", 3, 3)

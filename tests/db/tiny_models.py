@@ -103,7 +103,9 @@ def convolution(folder: Path, name: str = "conv", seed: int = 0, **values: Any) 
     return _write(_graph(head, (1, 32, 32, 3)), folder, name, described)
 
 
-def foreign(folder: Path, info: dict[str, str], name: str = "foreign", shape: Sequence[int] = (1, 3, 8, 8)) -> Path:
+def foreign(
+    folder: Path, info: dict[str, str], name: str = "foreign", shape: Sequence[int] = (1, 3, 8, 8)
+) -> Path:
     """Write an IR without our manifest, NCHW as other tools write it, with Model API's `model_info` in it.
 
     Its three outputs are the means of the channels as the network gets them.

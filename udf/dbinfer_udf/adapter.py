@@ -59,12 +59,15 @@ def _config(precision: str, threads: int) -> Dict[str, Any]:
 
 
 def _compile(openvino: Any, entry: Entry, precision: str, threads: int) -> Any:
-    core = _cores.setdefault(id(openvino), openvino.Core())
+    if id(openvino) not in _cores:
+        _cores[id(openvino)] = openvino.Core()
+    core = _cores[id(openvino)]
     config = _config(precision, threads)
     blobs = os.path.join(entry.folder, "blobs", _blob_key(openvino, config))
-    try:
-        if _blobs_good(blobs):
+    if _blobs_good(blobs):
+        with contextlib.suppress(RuntimeError):
             return core.compile_model(entry.path("xml"), "CPU", dict(config, CACHE_DIR=blobs))
+    try:
         return _compile_new(core, entry, config, blobs)
     except RuntimeError as err:
         raise ModelError(
@@ -82,7 +85,10 @@ def _compile_new(core: Any, entry: Entry, config: Dict[str, Any], blobs: str) ->
     except OSError:
         return core.compile_model(entry.path("xml"), "CPU", config)
     try:
-        model = core.compile_model(entry.path("xml"), "CPU", dict(config, CACHE_DIR=temporary))
+        try:
+            model = core.compile_model(entry.path("xml"), "CPU", dict(config, CACHE_DIR=temporary))
+        except RuntimeError:
+            return core.compile_model(entry.path("xml"), "CPU", config)
         with contextlib.suppress(OSError):
             _stamp_blobs(temporary)
             os.rename(temporary, blobs)

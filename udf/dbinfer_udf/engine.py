@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+import json
+from typing import Any, Dict, Tuple
 
 from . import libraries, place
 
 DEFAULT_MAX_MODELS = 4
 
 
-def load_tasks(settings: Dict[str, str]) -> Dict[str, Any]:
-    """Import the libraries from the venv of the settings and return the tasks by name."""
+def load_tasks(settings: Dict[str, str], with_model: bool) -> Dict[str, Any]:
+    """Import the libraries from the venv of the settings; return the tasks by name: those with a model, or without."""
     libraries.load(settings.get("venv", ""))
-    from .tasks import TASKS
+    from .tasks import IMAGE_TASKS, TASKS
 
-    return TASKS
+    return TASKS if with_model else IMAGE_TASKS
 
 
-def load_model(session: Any, facts: Dict[str, Any]) -> Any:
-    """Return the model of a ticket's facts, compiled now or found among the models of this backend.
+def load_model(session: Any, facts: Dict[str, Any]) -> Tuple[str, Any]:
+    """Return (key, model) of a ticket's facts, compiled now or found under that key among the session's models.
 
-    At most `max_models` stay loaded (setting, default 4); the least recently used one goes first.
+    The key holds all that decides on results: manifest and limits too, not the files alone. At most `max_models` stay loaded (setting, default 4); the least recently used one goes first.
     """
     from .model import Model
 
     settings = facts["settings"]
     threads = place.threads(settings)
-    key = (facts["xml_digest"], facts["bin_digest"], str(threads))
+    fixed = {name: value for name, value in settings.items() if name != "workers"}
+    key = json.dumps([{**facts, "settings": fixed}, threads], sort_keys=True)
     model = session.models.pop(key, None)
     if model is None:
         bound = max(1, int(settings.get("max_models", DEFAULT_MAX_MODELS)))
         while len(session.models) >= bound:
             del session.models[next(iter(session.models))]
         openvino = libraries.load(settings.get("venv", ""))["openvino"]
-        model = Model(openvino, session.entry(key[0], key[1]), facts, threads)
+        model = Model(openvino, session.entry(facts["xml_digest"], facts["bin_digest"]), facts, threads)
     session.models[key] = model
-    return model
+    return key, model

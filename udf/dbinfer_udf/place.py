@@ -36,6 +36,13 @@ def clock_function(name: str) -> Callable[[], int]:
     return function  # type: ignore[no-any-return]
 
 
+def subtransaction_function() -> Callable[[], int]:
+    """Return the server's GetCurrentSubTransactionId, which with the transaction's clock names a subtransaction."""
+    function = _server().GetCurrentSubTransactionId
+    function.restype, function.argtypes = ctypes.c_uint32, []
+    return function  # type: ignore[no-any-return]
+
+
 def content_id() -> Optional[int]:
     """Return the content id of this Greenplum segment (-1: coordinator); None on PostgreSQL."""
     server = _server()

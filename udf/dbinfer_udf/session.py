@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from . import cache, place
 from .errors import UdfError
@@ -22,32 +22,35 @@ class Session:
     """State of one backend, kept in GD.
 
     Args:
-        gd: PL/Python's GD, where each ticket lies under its token.
+        gd: PL/Python's GD; its `dbinfer.tickets` holds each ticket under its token.
         digest: sha256 of the runtime's sources.
     """
 
     def __init__(self, gd: Dict[str, Any], digest: str) -> None:
         self.gd = gd
         self.digest = digest
-        self.models: Dict[Tuple[str, ...], Any] = {}
+        self.models: Dict[str, Any] = {}
         self._user = place.user_function()
         self._statement_now = place.clock_function("GetCurrentStatementStartTimestamp")
         self.transaction_now = place.clock_function("GetCurrentTransactionStartTimestamp")
-        self._statement = self._transaction = 0
+        self._subtransaction = place.subtransaction_function()
+        self._moment = (0, 0)
+        self._transaction = 0
         self._resolved: Dict[Tuple[Optional[str], int], str] = {}
-        self._tokens: List[str] = []
+        self._tickets: Dict[str, Ticket] = gd.setdefault("dbinfer.tickets", {})
         self._entries: Dict[str, cache.Entry] = {}
         self._writer: Optional[cache.Writer] = None
 
     def gate(self, model: Optional[str]) -> Optional[str]:
         """Return the token that this user resolved for the model in this statement; else note who asks."""
         key = (model, self._user())
-        if self._statement_now() != self._statement:
-            self._statement = self._statement_now()
+        moment = (self._statement_now(), self.transaction_now())
+        if moment != self._moment:
+            self._moment = moment
             self._resolved.clear()
         token = self._resolved.get(key)
         if token is None:
-            self.gd["dbinfer.pending"] = key
+            self.gd["dbinfer.pending"] = (*key, moment[1], self._subtransaction())
         return token
 
     def need_model(self, plpy: Any, xml_digest: str, bin_digest: str, settings: str) -> bool:
@@ -84,19 +87,16 @@ class Session:
         """Make a ticket for an admitted caller and return its token (a new one unless the coordinator gave it)."""
         name = token or "dbinfer:%d:%s" % (version_id, secrets.token_hex(8))
         self._forget_old_tickets()
-        self.gd[name] = Ticket(self, version_id, facts)
-        self._tokens.append(name)
+        self._tickets[name] = Ticket(self, version_id, facts)
         if token is None:
             self._resolved[(model, caller)] = name
         return name
 
     def _forget_old_tickets(self) -> None:
         now = self.transaction_now()
-        if now != self._transaction or len(self._tokens) >= MAX_TICKETS:
+        if now != self._transaction or len(self._tickets) >= MAX_TICKETS:
             self._transaction = now
-            for name in self._tokens:
-                self.gd.pop(name, None)
-            self._tokens.clear()
+            self._tickets.clear()
             self._resolved.clear()
 
     def entry(self, xml_digest: str, bin_digest: str) -> cache.Entry:
@@ -109,8 +109,7 @@ class Session:
 
     def close(self) -> None:
         """Drop everything; another runtime takes over."""
-        for name in self._tokens:
-            self.gd.pop(name, None)
+        self._tickets.clear()
         self.models.clear()
 
     def status(self, plpy: Any, settings: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from typing import Any, NoReturn, Optional
+from typing import Any, Dict, NoReturn, Optional
 
 from . import place
 from .errors import ImageError, UdfError, UsageError
@@ -36,14 +36,14 @@ class Ticket:
         facts: JSON: model, version, xml_digest, bin_digest, manifest, settings (or the settings alone for 0).
     """
 
-    __slots__ = ("_model", "_session", "_tasks", "_transaction", "facts", "version_id")
+    __slots__ = ("_key", "_session", "_tasks", "_transaction", "facts", "version_id")
 
     def __init__(self, session: Any, version_id: int, facts: str) -> None:
         self.version_id = version_id
         self.facts = facts
         self._session = session
         self._transaction = session.transaction_now()
-        self._model: Any = None
+        self._key = ""
         self._tasks: Any = None
 
     def run(
@@ -53,15 +53,16 @@ class Ticket:
         if img is None:
             return None
         try:
-            if self._tasks is None:
-                return self._first(task, img, on_error, k)
             if on_error not in ON_ERROR:
                 raise _wrong_on_error(on_error)
             if self._session.transaction_now() != self._transaction:
                 raise UsageError(
                     "this model token belongs to another transaction", hint="Run the statement again."
                 )
-            return self._tasks[task](self._model, img, k)
+            model = self._session.models.get(self._key)
+            if model is None:
+                return self._first(task, img, k)
+            return _task(self._tasks, task)(model, img, k)
         except KeyboardInterrupt:
             place.drain_interrupts()
             raise
@@ -80,19 +81,29 @@ class Ticket:
                 "XX000",
             ) from err
 
-    def _first(self, task: str, img: bytes, on_error: Optional[str], k: Optional[int]) -> Any:
-        """Load the model and score the first row with all signals blocked: threads start here."""
-        if on_error not in ON_ERROR:
-            raise _wrong_on_error(on_error)
+    def _first(self, task: str, img: bytes, k: Optional[int]) -> Any:
+        """Load the model and score the first row with all signals blocked: threads start here.
+
+        Again where other models of the statement drove this one out: the session's bound counts, not the ticket.
+        """
         from .engine import load_model, load_tasks
 
         facts = json.loads(self.facts)
-        tasks = load_tasks(facts if self.version_id == 0 else facts["settings"])
+        if self.version_id == 0:
+            return _task(load_tasks(facts, False), task)(facts, img, k)
+        self._tasks = load_tasks(facts["settings"], True)
         with place.signals_blocked():
-            model = load_model(self._session, facts) if self.version_id else facts
-            result = tasks[task](model, img, k)
-        self._model, self._tasks = model, tasks
-        return result
+            self._key, model = load_model(self._session, facts)
+            return _task(self._tasks, task)(model, img, k)
+
+
+def _task(tasks: Dict[str, Any], name: str) -> Any:
+    if name not in tasks:
+        raise UsageError(
+            "this model token is not for %s()" % name,
+            hint="A model is named name, name@3 or name@alias; NULL means the default model.",
+        )
+    return tasks[name]
 
 
 def _wrong_on_error(value: Optional[str]) -> UsageError:
