@@ -21,7 +21,8 @@ def load_tasks(settings: Dict[str, str], with_model: bool) -> Dict[str, Any]:
 def load_model(session: Any, facts: Dict[str, Any]) -> Tuple[str, Any]:
     """Return (key, model) of a ticket's facts, compiled now or found under that key among the session's models.
 
-    The key holds all that decides on results: manifest and limits too, not the files alone. At most `max_models` stay loaded (setting, default 4); the least recently used one goes first.
+    The key holds all that decides on results: manifest and limits too, not the files alone.
+    At most `max_models` stay loaded (setting, default 4); the least recently used one goes first.
     """
     from .model import Model
 
