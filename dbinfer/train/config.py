@@ -1,0 +1,185 @@
+"""The options of one training run: one typed record, from a file, the command line, or Python."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from dbinfer.errors import UsageError
+
+LAUNCHERS = ("gloo", "mpi")
+OPTIMIZERS = ("adam", "sgd", "rmsprop")
+SCHEDULES = ("constant", "cosine")
+SHARDINGS = ("split", "all")
+ON_BAD = ("error", "skip")
+KEEPS = ("best", "last")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """What is trained on what, how, and where the result goes.
+
+    Attributes:
+        network: a name of the zoo.
+        data: digits, strokes, strokes:COUNT, a folder, or a SQL query with two columns (image, mask or label).
+        out: folder of the run; made if missing.
+        options: keyword options of the network's build, e.g. {"size": 128}.
+        val: where validation images come from: like `data`, or "none"; empty takes the held-out part that `data`
+            has, else `val_fraction` of its images.
+        epochs: how often all images are seen.
+        batch: images per step and rank.
+        lr: learning rate of one rank; it is multiplied by the number of ranks.
+        warmup: epochs over which the rate grows from `lr` to `lr` x ranks (nothing happens with one rank).
+        schedule: what follows: constant, or cosine down to 0 at the end.
+        sharding: split (each rank its own part of the images) or all (each rank all of them, in its own order).
+        average_batch_norm: average the moving statistics of batch normalisation over the ranks after each epoch.
+        shuffle, augment: a new order, and small random shifts, turns and changes of brightness, in every epoch.
+        on_bad: an unreadable image ends the run (error), or is left out with a warning (skip).
+        final: which epoch's weights become the model: best (by the validation) or last.
+        keep: how many checkpoints stay beside the best one; 0 writes none.
+        resume: "" starts afresh, "last" goes on after the newest checkpoint, a number after that epoch.
+        ranks: processes; hosts: a:2,b:2 (else all here); launcher: gloo or mpi.
+        workers: threads that decode images, per rank.
+        threads: threads that compute, per rank; 0 shares the host's cores evenly among its ranks.
+        dsn: the server of SQL queries (default: dbinfer.dsn.resolve's).
+    """
+
+    network: str
+    data: str
+    out: str
+    options: dict[str, Any] = field(default_factory=dict)
+    val: str = ""
+    val_fraction: float = 0.1
+    epochs: int = 10
+    batch: int = 32
+    optimizer: str = "adam"
+    lr: float = 1e-3
+    warmup: int = 3
+    schedule: str = "constant"
+    seed: int = 0
+    shuffle: bool = True
+    augment: bool = False
+    sharding: str = "split"
+    average_batch_norm: bool = True
+    on_bad: str = "error"
+    final: str = "best"
+    keep: int = 2
+    resume: str = ""
+    ranks: int = 1
+    hosts: str = ""
+    launcher: str = "gloo"
+    workers: int = 2
+    threads: int = 0
+    dsn: str = ""
+
+    def __post_init__(self) -> None:
+        _check_words(self)
+        for key, least in (
+            ("epochs", 1),
+            ("batch", 1),
+            ("ranks", 1),
+            ("workers", 1),
+            ("warmup", 0),
+            ("keep", 0),
+        ):
+            if getattr(self, key) < least:
+                raise UsageError(f"{key} is {getattr(self, key)}, but must be at least {least}.")
+        if not 0 < self.lr < 1000:
+            raise UsageError(f"lr is {self.lr}, but must be above 0 and below 1000.")
+        if not 0 <= self.val_fraction < 1:
+            raise UsageError(f"val_fraction is {self.val_fraction}, but must be at least 0 and below 1.")
+        if self.resume and self.resume != "last" and not self.resume.isdigit():
+            raise UsageError(f"resume is {self.resume!r}, but must be 'last' or the number of an epoch.")
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        return Path(self.out)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; the dsn, which may hold a password, is left out."""
+        values = asdict(self)
+        del values["dsn"]
+        return values
+
+
+def _check_words(config: TrainConfig) -> None:
+    allowed = {
+        "launcher": LAUNCHERS,
+        "optimizer": OPTIMIZERS,
+        "schedule": SCHEDULES,
+        "sharding": SHARDINGS,
+        "on_bad": ON_BAD,
+        "final": KEEPS,
+    }
+    for key, words in allowed.items():
+        if getattr(config, key) not in words:
+            raise UsageError(f"{key} is {getattr(config, key)!r}, but must be one of {', '.join(words)}.")
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the options that a TOML or JSON file sets, checked for names and types.
+
+    Raises:
+        UsageError: the file cannot be read, or names an unknown option or a value of the wrong kind.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        values = json.loads(text) if Path(path).suffix == ".json" else tomllib.loads(text)
+    except OSError as err:
+        raise UsageError(f"the configuration {path} cannot be read: {err.strerror}.") from err
+    except ValueError as err:
+        raise UsageError(f"the configuration {path} cannot be understood: {err}.") from err
+    if not isinstance(values, dict):
+        raise UsageError(
+            f"the configuration {path} holds a {type(values).__name__}, but must hold an object."
+        )
+    return values
+
+
+def make_config(values: dict[str, Any]) -> TrainConfig:
+    """Make the record from option names and values.
+
+    Raises:
+        UsageError: an option is unknown, missing, of the wrong kind, or out of range.
+    """
+    known = {entry.name: entry for entry in fields(TrainConfig)}
+    for key, value in values.items():
+        if key not in known:
+            raise UsageError(f"unknown option {key!r}.", f"Options: {', '.join(known)}.")
+        _check_kind(key, known[key], value)
+    missing = [key for key, entry in known.items() if _required(entry) and not values.get(key)]
+    if missing:
+        raise UsageError(f"the option {missing[0]} is missing.")
+    return TrainConfig(**{key: _widened(known[key], value) for key, value in values.items()})
+
+
+def with_values(config: TrainConfig, **values: Any) -> TrainConfig:
+    """Return a copy with some options changed, checked again."""
+    return replace(config, **values)
+
+
+KINDS: dict[Any, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "dict[str, Any]": (dict,),
+}
+
+
+def _check_kind(key: str, entry: Field[Any], value: Any) -> None:
+    right = isinstance(value, KINDS[entry.type]) and (entry.type == "bool" or not isinstance(value, bool))
+    if not right:
+        raise UsageError(f"{key} is {value!r}, but must be of type {str(entry.type).split('[')[0]}.")
+
+
+def _widened(entry: Field[Any], value: Any) -> Any:
+    return float(value) if entry.type == "float" else value
+
+
+def _required(entry: Field[Any]) -> bool:
+    return entry.default is MISSING and entry.default_factory is MISSING

@@ -1,0 +1,66 @@
+"""Finds the images of a folder: by class, or with masks as the Carvana data set has them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from dbinfer.errors import DataError
+from dbinfer.train.sources import IMAGES, MASK, Folder
+
+CURE = "Give digits, strokes, a SQL query, a folder with CLASS/IMAGE files, or one with NAME.jpg and NAME_mask.gif."
+
+
+def read_folder(folder: Path, labels: tuple[str, ...] = ()) -> Folder:
+    """Return the images of a folder, in an order that only depends on their names.
+
+    Images with masks are sorted by name. Images by class are sorted by the md5 of CLASS/NAME, so that each
+    shard holds all classes.
+
+    Raises:
+        DataError: no folder, no images, a mask is missing, or a class is not among `labels`.
+    """
+    if not folder.is_dir():
+        raise DataError(f"there is no data {str(folder)!r}.", CURE)
+    images = sorted(path for path in folder.iterdir() if path.suffix.lower() in IMAGES)
+    if images:
+        return Folder(_with_masks(folder, images), "segmentation")
+    classes = sorted(path for path in folder.iterdir() if path.is_dir() and _images(path))
+    if not classes:
+        raise DataError(f"{folder} holds no images.", CURE)
+    names = labels or tuple(path.name for path in classes)
+    unknown = [path.name for path in classes if path.name not in names]
+    if unknown:
+        raise DataError(f"{folder} has the class {unknown[0]!r}, but the classes are {', '.join(names)}.")
+    pairs = [(image, names.index(path.name)) for path in classes for image in _images(path)]
+    pairs.sort(key=lambda pair: hashlib.md5(f"{pair[0].parent.name}/{pair[0].name}".encode()).digest())
+    return Folder(pairs, "classification", names)
+
+
+def _images(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.suffix.lower() in IMAGES]
+
+
+def _with_masks(folder: Path, images: list[Path]) -> list[tuple[Path, Path | int]]:
+    masks: dict[str, Path] = {}
+    for path in images:
+        if found := MASK.match(path.stem):
+            masks[found["name"]] = path
+    pairs: list[tuple[Path, Path | int]] = []
+    missing = []
+    for path in images:
+        if MASK.match(path.stem):
+            continue
+        if path.stem in masks:
+            pairs.append((path, masks[path.stem]))
+        else:
+            missing.append(path.name)
+    if missing:
+        raise DataError(
+            f"{len(missing)} of {len(missing) + len(pairs)} images in {folder} have no mask; the first is "
+            f"{missing[0]}.",
+            f"Put its mask beside it as {Path(missing[0]).stem}_mask.png (or .gif), or remove the image.",
+        )
+    if not pairs:
+        raise DataError(f"{folder} holds masks, but no images for them.", CURE)
+    return pairs

@@ -1,0 +1,126 @@
+"""From encoded files to the arrays a network trains on, with the very code that prepares images in the backend.
+
+Decoder and Fitter come from dbinfer_udf, so that training and scoring cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from dbinfer.errors import DataError
+from dbinfer.train.augment import augment
+from dbinfer.train.sources import Samples, Target
+from dbinfer_udf.errors import ImageError
+from dbinfer_udf.image import Decoder, target_of
+from dbinfer_udf.manifest import Manifest
+from dbinfer_udf.preprocess import Fitter
+
+Float = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Seed:
+    """What random changes depend on, so that a resumed run repeats them."""
+
+    seed: int
+    rank: int
+    epoch: int
+
+    def generator(self, *more: int) -> np.random.Generator:
+        """Return a generator for this epoch and rank, and for what `more` tells apart."""
+        return np.random.default_rng([self.seed, self.rank, self.epoch, *more])
+
+
+class Loader:
+    """Reads, decodes and fits samples for one network.
+
+    Args:
+        samples: what to read.
+        manifest: size, colours, mean and scale of the network's input.
+        skip_bad: an unreadable sample is left out with a warning; else it raises.
+    """
+
+    def __init__(self, samples: Samples, manifest: Manifest, skip_bad: bool = False) -> None:
+        self.samples = samples
+        self._manifest = manifest
+        self._decode = Decoder(manifest.color, target=target_of(manifest))
+        self._decode_mask = Decoder("GRAY")
+        self._fitter = Fitter(manifest)
+        mask = replace(manifest, channels=1, color="GRAY", pad_value=0, mean=(), scale=())
+        self._mask_fitter = Fitter(mask)
+        self._mean = np.array(manifest.mean or (0.0,), np.float32)
+        self._scale = np.array(manifest.scale or (1.0,), np.float32)
+        self._skip_bad = skip_bad
+        self._warned: set[int] = set()
+
+    def load(self, index: int, seed: Seed | None = None) -> tuple[Float, Any]:
+        """Return one image, float32 (height, width, channels), and its mask (height, width, 1) or class.
+
+        Args:
+            index: which sample.
+            seed: where given, the image is changed at random (see dbinfer.train.augment).
+
+        Raises:
+            DataError: the image or the mask cannot be read, or they differ in size; the message names it.
+        """
+        image, target = self._pixels(index)
+        if seed is not None:
+            image, target = augment(image, target, seed.generator(index))
+        return (image.astype(np.float32) - self._mean) / self._scale, _truth(target)
+
+    def try_load(self, index: int, seed: Seed | None = None) -> tuple[Float, Any] | None:
+        """Return the sample, or None where it is unreadable and bad samples are to be skipped."""
+        try:
+            return self.load(index, seed)
+        except DataError as err:
+            if not self._skip_bad:
+                raise
+            if index not in self._warned:
+                self._warned.add(index)
+                print(f"dbinfer: left out: {err.message}", file=sys.stderr, flush=True)
+            return None
+
+    def _pixels(self, index: int) -> tuple[NDArray[np.uint8], Any]:
+        data, target = self.samples.read(index)
+        image, size = self._decoded(self._decode, data, index, "image")
+        tensor = np.empty((self._manifest.height, self._manifest.width, self._manifest.channels), np.uint8)
+        self._fitter.fit(image, tensor)
+        return tensor, self._mask(target, size, index) if isinstance(target, bytes) else target
+
+    def _mask(self, data: Target, size: tuple[int, int], index: int) -> NDArray[np.uint8]:
+        """Return the mask in the network's size, 0 or 255; a file of 0 and 1 is a mask too."""
+        assert isinstance(data, bytes)
+        mask, mask_size = self._decoded(self._decode_mask, data, index, "mask")
+        if mask_size != size:
+            raise DataError(
+                f"the mask of {self.samples.name(index)} has {mask_size[0]} x {mask_size[1]} pixels, but the image "
+                f"has {size[0]} x {size[1]}."
+            )
+        if mask.max() == 1:
+            mask = mask * np.uint8(255)
+        tensor = np.empty((self._manifest.height, self._manifest.width, 1), np.uint8)
+        self._mask_fitter.fit(mask, tensor)
+        return cv2.compare(tensor, 127, cv2.CMP_GT).reshape(tensor.shape).astype(np.uint8)
+
+    def _decoded(
+        self, decode: Decoder, data: bytes, index: int, what: str
+    ) -> tuple[NDArray[np.uint8], tuple[int, int]]:
+        try:
+            image, header = decode(data)
+        except ImageError as err:
+            raise DataError(
+                f"the {what} of {self.samples.name(index)} is unreadable: {err.message}."
+            ) from err
+        return image, header.size
+
+
+def _truth(target: Any) -> Any:
+    if isinstance(target, np.ndarray):
+        return target.astype(np.float32) / 255
+    return np.int32(target)

@@ -1,0 +1,111 @@
+"""The network in training: a train_step that averages gradients over the ranks, and what else they keep equal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dbinfer.errors import TrainError, UsageError
+from dbinfer.train.config import TrainConfig
+from dbinfer.train.loader import Seed
+from dbinfer.train.ranks import Ranks
+from dbinfer_models import Network
+from dbinfer_udf.manifest import Manifest
+
+
+def build(network: Network, options: dict[str, Any]) -> tuple[Any, Manifest]:
+    """Return the untrained Keras model and its manifest.
+
+    Raises:
+        UsageError: the network does not take these options.
+    """
+    try:
+        return network.build(**options), network.manifest(**options)
+    except (TypeError, ValueError) as err:
+        raise UsageError(f"the network {network.name} cannot be built with {options}: {err}.") from err
+
+
+def distributed(model: Any, ranks: Ranks) -> Any:
+    """Return the same network (the same layers and variables) with gradients averaged over the ranks."""
+    import keras
+    import tensorflow as tf
+
+    class Distributed(keras.Model):  # type: ignore[misc]
+        """Keras' own train_step with one line more.
+
+        hvd.DistributedOptimizer is not used: under Keras 3 it trains without an error and averages nothing.
+        """
+
+        def train_step(self, data: Any) -> Any:
+            images, truths = data
+            with tf.GradientTape() as tape:
+                scores = self(images, training=True)
+                loss = self.compute_loss(images, truths, scores)
+            variables = self.trainable_variables
+            gradients = tape.gradient(loss, [variable.value for variable in variables])
+            gradients = ranks.average(gradients)  # every rank applies the mean over the global batch
+            self.optimizer.apply(gradients, variables)
+            self._loss_tracker.update_state(loss, sample_weight=tf.shape(images)[0])
+            return self.compute_metrics(images, truths, scores)
+
+    return Distributed(inputs=model.inputs, outputs=model.outputs, name=model.name)
+
+
+def compile_model(model: Any, network: Network, config: TrainConfig) -> None:
+    """Give the model its loss, metrics and optimizer, and make the optimizer's variables."""
+    import keras
+
+    makers = {
+        "adam": lambda: keras.optimizers.Adam(config.lr),
+        "sgd": lambda: keras.optimizers.SGD(config.lr, momentum=0.9, nesterov=True),
+        "rmsprop": lambda: keras.optimizers.RMSprop(config.lr),
+    }
+    model.compile(
+        optimizer=makers[config.optimizer](),
+        loss=network.make_loss(),
+        metrics=network.make_metrics(),
+        jit_compile=False,  # Horovod's operations are not XLA's
+    )
+    model.optimizer.build(model.trainable_variables)
+
+
+def synchronise(model: Any, ranks: Ranks) -> None:
+    """Make all ranks start alike: rank 0's weights and optimizer state."""
+    ranks.broadcast([*model.weights, *model.optimizer.variables])
+
+
+def average_batch_norm(model: Any, ranks: Ranks) -> None:
+    """Give every rank the mean of the moving statistics: each has seen its own images only.
+
+    The mean of the variances leaves out how far the means lie apart; that is small, as every rank draws from
+    the same kind of images.
+    """
+    statistics = moving_statistics(model)
+    if ranks.size > 1 and statistics:
+        for variable, value in zip(statistics, ranks.average([v.value for v in statistics]), strict=True):
+            variable.assign(value)
+
+
+def moving_statistics(model: Any) -> list[Any]:
+    """Return the non-trainable weights: moving means and variances of batch normalisation."""
+    trainable = {id(variable) for variable in model.trainable_variables}
+    return [variable for variable in model.weights if id(variable) not in trainable]
+
+
+def reseed(model: Any, seed: Seed) -> None:
+    """Set the state of dropout and the like to what this rank must have in this epoch, also after a resume."""
+    known = {id(variable) for variable in model.weights}
+    for number, variable in enumerate(v for v in model.variables if id(v) not in known):
+        if "seed_generator_state" in variable.path or variable.dtype in ("uint32", "int64"):
+            state = seed.generator(number).integers(0, 2**31, variable.shape)
+            variable.assign(state.astype(variable.dtype))
+
+
+def check_fits(network: Network, manifest: Manifest, task: str, labels: tuple[str, ...]) -> None:
+    """Raise TrainError where the network cannot learn what the data shows."""
+    if manifest.task != task:
+        raise TrainError(
+            f"the data is for {task}, but the network {network.name} is for {manifest.task}.",
+            "Choose another network, or data of the other kind (masks or classes).",
+        )
+    if labels and manifest.labels and len(labels) != len(manifest.labels):
+        raise TrainError(f"the data has {len(labels)} classes, but the network {len(manifest.labels)}.")

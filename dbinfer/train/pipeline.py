@@ -1,0 +1,102 @@
+"""The tf.data pipelines: batches of one rank's images, decoded in parallel while the network computes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dbinfer.errors import DataError
+from dbinfer.train.config import TrainConfig
+from dbinfer.train.loader import Loader, Seed
+
+
+@dataclass
+class Pipeline:
+    """Batches of one rank, in an order that only seed, rank and epoch decide.
+
+    Attributes:
+        loader: reads the images of this rank.
+        config: batch, shuffle, augment, workers and seed are used.
+        rank: this process.
+        length: images per epoch, the same on every rank: a shard with one image fewer repeats one.
+        failure: the first unreadable image; tf.data would only pass its text on.
+    """
+
+    loader: Loader
+    config: TrainConfig
+    rank: int
+    length: int
+    failure: DataError | None = None
+
+    @property
+    def steps(self) -> int:
+        """Batches per epoch."""
+        return math.ceil(self.length / self.config.batch)
+
+    def order(self, epoch: int) -> Sequence[int]:
+        """Return the numbers of the images of one epoch."""
+        count = len(self.loader.samples)
+        rows = np.arange(count)
+        if self.config.shuffle:
+            rows = Seed(self.config.seed, self.rank, epoch).generator().permutation(count)
+        return [int(row) for row in np.resize(rows, self.length)]
+
+    def training(self, epoch: int) -> Any:
+        """Return the batches of one epoch as a tf.data.Dataset of (images, truths)."""
+        order, seed = self.order(epoch), Seed(self.config.seed, self.rank, epoch)
+
+        def load(step: Any) -> tuple[Any, Any]:
+            rows = order[step * self.config.batch : (step + 1) * self.config.batch]
+            return self._stacked([self._readable(row, seed if self.config.augment else None) for row in rows])
+
+        return self._dataset(load, self.steps)
+
+    def validation(self) -> Any:
+        """Return all images once, unchanged and in order; unreadable ones are left out if skipped at all."""
+        count, batch = len(self.loader.samples), self.config.batch
+
+        def load(step: Any) -> tuple[Any, Any]:
+            rows = range(step * batch, min(count, (step + 1) * batch))
+            pairs = [pair for row in rows if (pair := self._try(row, None)) is not None]
+            return self._stacked(pairs or [self._readable(rows[0], None)])
+
+        return self._dataset(load, math.ceil(count / batch))
+
+    def _dataset(self, load: Any, steps: int) -> Any:
+        import tensorflow as tf
+
+        image, truth = self._stacked([self._readable(0, None)])
+
+        def batch(step: Any) -> tuple[Any, Any]:
+            x, y = tf.numpy_function(load, [step], (image.dtype, truth.dtype))
+            return tf.ensure_shape(x, (None, *image.shape[1:])), tf.ensure_shape(y, (None, *truth.shape[1:]))
+
+        options = tf.data.Options()
+        options.autotune.enabled = False  # it can stall a rank for seconds at the end of an epoch
+        options.threading.private_threadpool_size = self.config.workers
+        dataset = tf.data.Dataset.range(steps).map(batch, self.config.workers, deterministic=True)
+        return dataset.prefetch(2).with_options(options)
+
+    def _try(self, row: int, seed: Seed | None) -> tuple[Any, Any] | None:
+        try:
+            return self.loader.try_load(row, seed)
+        except DataError as err:
+            self.failure = self.failure or err
+            raise
+
+    def _readable(self, row: int, seed: Seed | None) -> tuple[Any, Any]:
+        """Return this image, or the next readable one: every rank must come to the same number of steps."""
+        count = len(self.loader.samples)
+        for step in range(count):
+            pair = self._try((row + step) % count, seed)
+            if pair is not None:
+                return pair
+        raise DataError(f"none of the {count} images of rank {self.rank} is readable.")
+
+    @staticmethod
+    def _stacked(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+        return np.stack([pair[0] for pair in pairs]), np.stack([pair[1] for pair in pairs])

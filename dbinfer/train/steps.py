@@ -1,0 +1,94 @@
+"""One pass over the images: training with a moving learning rate, or judging; averaged over the ranks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from dbinfer.train.pipeline import Pipeline
+from dbinfer.train.ranks import Ranks
+from dbinfer.train.schedule import Schedule
+
+REPORT_EVERY = 0.25  # seconds
+
+
+class Meter(keras.callbacks.Callback):  # type: ignore[misc]
+    """Sets the learning rate before each step and reports the progress after it."""
+
+    def __init__(
+        self,
+        network: Any,
+        schedule: Schedule,
+        report: Callable[[dict[str, Any]], None],
+        epoch: int,
+        steps: int,
+    ) -> None:
+        super().__init__()
+        self.rate = schedule.at(0)
+        self._optimizer = network.optimizer
+        self._schedule, self._report = schedule, report
+        self._epoch, self._steps = epoch, steps
+        self._reported = 0.0
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self.rate = self._schedule.at((self._epoch - 1) * self._steps + batch)
+        self._optimizer.learning_rate = self.rate
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        now = time.monotonic()
+        if now - self._reported > REPORT_EVERY or batch + 1 == self._steps:
+            self._reported = now
+            self._report({"event": "step", "epoch": self._epoch, "step": batch + 1, "steps": self._steps})
+
+
+def one_epoch(model: Any, pipeline: Pipeline, meter: Meter, ranks: Ranks) -> dict[str, float]:
+    """Train one epoch and return loss and metrics, the mean over all ranks (they saw equally many images)."""
+    import tensorflow as tf
+
+    epoch = meter._epoch
+    try:
+        history = model.fit(
+            pipeline.training(epoch),
+            initial_epoch=epoch - 1,
+            epochs=epoch,
+            steps_per_epoch=pipeline.steps,
+            callbacks=[meter],
+            shuffle=False,
+            verbose=0,
+        )
+    except tf.errors.OpError as err:
+        raise pipeline.failure or err from err
+    values = {name: float(series[-1]) for name, series in history.history.items()}
+    return _mean(values, 1.0, ranks)
+
+
+def judge(model: Any, pipeline: Pipeline | None, ranks: Ranks) -> dict[str, float]:
+    """Return val_loss and metrics over the validation images of all ranks; a rank without any has None."""
+    import tensorflow as tf
+
+    names = ["loss", *(metric.name for metric in model.metrics if metric.name != "loss")]
+    values, weight = dict.fromkeys(names, 0.0), 0.0
+    if pipeline is not None:
+        try:
+            values = {name: float(v) for name, v in model.evaluate(pipeline.validation(), **QUIETLY).items()}
+        except tf.errors.OpError as err:
+            raise pipeline.failure or err from err
+        weight = float(pipeline.length)
+    return {f"val_{name}": value for name, value in _mean(values, weight, ranks).items()}
+
+
+QUIETLY: dict[str, Any] = {"return_dict": True, "verbose": 0}
+
+
+def _mean(values: dict[str, float], weight: float, ranks: Ranks) -> dict[str, float]:
+    """Return the weighted mean over the ranks."""
+    gathered = ranks.gather((values, weight))
+    weights = [entry[1] for entry in gathered]
+    return {
+        name: float(np.average([entry[0][name] for entry in gathered], weights=weights))
+        for name in sorted(values)
+    }
