@@ -1,0 +1,93 @@
+"""Finds the files to load, says under which path each is stored, and tells images by their first bytes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dbinfer.errors import DataError, UsageError
+
+FORMATS = "JPEG, PNG, BMP, TIFF, WebP or GIF"
+HEAD_BYTES = 18
+SIGNATURES = (
+    b"\xff\xd8\xff",
+    b"\x89PNG\r\n\x1a\n",
+    b"II*\0",
+    b"MM\0*",
+    b"II+\0",
+    b"MM\0+",
+    b"GIF87a",
+    b"GIF89a",
+)
+BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file and the path that is stored for it."""
+
+    file: Path
+    path: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A file or folder that is left out, and why."""
+
+    file: str
+    reason: str
+
+
+def is_image(head: bytes) -> bool:
+    """Return whether a file that starts with these 18 bytes is one of FORMATS."""
+    if head[:4] == b"RIFF":
+        return head[8:12] == b"WEBP"
+    if head[:2] == b"BM":
+        return int.from_bytes(head[14:18], "little") in BMP_HEADERS
+    return head.startswith(SIGNATURES)
+
+
+def find(
+    sources: Sequence[Path], base: Path | None, refused: list[Refused], recursive: bool = True
+) -> list[Found]:
+    """Return the files of folders, sorted, and single files; hidden files and folders are left out.
+
+    Stored paths have slashes and are relative to `base`, else to the parent of the folder that is loaded; a single
+    file keeps its name as given.
+
+    Args:
+        refused: folders that cannot be read are added here.
+
+    Raises:
+        DataError: a source is not there.
+        UsageError: a source lies outside `base`.
+    """
+    found: list[Found] = []
+    for source in sources:
+        if source.is_dir():
+            start = base or Path(os.path.normpath(source.absolute())).parent
+            found += [Found(file, _relative(file, start)) for file in _files(source, refused, recursive)]
+        elif os.path.lexists(source):
+            found.append(Found(source, _relative(source, base) if base else source.as_posix()))
+        else:
+            raise DataError(f"there is no file or folder {str(source)!r}.")
+    return found
+
+
+def _files(folder: Path, refused: list[Refused], recursive: bool) -> Iterator[Path]:
+    def note(err: OSError) -> None:
+        refused.append(Refused(str(err.filename), f"cannot be read: {err.strerror}"))
+
+    for place, folders, names in os.walk(folder, onerror=note):
+        folders[:] = sorted(name for name in folders if recursive and not name.startswith("."))
+        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
+
+
+def _relative(file: Path, base: Path) -> str:
+    whole = Path(os.path.normpath(file.absolute()))
+    try:
+        return whole.relative_to(os.path.normpath(base.absolute())).as_posix()
+    except ValueError as err:
+        raise UsageError(f"{str(file)!r} lies outside the base {str(base)!r}.") from err

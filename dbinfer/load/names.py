@@ -1,0 +1,78 @@
+"""Names of tables and columns as people type them, made safe for SQL."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from psycopg2.sql import Identifier
+
+from dbinfer.errors import UsageError
+
+PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".]+?))\s*(\.|$)')
+PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
+MAX_BYTES = 63
+
+
+@dataclass(frozen=True)
+class TableName:
+    """A table's name, with its schema where one is known."""
+
+    schema: str | None
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """Return the name of `images`, `shop.images` or `"Odd name"`.
+
+        As in SQL, a plain name means its lower-case form and double quotes keep a name as it is.
+
+        Raises:
+            UsageError: it is no name, or one that is too long.
+        """
+        parts = _parts(text)
+        if not 1 <= len(parts) <= 2:
+            raise UsageError(
+                f"{text!r} is not a table's name.",
+                "Write TABLE or SCHEMA.TABLE, at most 63 bytes each, odd names in double quotes.",
+            )
+        return cls(parts[0] if len(parts) == 2 else None, parts[-1])
+
+    @property
+    def identifier(self) -> Identifier:
+        """Return the name for psycopg2.sql."""
+        return Identifier(self.schema, self.name) if self.schema else Identifier(self.name)
+
+    def __str__(self) -> str:
+        return ".".join(_quoted(part) for part in (self.schema, self.name) if part)
+
+
+def column(text: str) -> str:
+    """Return a column's name as the catalog has it; raises UsageError like TableName.parse."""
+    parts = _parts(text)
+    if len(parts) != 1:
+        raise UsageError(f"{text!r} is not a column's name.", "Write odd names in double quotes.")
+    return parts[0]
+
+
+def _parts(text: str) -> list[str]:
+    """Return the parts between dots; none at all where the text is no name."""
+    parts: list[str] = []
+    position, mark = 0, "."
+    while mark == ".":
+        match = PART.match(text, position)
+        if match is None or "\0" in text:
+            return []
+        quoted, bare, mark = match.groups()
+        parts.append(quoted.replace('""', '"') if quoted else _fold(bare))
+        position = match.end()
+    return parts if all(len(part.encode(errors="replace")) <= MAX_BYTES for part in parts) else []
+
+
+def _fold(name: str) -> str:
+    return name.lower() if PLAIN.fullmatch(name) else name
+
+
+def _quoted(name: str) -> str:
+    plain = PLAIN.fullmatch(name) and name == name.lower()
+    return name if plain else '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,131 @@
+"""The table of images: made so that it is scored by all cores or segments, or checked when it is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from psycopg2 import sql
+from psycopg2.extensions import connection as Connection
+from psycopg2.extensions import cursor as Cursor
+
+from dbinfer.errors import DataError
+from dbinfer.load.names import TableName
+from dbinfer.load.session import one
+from dbinfer.platform import PARALLEL_SINCE, Platform
+from dbinfer.sqlfiles import read
+
+TEXT = ("text", "character varying")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns; without `label` no label is stored."""
+
+    path: str = "path"
+    img: str = "img"
+    label: str | None = None
+
+    @property
+    def types(self) -> dict[str, tuple[str, ...]]:
+        """Return for each column, in the order of COPY, the types that it may have."""
+        labels = {self.label: TEXT} if self.label else {}
+        return {self.path: TEXT, self.img: ("bytea",), **labels}
+
+
+def resolve(cur: Cursor, name: TableName) -> TableName:
+    """Return the name with its schema: where the table is, else where it would be made."""
+    if name.schema is not None:
+        return name
+    cur.execute(read("client/find_schema.sql"), {"table": name.identifier.as_string(cur)})
+    schema = one(cur)
+    if schema is None:
+        raise DataError("no schema is named and search_path has none.", "Write the name as SCHEMA.TABLE.")
+    return TableName(schema, name.name)
+
+
+class ImageTable:
+    """A table of images in the open transaction of `conn`; opening it makes it or checks it.
+
+    Attributes:
+        name: with its schema.
+        created: whether it was made now.
+
+    Raises:
+        DataError: it is no table, or its columns do not fit.
+    """
+
+    def __init__(self, conn: Connection, name: TableName, columns: Columns, platform: Platform) -> None:
+        self.conn, self.columns, self.platform = conn, columns, platform
+        with conn.cursor() as cur:
+            self.name = resolve(cur, name)
+            self._quoted = {"table": self.name.identifier.as_string(cur)}
+            cur.execute(read("client/lock_load.sql"), self._quoted)
+            cur.execute(read("client/target.sql"), {**self._quoted, "into": self._quoted["table"]})
+            kind = one(cur)
+            self.created = kind is None
+            if self.created:
+                cur.execute(self._create(cur))
+            else:
+                self._check(cur, kind)
+
+    def known_paths(self) -> set[str]:
+        """Return the paths that are in the table."""
+        with self.conn.cursor() as cur:
+            cur.execute(self._format("SELECT {path} FROM {table}"))
+            return {row[0] for row in cur}
+
+    def copy_statement(self) -> sql.Composed:
+        """Return the COPY statement that takes the columns in binary."""
+        columns = sql.SQL(", ").join(map(sql.Identifier, self.columns.types))
+        return self._format("COPY {table} ({columns}) FROM STDIN WITH (FORMAT binary)", columns=columns)
+
+    def finish(self) -> None:
+        """Let PostgreSQL scan the table in parallel, and the planner know its size."""
+        with self.conn.cursor() as cur:
+            cur.execute(read("client/may_tune.sql"), self._quoted)
+            mine, is_set = cur.fetchone() or (False, True)
+            if mine and not is_set and self._parallel:
+                text = "ALTER TABLE {table} SET (parallel_workers = {workers})"
+                cur.execute(self._format(text, workers=self._workers(cur)))
+            cur.execute(self._format("ANALYZE {table}"))
+
+    @property
+    def _parallel(self) -> bool:
+        return not self.platform.mpp and self.platform.kernel >= PARALLEL_SINCE
+
+    def _create(self, cur: Cursor) -> sql.Composed:
+        label = (
+            sql.SQL(", {} text").format(sql.Identifier(self.columns.label))
+            if self.columns.label
+            else sql.SQL("")
+        )
+        text = self.platform.adapt(read("client/create_images.sql"))
+        return self._format(text, label=label)
+
+    def _check(self, cur: Cursor, kind: str) -> None:
+        if kind not in "rp":
+            raise DataError(f"{self.name} exists and is no table.", "Name another one with --table.")
+        cur.execute(read("client/columns.sql"), self._quoted)
+        types = dict(cur.fetchall())
+        wanted = self.columns.types
+        missing = [column for column in wanted if column not in types]
+        if missing:
+            add = ", ".join(f"ADD {TableName(None, column)} {wanted[column][0]}" for column in missing)
+            raise DataError(
+                f"table {self.name} has no column {', '.join(missing)}.",
+                f"Name another table, or: ALTER TABLE {self.name} {add};",
+            )
+        for column, allowed in wanted.items():
+            if types[column] not in allowed:
+                raise DataError(
+                    f"column {column} of table {self.name} is {types[column]}, but must be {allowed[0]}.",
+                    "Name another table with --table.",
+                )
+
+    def _workers(self, cur: Cursor) -> sql.Composable:
+        cur.execute("SELECT least(greatest(current_setting('max_parallel_workers')::int, 1), 1024)")
+        return sql.Literal(one(cur))
+
+    def _format(self, text: str, **more: sql.Composable) -> sql.Composed:
+        path, img = sql.Identifier(self.columns.path), sql.Identifier(self.columns.img)
+        return sql.SQL(text).format(table=self.name.identifier, path=path, img=img, **more)

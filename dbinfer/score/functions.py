@@ -1,0 +1,95 @@
+"""The database functions that clients call: their arguments, and what comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from psycopg2 import sql
+from psycopg2.extensions import cursor as Cursor
+
+from dbinfer.errors import UsageError
+from dbinfer.load.session import one
+from dbinfer.sqlfiles import read
+
+BY_TASK = {"classification": "classify", "segmentation": "segment", "embedding": "embed"}
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments beside the image: a model's name (None: the default one), error or null, number of classes."""
+
+    model: str | None = None
+    on_error: str = "error"
+    k: int = 5
+
+
+@dataclass(frozen=True)
+class Function:
+    """One of the SQL functions on an image.
+
+    Attributes:
+        name: in the schema dbinfer.
+        columns: of the result: the fields of a composite, or the one that a single value gets.
+        k: takes a number of classes; model, on_error: takes that argument.
+        binary: returns bytea.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    k: bool = False
+    model: bool = True
+    on_error: bool = True
+    binary: bool = False
+
+    def call(self, img: sql.Composable, arguments: Arguments) -> sql.Composed:
+        """Return the call as SQL, model and on_error as constants, so that they are resolved once."""
+        values: list[sql.Composable] = [img]
+        values += [sql.Literal(arguments.k)] if self.k else []
+        values += [sql.Literal(arguments.model)] if self.model else []
+        values += [sql.Literal(arguments.on_error)] if self.on_error else []
+        name = sql.Identifier("dbinfer", self.name)
+        return sql.SQL("{}({})").format(name, sql.SQL(", ").join(values))
+
+    def parts(self, result: sql.Composable) -> sql.Composed:
+        """Return the result as columns, each with its name."""
+        if len(self.columns) == 1:
+            return sql.SQL("{} AS {}").format(result, sql.Identifier(self.columns[0]))
+        fields = (sql.SQL("({}).{}").format(result, sql.Identifier(field)) for field in self.columns)
+        return sql.SQL(", ").join(fields)
+
+
+FUNCTIONS = {
+    function.name: function
+    for function in (
+        Function("predict", ("prediction",)),
+        Function("predict_tensor", ("tensor",), binary=True),
+        Function("classify", ("class", "label", "score")),
+        Function("classify_top", ("classes",), k=True),
+        Function("segment", ("mask",), binary=True),
+        Function("embed", ("embedding",)),
+        Function(
+            "image_info", ("format", "width", "height", "channels", "bytes"), model=False, on_error=False
+        ),
+        Function("profile", ("microseconds",), on_error=False),
+    )
+}
+
+
+def choose(cur: Cursor, function: str | None, model: str | None) -> Function:
+    """Return the named function, or the one for the task of the model (predict where the task is unknown).
+
+    Raises:
+        UsageError: there is no such function.
+    """
+    if function is None:
+        cur.execute(read("client/task.sql"), {"name": model.partition("@")[0] if model else None})
+        function = BY_TASK.get(one(cur), "predict")
+    if function not in FUNCTIONS:
+        raise UsageError(f"there is no function {function!r}.", f"Choose one of {', '.join(FUNCTIONS)}.")
+    return FUNCTIONS[function]
+
+
+def check_on_error(on_error: str) -> None:
+    """Refuse another value than error or null."""
+    if on_error not in ("error", "null"):
+        raise UsageError(f"--on-error is {on_error!r}, but must be error or null.")

@@ -1,0 +1,5 @@
+-- Whether the caller owns this ordinary table, and whether somebody has set its parallel workers.
+SELECT pg_catalog.pg_has_role(c.relowner, 'USAGE') AND c.relkind = 'r',
+       coalesce(pg_catalog.array_to_string(c.reloptions, ','), '') LIKE '%%parallel_workers%%'
+  FROM pg_catalog.pg_class c
+ WHERE c.oid = to_regclass(%(table)s)

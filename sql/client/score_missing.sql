@@ -1,0 +1,1 @@
+NOT EXISTS (SELECT FROM {into} done WHERE done.{key} = source.{key})
