@@ -1,0 +1,93 @@
+"""The SQL functions as SQLAlchemy expressions.
+
+    from sqlalchemy import select
+    from dbinfer.sqlalchemy import classify
+
+    answer = classify(images.c.img, "digits")
+    select(images.c.id, answer.label, answer.score)
+
+Each field calls the function of its own. Where that costs, let one query call it and another take it apart:
+
+    scored = select(images.c.id, to_json(classify(images.c.img)).label("p")).offset(0).subquery()
+    select(scored.c.id, scored.c.p["label"].astext)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ARRAY, BigInteger, Integer, LargeBinary, Text, func
+from sqlalchemy.dialects.postgresql import JSONB, REAL
+from sqlalchemy.sql.elements import ColumnElement
+from sqlalchemy.sql.functions import Function
+from sqlalchemy.types import TypeEngine
+
+Image = ColumnElement[bytes] | Any
+FIELDS: dict[str, TypeEngine[Any]] = {
+    "class": Integer(),
+    "label": Text(),
+    "score": REAL(),
+    "format": Text(),
+    "width": Integer(),
+    "height": Integer(),
+    "channels": Integer(),
+    "bytes": BigInteger(),
+}
+
+
+class Composite:
+    """A call whose result has fields: `.label` compiles to `(f(...)).label`; `class` is written `.class_`."""
+
+    def __init__(self, call: Function[Any], fields: tuple[str, ...]) -> None:
+        self.call, self.fields = call, fields
+
+    def __getattr__(self, name: str) -> ColumnElement[Any]:
+        field = name.rstrip("_")
+        if field not in self.__dict__.get("fields", ()):
+            raise AttributeError(f"{name!r} is none of the fields {', '.join(self.fields)}")
+        return self.call.scalar_table_valued(field, FIELDS[field])
+
+    def __clause_element__(self) -> Function[Any]:
+        return self.call
+
+
+def predict(img: Image, model: str | None = None, on_error: str = "error") -> ColumnElement[list[float]]:
+    """Return the model's first output, flattened row-major."""
+    return func.dbinfer.predict(img, model, on_error, type_=ARRAY(REAL))
+
+
+def predict_tensor(img: Image, model: str | None = None, on_error: str = "error") -> ColumnElement[bytes]:
+    """Return the model's first output as little-endian float32."""
+    return func.dbinfer.predict_tensor(img, model, on_error, type_=LargeBinary)
+
+
+def classify(img: Image, model: str | None = None, on_error: str = "error") -> Composite:
+    """Return the best class: fields class_, label, score."""
+    return Composite(func.dbinfer.classify(img, model, on_error), ("class", "label", "score"))
+
+
+def classify_top(
+    img: Image, k: int = 5, model: str | None = None, on_error: str = "error"
+) -> ColumnElement[list[dict[str, Any]]]:
+    """Return the k best classes, best first, as JSON objects with class, label and score."""
+    return func.to_jsonb(func.dbinfer.classify_top(img, k, model, on_error), type_=JSONB)
+
+
+def segment(img: Image, model: str | None = None, on_error: str = "error") -> ColumnElement[bytes]:
+    """Return the mask as a PNG in the size of the image."""
+    return func.dbinfer.segment(img, model, on_error, type_=LargeBinary)
+
+
+def embed(img: Image, model: str | None = None, on_error: str = "error") -> ColumnElement[list[float]]:
+    """Return the image's vector."""
+    return func.dbinfer.embed(img, model, on_error, type_=ARRAY(REAL))
+
+
+def image_info(img: Image) -> Composite:
+    """Return what the header says: fields format, width, height, channels, bytes."""
+    return Composite(func.dbinfer.image_info(img), ("format", "width", "height", "channels", "bytes"))
+
+
+def to_json(answer: Composite | ColumnElement[Any]) -> Function[Any]:
+    """Return an answer with its fields as one JSON object."""
+    return func.to_jsonb(answer.call if isinstance(answer, Composite) else answer, type_=JSONB)
