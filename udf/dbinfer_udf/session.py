@@ -34,8 +34,8 @@ class Session:
         self._statement_now = place.clock_function("GetCurrentStatementStartTimestamp")
         self.transaction_now = place.clock_function("GetCurrentTransactionStartTimestamp")
         self._subtransaction = place.subtransaction_function()
-        self._moment = (0, 0)
-        self._transaction = 0
+        self._moment: Tuple[int, ...] = (0, 0)
+        self._transaction = self._changed = 0
         self._resolved: Dict[Tuple[Optional[str], int], str] = {}
         self._tickets: Dict[str, Ticket] = gd.setdefault("dbinfer.tickets", {})
         self._entries: Dict[str, cache.Entry] = {}
@@ -44,7 +44,9 @@ class Session:
     def gate(self, model: Optional[str]) -> Optional[str]:
         """Return the token that this user resolved for the model in this statement; else note who asks."""
         key = (model, self._user())
-        moment = (self._statement_now(), self.transaction_now())
+        moment: Tuple[int, ...] = (self._statement_now(), self.transaction_now())
+        if moment[1] == self._changed:
+            moment += (self._subtransaction(),)
         if moment != self._moment:
             self._moment = moment
             self._resolved.clear()
@@ -52,6 +54,15 @@ class Session:
         if token is None:
             self.gd["dbinfer.pending"] = (*key, moment[1], self._subtransaction())
         return token
+
+    def here(self, token: Optional[str]) -> Optional[str]:
+        """Return the token where this process holds its ticket in this transaction; else note who asks."""
+        ticket = self._tickets.get(token or "")
+        now = self.transaction_now()
+        if ticket is not None and ticket.transaction == now:
+            return token
+        self.gd["dbinfer.pending"] = (token, self._user(), now, self._subtransaction())
+        return None
 
     def need_model(self, plpy: Any, xml_digest: str, bin_digest: str, settings: str) -> bool:
         """Return whether the host cache lacks the model's files; then parts may be fed."""
@@ -104,8 +115,9 @@ class Session:
         return self._entries[xml_digest + bin_digest]
 
     def forget(self) -> None:
-        """Resolve anew from now on; called where the registry changes within a statement."""
+        """Resolve anew from now on: this transaction changes the registry, and its savepoints may take that back."""
         self._resolved.clear()
+        self._changed = self.transaction_now()
 
     def close(self) -> None:
         """Drop everything; another runtime takes over."""
