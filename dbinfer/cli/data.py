@@ -1,9 +1,170 @@
-"""Commands of the group 'data'."""
+"""load, predict, score: images into tables, and results out of the database functions."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
+from rich.progress import (
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from dbinfer.cli._options import Dsn, Json, console, print_json
+from dbinfer.errors import UsageError
+
+if TYPE_CHECKING:
+    pass
+
+PANEL = "Images"
+Model = Annotated[
+    str | None, typer.Option(help="name, name@3 or name@alias; without it the default model scores.")
+]
+FunctionName = Annotated[
+    str | None,
+    typer.Option(help="classify, classify_top, predict, segment, embed, ...; default: by the model's task."),
+]
 
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
+    for command in (load, predict, score):
+        app.command(rich_help_panel=PANEL)(command)
+
+
+def load(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="FOLDER|FILES...", help="Folders and image files.")
+    ],
+    table: Annotated[str, typer.Option(help="TABLE or SCHEMA.TABLE; made if it is not there.")] = "images",
+    label_from: Annotated[
+        str | None, typer.Option(metavar="folder", help="'folder': the folder's name becomes the label.")
+    ] = None,
+    base: Annotated[
+        Path | None, typer.Option(help="Store paths relative to this folder; default: the folder's parent.")
+    ] = None,
+    column: Annotated[str, typer.Option(help="Column of the images.")] = "img",
+    path_column: Annotated[str, typer.Option(help="Column of the paths.")] = "path",
+    label_column: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
+    recursive: Annotated[bool, typer.Option(help="Also folders within folders.")] = True,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Load image files into a table, all or none; files whose path is there already are skipped.
+
+    The stored path begins with the folder's name (photos/cat/1.jpg); files that are no images are reported.
+    The exit status is 1 when no file could be loaded and none was there.
+
+    Examples:
+
+        dbinfer load photos
+
+        dbinfer load flowers/train --table flowers --label-from folder
+
+        dbinfer load /data/a /data/b --base /data --table shop.images --json
+    """
+    from dbinfer.load import Columns, LoadOptions
+    from dbinfer.load import load as run
+    from dbinfer.load.names import column as name
+
+    if label_from not in (None, "folder"):
+        raise UsageError(f"--label-from is {label_from!r}, but must be folder.")
+    columns = Columns(name(path_column), name(column), name(label_column) if label_from else None)
+    with LoadBar() as progress:
+        report = run(sources, LoadOptions(table, columns, base, recursive), dsn, progress.update)
+    if json:
+        print_json({**vars(report), "refused": [vars(item) for item in report.refused]})
+    else:
+        show_load(report)
+    if not report.loaded + report.skipped:
+        raise typer.Exit(1)
+
+
+def predict(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Image files on this machine.")],
+    model: Model = None,
+    function: FunctionName = None,
+    top: Annotated[int, typer.Option(min=1, help="Number of classes of classify_top.")] = 5,
+    out: Annotated[Path | None, typer.Option(help="Folder for masks (segment) and tensors.")] = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Send image files to the database's functions and print what they say; nothing is stored.
+
+    The exit status is 1 when a file has no result.
+
+    Examples:
+
+        dbinfer predict cat.jpg dog.png
+
+        dbinfer predict cat.jpg --function classify_top --top 3 --json
+
+        dbinfer predict street.jpg --model roads --function segment --out masks
+    """
+    from dbinfer.score import Arguments, predict_files
+
+    check_names(files, out)
+    answers = []
+    asked = predict_files(files, function, Arguments(model, k=top), dsn, need_folder=out is None)
+    with Progress(SpinnerColumn(), TextColumn("asking"), MofNCompleteColumn(), **on_stderr()) as bar:
+        for answer in bar.track(asked, total=len(files)):
+            answers.append((answer, kept_value(answer, out)))
+    if json:
+        print_json([facts(answer, value) for answer, value in answers])
+    else:
+        show_answers(answers)
+    if any(answer.error for answer, _ in answers):
+        raise typer.Exit(1)
+
+
+def score(
+    table: Annotated[str, typer.Option(help="The table of images.")] = "images",
+    into: Annotated[str, typer.Option(help="The table of results, made by this command.")] = "predictions",
+    function: FunctionName = None,
+    model: Model = None,
+    column: Annotated[str, typer.Option(help="Column of the images.")] = "img",
+    key: Annotated[str, typer.Option(help="Column that names a row; copied into the results.")] = "id",
+    where: Annotated[str, typer.Option(metavar="SQL", help="Only rows that meet this condition.")] = "true",
+    on_error: Annotated[
+        str, typer.Option(metavar="null|error", help="A bad image: an empty result, or stop.")
+    ] = "error",
+    top: Annotated[int, typer.Option(min=1, help="Number of classes of classify_top.")] = 5,
+    replace: Annotated[bool, typer.Option("--replace", help="Make an existing table anew.")] = False,
+    append: Annotated[bool, typer.Option("--append", help="Score the keys that it lacks.")] = False,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Score a table of images into a table of results, inside the database, with all its cores.
+
+    With --replace grants and indexes of the old table go; readers see it until the new one is complete.
+
+    Examples:
+
+        dbinfer score --table images --into predictions
+
+        dbinfer score --model digits@2 --where "label IS NULL" --on-error null --append
+
+        dbinfer score --table shop.images --into shop.masks --function segment --replace --json
+    """
+    from dbinfer.score import Arguments, ScoreOptions
+    from dbinfer.score import score as run
+
+    if replace and append:
+        raise UsageError("--replace and --append exclude each other.")
+    existing = "replace" if replace else "append" if append else "refuse"
+    arguments = Arguments(model, on_error, top)
+    options = ScoreOptions(table, into, function, arguments, column, key, where, existing)
+    with Progress(SpinnerColumn(), TextColumn("scoring"), TimeElapsedColumn(), **on_stderr()) as bar:
+        bar.add_task("", total=None)
+        report = run(options, dsn)
+    if json:
+        print_json({**vars(report), "images_per_second": report.images_per_second})
+        return
+    speed = f"{report.seconds:.1f} s, {report.images_per_second:.1f} images/s"
+    console.print(f"{report.into}: {report.rows} rows with {report.function} ({speed})", markup=False)
+    if report.nulls:
+        console.print(f"{report.nulls} rows have no result (bad or missing images).")
