@@ -6,19 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import (
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from dbinfer.cli._dataview import LoadBar, check_names, facts, kept_value, on_stderr, show_answers, show_load
 from dbinfer.cli._options import Dsn, Json, console, print_json
 from dbinfer.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
 
 PANEL = "Images"
 Model = Annotated[
