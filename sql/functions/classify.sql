@@ -1,7 +1,7 @@
 -- best class with its label and score, e.g. SELECT (dbinfer.classify(img)).label FROM images
 CREATE OR REPLACE FUNCTION dbinfer.classify(img bytea, model text DEFAULT NULL, on_error text DEFAULT 'error')
 RETURNS dbinfer.classification LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT dbinfer._text('classify', img, coalesce(dbinfer._gate(model), dbinfer._admit(model)), on_error, 0)::dbinfer.classification
+SELECT dbinfer._text('classify', img, dbinfer._resolve(model, img IS NULL), on_error, 0)::dbinfer.classification
 $$;
 COMMENT ON FUNCTION dbinfer.classify(bytea, text, text) IS 'best class with its label and score, e.g. SELECT (dbinfer.classify(img)).label FROM images';
 ALTER FUNCTION dbinfer.classify(bytea, text, text) OWNER TO dbinfer_owner;

@@ -1,7 +1,7 @@
 -- the k best classes, best first
 CREATE OR REPLACE FUNCTION dbinfer.classify_top(img bytea, k integer, model text DEFAULT NULL, on_error text DEFAULT 'error')
 RETURNS dbinfer.classification[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT dbinfer._text('classify_top', img, coalesce(dbinfer._gate(model), dbinfer._admit(model)), on_error, k)::dbinfer.classification[]
+SELECT dbinfer._text('classify_top', img, dbinfer._resolve(model, img IS NULL), on_error, k)::dbinfer.classification[]
 $$;
 COMMENT ON FUNCTION dbinfer.classify_top(bytea, integer, text, text) IS 'the k best classes, best first';
 ALTER FUNCTION dbinfer.classify_top(bytea, integer, text, text) OWNER TO dbinfer_owner;

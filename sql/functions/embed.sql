@@ -1,7 +1,7 @@
 -- embedding vector; of length one where the manifest says l2_normalize
 CREATE OR REPLACE FUNCTION dbinfer.embed(img bytea, model text DEFAULT NULL, on_error text DEFAULT 'error')
 RETURNS real[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT dbinfer._text('embed', img, coalesce(dbinfer._gate(model), dbinfer._admit(model)), on_error, 0)::real[]
+SELECT dbinfer._text('embed', img, dbinfer._resolve(model, img IS NULL), on_error, 0)::real[]
 $$;
 COMMENT ON FUNCTION dbinfer.embed(bytea, text, text) IS 'embedding vector; of length one where the manifest says l2_normalize';
 ALTER FUNCTION dbinfer.embed(bytea, text, text) OWNER TO dbinfer_owner;

@@ -1,7 +1,7 @@
 -- first output of the model, flattened row-major, e.g. SELECT dbinfer.predict(img, ''digits@2'') FROM images
 CREATE OR REPLACE FUNCTION dbinfer.predict(img bytea, model text DEFAULT NULL, on_error text DEFAULT 'error')
 RETURNS real[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT dbinfer._text('predict', img, coalesce(dbinfer._gate(model), dbinfer._admit(model)), on_error, 0)::real[]
+SELECT dbinfer._text('predict', img, dbinfer._resolve(model, img IS NULL), on_error, 0)::real[]
 $$;
 COMMENT ON FUNCTION dbinfer.predict(bytea, text, text) IS 'first output of the model, flattened row-major, e.g. SELECT dbinfer.predict(img, ''digits@2'') FROM images';
 ALTER FUNCTION dbinfer.predict(bytea, text, text) OWNER TO dbinfer_owner;

@@ -1,7 +1,7 @@
 -- first output of the model as little-endian float32, row-major
 CREATE OR REPLACE FUNCTION dbinfer.predict_tensor(img bytea, model text DEFAULT NULL, on_error text DEFAULT 'error')
 RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT dbinfer._bytes('tensor', img, coalesce(dbinfer._gate(model), dbinfer._admit(model)), on_error, 0)
+SELECT dbinfer._bytes('tensor', img, dbinfer._resolve(model, img IS NULL), on_error, 0)
 $$;
 COMMENT ON FUNCTION dbinfer.predict_tensor(bytea, text, text) IS 'first output of the model as little-endian float32, row-major';
 ALTER FUNCTION dbinfer.predict_tensor(bytea, text, text) OWNER TO dbinfer_owner;

@@ -1,7 +1,7 @@
 -- microseconds of decode, preprocess, infer and postprocess for one image
 CREATE OR REPLACE FUNCTION dbinfer.profile(img bytea, model text DEFAULT NULL)
 RETURNS jsonb LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT dbinfer._text('profile', img, coalesce(dbinfer._gate(model), dbinfer._admit(model)), 'error', 0)::pg_catalog.jsonb
+SELECT dbinfer._text('profile', img, dbinfer._resolve(model, img IS NULL), 'error', 0)::pg_catalog.jsonb
 $$;
 COMMENT ON FUNCTION dbinfer.profile(bytea, text) IS 'microseconds of decode, preprocess, infer and postprocess for one image';
 ALTER FUNCTION dbinfer.profile(bytea, text) OWNER TO dbinfer_owner;

@@ -1,7 +1,7 @@
 -- mask as a PNG in the size of the image: 0 and 255, or class numbers
 CREATE OR REPLACE FUNCTION dbinfer.segment(img bytea, model text DEFAULT NULL, on_error text DEFAULT 'error')
 RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT dbinfer._bytes('segment', img, coalesce(dbinfer._gate(model), dbinfer._admit(model)), on_error, 0)
+SELECT dbinfer._bytes('segment', img, dbinfer._resolve(model, img IS NULL), on_error, 0)
 $$;
 COMMENT ON FUNCTION dbinfer.segment(bytea, text, text) IS 'mask as a PNG in the size of the image: 0 and 255, or class numbers';
 ALTER FUNCTION dbinfer.segment(bytea, text, text) OWNER TO dbinfer_owner;

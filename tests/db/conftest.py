@@ -1,137 +1,27 @@
-"""The servers and databases of the database tests: one embedded server a run, one database a test module."""
+"""The database tests' servers, see servers.py."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-import uuid
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
+from servers import (
+    db,
+    dsn,
+    empty_dsn,
+    pytest_runtest_makereport,
+    pytest_runtest_protocol,
+    server,
+    server_dsn,
+    session_env,
+    venv,
+)
 
-import psycopg2
-import pytest
-from psycopg2.extensions import make_dsn
-
-from dbinfer import server as embedded
-from dbinfer.server import home, postgres, runtime, setup
-
-GREENPLUM_DSN = "DBINFER_TEST_GREENPLUM_DSN"
-LOG = pytest.StashKey[tuple[Path, int]]()
-
-
-def backend_venv() -> Path:
-    """Return a runtime that stays between runs: the default state folder's, made now when it is not there."""
-    place = home.locate(os.environ.get("DBINFER_TEST_RUNTIME_HOME") or home.default())
-    place.runtimes.mkdir(parents=True, exist_ok=True, mode=0o755)
-    found = postgres.find()
-    assert found.plpython is not None
-    return runtime.ensure(place, runtime.python_at(postgres.linked_python(found.plpython)), print)
-
-
-@pytest.fixture(scope="session")
-def session_env() -> Iterator[pytest.MonkeyPatch]:
-    """An environment without this user's servers; undone at the end of the run."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [
-            name for name in os.environ if name.startswith("PG") or name in ("DBINFER_DSN", "DBINFER_HOME")
-        ]:
-            patch.delenv(name)
-        yield patch
-
-
-@pytest.fixture(scope="session")
-def server(session_env: pytest.MonkeyPatch) -> Iterator[embedded.Server]:
-    """The one embedded server of this run, in a state folder of its own that is removed at the end."""
-    if os.environ.get(GREENPLUM_DSN):
-        pytest.skip("needs the embedded server, but the tests run against Greenplum")
-    folder = Path(tempfile.mkdtemp(prefix="dbinfer-test-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    session_env.setenv("DBINFER_HOME", str(folder))
-    try:
-        yield embedded.up(folder, venv=backend_venv(), say=print)
-    finally:
-        embedded.down(folder)
-        shutil.rmtree(folder)
-
-
-@pytest.fixture(scope="session")
-def server_dsn(request: pytest.FixtureRequest) -> str:
-    """A superuser's dsn of the server under test: Greenplum when DBINFER_TEST_GREENPLUM_DSN names one."""
-    named = os.environ.get(GREENPLUM_DSN)
-    if named:
-        request.getfixturevalue("session_env")
-        return named
-    running: embedded.Server = request.getfixturevalue("server")
-    assert running.dsn is not None
-    return running.dsn
-
-
-@pytest.fixture(scope="session")
-def venv(request: pytest.FixtureRequest) -> Path:
-    """The venv of the backends; on Greenplum $DBINFER_TEST_GREENPLUM_VENV names it."""
-    if os.environ.get(GREENPLUM_DSN):
-        return Path(os.environ["DBINFER_TEST_GREENPLUM_VENV"])
-    running: embedded.Server = request.getfixturevalue("server")
-    assert running.venv is not None
-    return Path(running.venv)
-
-
-@pytest.fixture(scope="module")
-def empty_dsn(server_dsn: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The dsn of a fresh database without dbinfer; dropped after the module."""
-    name = (
-        f"test_{request.module.__name__.rsplit('.')[-1].removeprefix('test_')}"[:50]
-        + f"_{uuid.uuid4().hex[:8]}"
-    )
-    with closing(psycopg2.connect(server_dsn)) as admin, admin.cursor() as cursor:
-        admin.autocommit = True
-        cursor.execute(f'CREATE DATABASE "{name}"')
-        try:
-            yield make_dsn(server_dsn, dbname=name)
-        finally:
-            cursor.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
-            )
-            cursor.execute(f'DROP DATABASE "{name}"')
-
-
-@pytest.fixture(scope="module")
-def dsn(empty_dsn: str, venv: Path) -> str:
-    """The dsn of this module's database, with dbinfer installed in it."""
-    setup.install(empty_dsn, venv)
-    return empty_dsn
-
-
-@pytest.fixture
-def db(dsn: str) -> Iterator[psycopg2.extensions.connection]:
-    """A new session (a fresh backend) on this module's database, in autocommit mode."""
-    with closing(psycopg2.connect(dsn)) as connection:
-        connection.autocommit = True
-        yield connection
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    log = _log()
-    if log is not None:
-        item.stash[LOG] = (log, log.stat().st_size)
-    return (yield)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    report = yield
-    if report.failed and LOG in item.stash:
-        log, begin = item.stash[LOG]
-        with log.open("rb") as handle:
-            handle.seek(begin)
-            report.sections.append(("server log", handle.read().decode(errors="replace")[-8000:]))
-    return report
-
-
-def _log() -> Path | None:
-    folder = os.environ.get("DBINFER_HOME")
-    log = home.Home(Path(folder)).log if folder else None
-    return log if log is not None and log.exists() else None
+__all__ = [
+    "db",
+    "dsn",
+    "empty_dsn",
+    "pytest_runtest_makereport",
+    "pytest_runtest_protocol",
+    "server",
+    "server_dsn",
+    "session_env",
+    "venv",
+]

@@ -34,8 +34,9 @@ class Session:
         self._statement_now = place.clock_function("GetCurrentStatementStartTimestamp")
         self.transaction_now = place.clock_function("GetCurrentTransactionStartTimestamp")
         self._subtransaction = place.subtransaction_function()
-        self._moment: Tuple[int, ...] = (0, 0)
-        self._transaction = self._changed = 0
+        self._changed = 0
+        self._moment = self._now()
+        self._transaction = self._moment[1]
         self._resolved: Dict[Tuple[Optional[str], int], str] = {}
         self._tickets: Dict[str, Ticket] = gd.setdefault("dbinfer.tickets", {})
         self._entries: Dict[str, cache.Entry] = {}
@@ -44,9 +45,7 @@ class Session:
     def gate(self, model: Optional[str]) -> Optional[str]:
         """Return the token that this user resolved for the model in this statement; else note who asks."""
         key = (model, self._user())
-        moment: Tuple[int, ...] = (self._statement_now(), self.transaction_now())
-        if moment[1] == self._changed:
-            moment += (self._subtransaction(),)
+        moment = self._now()
         if moment != self._moment:
             self._moment = moment
             self._resolved.clear()
@@ -54,6 +53,13 @@ class Session:
         if token is None:
             self.gd["dbinfer.pending"] = (*key, moment[1], self._subtransaction())
         return token
+
+    def _now(self) -> Tuple[int, ...]:
+        """Return what names this statement; after a change of the registry, also its savepoint."""
+        statement, transaction = self._statement_now(), self.transaction_now()
+        if transaction == self._changed:
+            return statement, transaction, self._subtransaction()
+        return statement, transaction
 
     def here(self, token: Optional[str]) -> Optional[str]:
         """Return the token where this process holds its ticket in this transaction; else note who asks."""

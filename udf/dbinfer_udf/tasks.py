@@ -117,6 +117,7 @@ TASKS: Dict[str, Task] = {
     "segment": segment,
     "embed": embed,
     "profile": profile,
+    "warm": warm,
 }
 
 IMAGE_TASKS = {"image_info": image_info}

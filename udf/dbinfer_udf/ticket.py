@@ -19,7 +19,7 @@ def report(plpy: Any, err: UdfError) -> NoReturn:
 
 
 def database_error(plpy: Any, message: str, detail: str, hint: str, sqlstate: str) -> Exception:
-    """Return an exception that PL/Python reports as `dbinfer: message`; plpy.error would write `plpy.Error: message`."""
+    """Return an exception that PL/Python reports as `dbinfer: message` (plpy.error would say `plpy.Error: message`)."""
     kind = type("dbinfer", (plpy.Error,), {"__module__": "builtins"})
     error: Exception = kind(message)
     for name, value in (("detail", detail), ("hint", hint or None), ("sqlstate", sqlstate)):
@@ -36,13 +36,13 @@ class Ticket:
         facts: JSON: model, version, xml_digest, bin_digest, manifest, settings (or the settings alone for 0).
     """
 
-    __slots__ = ("_key", "_session", "_tasks", "_transaction", "facts", "version_id")
+    __slots__ = ("_key", "_session", "_tasks", "facts", "transaction", "version_id")
 
     def __init__(self, session: Any, version_id: int, facts: str) -> None:
         self.version_id = version_id
         self.facts = facts
         self._session = session
-        self._transaction = session.transaction_now()
+        self.transaction = session.transaction_now()
         self._key = ""
         self._tasks: Any = None
 
@@ -55,7 +55,7 @@ class Ticket:
         try:
             if on_error not in ON_ERROR:
                 raise _wrong_on_error(on_error)
-            if self._session.transaction_now() != self._transaction:
+            if self._session.transaction_now() != self.transaction:
                 raise UsageError(
                     "this model token belongs to another transaction", hint="Run the statement again."
                 )
@@ -100,7 +100,7 @@ class Ticket:
 def _task(tasks: Dict[str, Any], name: str) -> Any:
     if name not in tasks:
         raise UsageError(
-            "this model token is not for %s()" % name,
+            'model "" does not exist' if "image_info" in tasks else "there is no function %s() of a model" % name,
             hint="A model is named name, name@3 or name@alias; NULL means the default model.",
         )
     return tasks[name]

@@ -1,0 +1,10 @@
+-- The token under which a row is scored. On PostgreSQL each process resolves the model once per statement. On Greenplum
+-- the inner call is folded to a constant on the coordinator at plan time, when no segment works; each segment then admits
+-- itself to that token at its first row. An SQL function that the planner inlines, on both; never STRICT, no SET.
+CREATE OR REPLACE FUNCTION dbinfer._resolve(model text, empty boolean) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+SELECT /* greenplum: coalesce(dbinfer._here( */coalesce(dbinfer._gate(model), dbinfer._admit(model))/* greenplum: , empty),
+                dbinfer._admit_segment(empty)) */
+$$;
+COMMENT ON FUNCTION dbinfer._resolve(text, boolean) IS 'internal: the token of a model in this statement and process';
+ALTER FUNCTION dbinfer._resolve(text, boolean) OWNER TO dbinfer_owner;
