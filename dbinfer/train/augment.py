@@ -37,5 +37,5 @@ def augment(image: Pixels, target: Any, rng: np.random.Generator) -> tuple[Pixel
 
 def _moved(image: Pixels, move: Any, how: int) -> Pixels:
     size = (image.shape[1], image.shape[0])
-    moved = cv2.warpAffine(image, move, size, flags=how, borderMode=cv2.BORDER_REPLICATE)
-    return moved.reshape(image.shape).astype(np.uint8, copy=False)
+    moved: Pixels = cv2.warpAffine(image, move, size, flags=how, borderMode=cv2.BORDER_REPLICATE)
+    return moved.reshape(image.shape)

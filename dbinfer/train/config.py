@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
+
+import tomllib
 
 from dbinfer.errors import UsageError
 

@@ -106,7 +106,8 @@ class Loader:
             mask = mask * np.uint8(255)
         tensor = np.empty((self._manifest.height, self._manifest.width, 1), np.uint8)
         self._mask_fitter.fit(mask, tensor)
-        return cv2.compare(tensor, 127, cv2.CMP_GT).reshape(tensor.shape).astype(np.uint8)
+        binary: NDArray[np.uint8] = cv2.compare(tensor, 127, cv2.CMP_GT)
+        return binary.reshape(tensor.shape)
 
     def _decoded(
         self, decode: Decoder, data: bytes, index: int, what: str

@@ -40,7 +40,7 @@ def run(config: TrainConfig, report: Callable[[dict[str, Any]], None] = lambda e
 
         launch(config, report)
         return read_result(config)
-    _import_tensorflow()
+    import_tensorflow()
     from dbinfer.train.ranks import Alone
     from dbinfer.train.trainer import train_rank
 
@@ -48,7 +48,8 @@ def run(config: TrainConfig, report: Callable[[dict[str, Any]], None] = lambda e
     return read_result(config)
 
 
-def _import_tensorflow() -> None:
+def import_tensorflow() -> None:
+    """Import TensorFlow without its noise; TrainError where it is not installed."""
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     from dbinfer.convert._quiet import quiet
 

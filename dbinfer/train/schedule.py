@@ -1,4 +1,4 @@
-"""The learning rate at each step: warm-up to lr x ranks (Goyal et al. 2017, arXiv:1706.02677), then constant or cosine."""
+"""The learning rate at each step: warm-up to lr x ranks (Goyal et al. 2017, arXiv:1706.02677), then as wanted."""
 
 from __future__ import annotations
 

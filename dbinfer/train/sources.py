@@ -31,15 +31,15 @@ class Samples(Protocol):
 
 
 class Source(Protocol):
-    """All images of a data set, in an order that every rank sees alike.
+    """All images of a data set, in an order that every rank sees alike."""
 
-    Attributes:
-        task: classification or segmentation.
-        labels: names of the classes, in the order of their numbers; empty for masks.
-    """
+    @property
+    def task(self) -> str:
+        """Classification or segmentation."""
 
-    task: str
-    labels: tuple[str, ...]
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of their numbers; empty for masks."""
 
     def count(self) -> int:
         """Return how many images there are."""

@@ -9,7 +9,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from dbinfer.errors import TrainError
-from dbinfer.train import checkpoint, model as models
+from dbinfer.train import checkpoint
+from dbinfer.train import model as models
 from dbinfer.train.config import TrainConfig
 from dbinfer.train.figures import write_curves
 from dbinfer.train.history import Epoch, best_epoch, write_csv

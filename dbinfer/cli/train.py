@@ -1,0 +1,193 @@
+"""Commands of the group 'train'."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from typer.core import TyperCommand
+
+from dbinfer.cli._options import Dsn, Json, console, err_console, print_json
+from dbinfer.errors import UsageError
+
+if TYPE_CHECKING:
+    from dbinfer.train import TrainConfig, TrainResult
+
+HELP = """Train a network of the zoo, on one core or on many ranks, ready for `dbinfer convert`.
+
+DATA is `digits`, `strokes` (both real and at hand), a folder CLASS/IMAGE, a folder NAME.jpg + NAME_mask.gif, or a
+SQL query with two columns: image, and mask or label. The folder of the run gets NETWORK.keras, manifest.json,
+history.csv, curves.png, run.json and checkpoints.
+
+**Examples**
+
+    dbinfer train digits --data digits --epochs 15 --augment --out runs/digits
+
+    dbinfer train unet --data strokes --set size=128 --set depth=3 --ranks 2 --batch 4 --out runs/strokes
+
+    dbinfer train unet --data "SELECT img, mask FROM cars ORDER BY id" --ranks 4 --hosts a:2,b:2 --out runs/cars
+
+    dbinfer train unet --data strokes --config run.toml --resume --out runs/strokes
+"""
+OPTIONS = frozenset(
+    ["network", "data", "out", "ranks", "hosts", "launcher", "epochs", "batch", "lr", "warmup", "schedule"]
+    + [
+        "optimizer",
+        "val",
+        "val_fraction",
+        "augment",
+        "sharding",
+        "on_bad",
+        "final",
+        "keep",
+        "seed",
+        "workers",
+    ]
+    + ["resume", "dsn"]
+)
+CONFIG_HELP = "TOML or JSON file with options (names as here, with _); the command line goes before it."
+
+
+def register(app: typer.Typer) -> None:
+    """Add this group's commands to the application."""
+    app.command("train", help=HELP, cls=_Resumable)(_train)
+
+
+class _Resumable(TyperCommand):
+    """A command whose --resume may stand without a value, which then is `last`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        full: list[str] = []
+        for word, following in zip(args, [*args[1:], ""], strict=True):
+            full += (
+                [word, "last"]
+                if word == "--resume" and not (following.isdigit() or following == "last")
+                else [word]
+            )
+        return list(super().parse_args(ctx, full))
+
+
+def _train(
+    *,
+    network: Annotated[str, typer.Argument(help="digits, unet, vgg19bn, vgg19bn_cifar or alexnet.")],
+    data: Annotated[str | None, typer.Option(help="Images to train on; see above.")] = None,
+    out: Annotated[str | None, typer.Option(help="Folder of the run.")] = None,
+    config: Annotated[Path | None, typer.Option(help=CONFIG_HELP)] = None,
+    ranks: Annotated[int | None, typer.Option(help="Processes that train together.")] = None,
+    hosts: Annotated[str | None, typer.Option(help="Where: a:2,b:2; else all here.")] = None,
+    launcher: Annotated[str | None, typer.Option(help="gloo (horovodrun) or mpi (mpirun).")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the images; 10.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Images per step and rank; 32.")] = None,
+    lr: Annotated[
+        float | None, typer.Option(help="Learning rate of one rank, multiplied by the ranks.")
+    ] = None,
+    warmup: Annotated[int | None, typer.Option(help="Epochs from lr to lr x ranks; 3.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="constant or cosine.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="adam, sgd or rmsprop.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Option of the network: size=128. Repeatable.")
+    ] = None,
+    val: Annotated[str | None, typer.Option(help="Validation data, like --data; or none.")] = None,
+    val_fraction: Annotated[
+        float | None, typer.Option(help="Share held out where data has no part of its own; 0.1.")
+    ] = None,
+    augment: Annotated[
+        bool | None, typer.Option("--augment", help="Small random changes of the images.")
+    ] = None,
+    sharding: Annotated[str | None, typer.Option(help="split, or all (each rank sees every image).")] = None,
+    on_bad: Annotated[str | None, typer.Option(help="Unreadable image: error or skip.")] = None,
+    final: Annotated[str | None, typer.Option(help="The model's epoch: best or last.")] = None,
+    keep: Annotated[int | None, typer.Option(help="Checkpoints to keep beside the best; 2.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of weights, order and changes.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Threads that decode, per rank.")] = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="[EPOCH]", help="Go on after this epoch, or after the last one.")
+    ] = None,
+    dsn: Dsn = None,
+    as_json: Json = False,
+) -> None:
+    from dbinfer.train import make_config, read_config, run
+
+    given = {name: value for name, value in locals().items() if name in OPTIONS and value is not None}
+    values = {**(read_config(config) if config else {}), **given}
+    if settings:
+        values["options"] = {**values.get("options", {}), **dict(_setting(text) for text in settings)}
+    made = make_config(values)
+    if not as_json:
+        _print_config(made)
+    with Show(made, quiet=as_json) as show:
+        result = run(made, show)
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        _print_result(result)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise UsageError(f"--set is {text!r}, but must be NAME=VALUE.", "Example: --set size=128")
+    try:
+        return name, json.loads(value.lower() if value.lower() in ("true", "false") else value)
+    except ValueError:
+        return name, value
+
+
+class Show:
+    """Shows the progress: a bar on a terminal, and a line per epoch."""
+
+    def __init__(self, config: TrainConfig, quiet: bool) -> None:
+        self._config, self._quiet = config, quiet
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bar = Progress(
+            *columns,
+            TextColumn("{task.fields[speed]}"),
+            console=err_console,
+            transient=True,
+            disable=not err_console.is_terminal,
+        )
+        self._task = self._bar.add_task("starting", total=None, speed="")
+        self._images = 0
+
+    def __enter__(self) -> Show:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        if event["event"] == "start":
+            self._images = event["batch"] * self._config.ranks
+        elif event["event"] == "step":
+            self._step(event)
+        elif event["event"] == "epoch":
+            self._epoch({name: value for name, value in event.items() if name != "event"})
+
+    def _step(self, event: dict[str, Any]) -> None:
+        title = f"epoch {event['epoch']}/{self._config.epochs}"
+        self._bar.update(self._task, description=title, completed=event["step"], total=event["steps"])
+        speed = self._bar.tasks[0].speed
+        if speed:
+            self._bar.update(self._task, speed=f"{speed * self._images:.0f} images/s")
+
+    def _epoch(self, values: dict[str, Any]) -> None:
+        from dbinfer.train.history import Epoch, line
+
+        if not self._quiet:
+            self._bar.console.print(line(Epoch.from_dict(values), self._config.epochs), highlight=False)
+        self._bar.reset(self._task)
+
+
+def _print_config(config: TrainConfig) -> None:
+    shown = {name: value for name, value in config.to_dict().items() if value not in ("", {})}
+    console.print("  ".join(f"{name}={value}" for name, value in shown.items()), soft_wrap=True, markup=False)
+
+
+def _print_result(result: TrainResult) -> None:
+    metrics = ", ".join(f"{name} {value:.4f}" for name, value in result.metrics.items())
+    typer.echo(f"{result.model}: epoch {result.run['epoch']}, {metrics} ({result.run['seconds']:.1f} s)")
+    typer.echo(f"next: dbinfer convert {result.model} -o {result.model.with_suffix('.xml')}")

@@ -1,0 +1,67 @@
+"""The hosts of a run: a:2,b:2, checked before anything is started."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+
+from dbinfer.errors import TrainError, UsageError
+from dbinfer.train.config import TrainConfig
+
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "StrictHostKeyChecking=accept-new")
+
+
+def hosts_of(config: TrainConfig) -> dict[str, int]:
+    """Return how many ranks run on each host; without --hosts all run here.
+
+    Raises:
+        UsageError: --hosts cannot be understood, or its places are not as many as the ranks.
+    """
+    if not config.hosts:
+        return {"localhost": config.ranks}
+    places: dict[str, int] = {}
+    for entry in config.hosts.split(","):
+        host, _, count = entry.strip().partition(":")
+        if not host or host.startswith("-") or host in places or not (count.isdigit() and int(count)):
+            raise UsageError(
+                f"hosts is {config.hosts!r}, but must be HOST:RANKS,HOST:RANKS.", "Example: a:2,b:2"
+            )
+        places[host] = int(count)
+    if sum(places.values()) != config.ranks:
+        raise UsageError(
+            f"the hosts have {sum(places.values())} places, but {config.ranks} ranks were asked for.",
+            "Make --ranks the sum of the numbers in --hosts.",
+        )
+    return places
+
+
+def check_reachable(hosts: dict[str, int]) -> None:
+    """Raise TrainError where a host does not let this user in by ssh without a password."""
+    for host in hosts:
+        if host in ("localhost", "127.0.0.1", socket.gethostname()):
+            continue
+        reason = _ssh(host)
+        if reason is not None:
+            raise TrainError(
+                f"the host {host} cannot be reached: {reason}.",
+                f"`ssh {host} true` must work without a password, and dbinfer must lie there in the same folder.",
+            )
+
+
+def _ssh(host: str) -> str | None:
+    if shutil.which("ssh") is None:
+        return "ssh is not installed here"
+    try:
+        answer = subprocess.run(
+            [*SSH, host, "true"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=15,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        return "ssh did not answer within 15 seconds"
+    lines = answer.stderr.strip().splitlines()
+    return None if answer.returncode == 0 else lines[-1].rstrip(".") if lines else "ssh failed"

@@ -1,0 +1,167 @@
+"""Starts the ranks with horovodrun (Gloo) or mpirun, passes their progress on, and says why a run stopped."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from dbinfer.dsn import resolve
+from dbinfer.errors import DbinferError, TrainError
+from dbinfer.train import checkpoint, events
+from dbinfer.train.config import TrainConfig
+from dbinfer.train.hosts import check_reachable, hosts_of
+from dbinfer.train.sources import QUERY
+
+WORKER = ("-m", "dbinfer.train.worker")
+BUILD = "Run `make train-env` (scripts/train-env): it builds Horovod once per machine."
+KEPT_LINES = 40
+WARNING = "dbinfer: left out: "  # of dbinfer.train.loader
+MPI_FLAGS = (
+    # mpirun waits busily; without these two, ranks that share cores take them from each other
+    *("-bind-to", "none", "-mca", "mpi_yield_when_idle", "1"),
+    *("-mca", "btl", "^openib", "-mca", "btl_vader_single_copy_mechanism", "none"),
+    *("--oversubscribe", "-map-by", "slot"),
+)
+PASSED = re.compile(r"(PATH|PYTHON.*|LD_LIBRARY_PATH|KERAS_.*|TF_.*|OMP_.*|PG.*|DBINFER_.*)$")
+
+
+def launch(
+    config: TrainConfig,
+    report: Callable[[dict[str, Any]], None] = lambda event: None,
+    worker: Sequence[str] = WORKER,
+) -> None:
+    """Train with several ranks; returns when all have ended well.
+
+    Args:
+        config: ranks, hosts and launcher say what is started.
+        report: is told of rank 0's progress.
+        worker: what Python runs in each rank.
+
+    Raises:
+        TrainError: Horovod is not built, a host cannot be reached, or a rank stopped.
+        DbinferError: what a rank has raised.
+    """
+    check_built(config.launcher)
+    hosts = hosts_of(config)
+    check_reachable(hosts)
+    environment = _environment(config)
+    command = [*_launcher(config, hosts, environment), sys.executable, *worker, encode(config)]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        failure, last = _follow(process, report)
+    finally:
+        _end(process)
+    if failure is not None:
+        raise failure
+    if process.returncode:
+        raise _stopped(config, process.returncode, last)
+
+
+def check_built(launcher: str) -> None:
+    """Raise TrainError where Horovod or the launcher is missing."""
+    spec = find_spec("horovod")
+    places = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
+    if not any(list((place / "tensorflow").glob("mpi_lib*.so")) for place in places):
+        raise TrainError("training with several ranks needs Horovod, which is not built here.", BUILD)
+    if launcher == "mpi" and shutil.which("mpirun") is None:
+        raise TrainError(
+            "the launcher mpi needs mpirun, which is not installed.", "Use --launcher gloo, or " + BUILD
+        )
+
+
+def encode(config: TrainConfig) -> str:
+    """Return the options as one word that no shell changes; the dsn goes through the environment."""
+    return base64.urlsafe_b64encode(json.dumps(config.to_dict()).encode()).decode()
+
+
+def decode(text: str) -> TrainConfig:
+    """Return the options that `encode` has packed."""
+    return TrainConfig(**json.loads(base64.urlsafe_b64decode(text)))
+
+
+def _environment(config: TrainConfig) -> dict[str, str]:
+    """Return what the ranks inherit; the dsn is here, where `ps` does not show its password."""
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ}
+    environment.update(KERAS_BACKEND="tensorflow", PYTHONUNBUFFERED="1")
+    from_sql = QUERY.match(config.data) or QUERY.match(config.val)
+    if from_sql and (dsn := resolve(config.dsn)):
+        environment["DBINFER_DSN"] = dsn
+    return environment
+
+
+def _launcher(config: TrainConfig, hosts: dict[str, int], environment: dict[str, str]) -> list[str]:
+    places = ",".join(f"{host}:{count}" for host, count in hosts.items())
+    if config.launcher == "gloo":
+        program = Path(sys.executable).parent / "horovodrun"
+        return [str(program), "--gloo", "-np", str(config.ranks), "-H", places]
+    root = ["--allow-run-as-root"] if os.getuid() == 0 else []
+    passed = [word for name in sorted(environment) if PASSED.match(name) for word in ("-x", name)]
+    return ["mpirun", *root, "-np", str(config.ranks), "-H", places, *MPI_FLAGS, *passed]
+
+
+def _follow(
+    process: subprocess.Popen[str], report: Callable[[dict[str, Any]], None]
+) -> tuple[DbinferError | None, list[str]]:
+    """Read the launcher's output to its end; return the first error that a rank sent, and the last lines."""
+    failure: DbinferError | None = None
+    last: deque[str] = deque(maxlen=KEPT_LINES)
+    assert process.stdout is not None
+    for line in process.stdout:
+        event = events.find(line)
+        if event is None:
+            last.append(line.rstrip())
+            if WARNING in line:
+                print(line[line.index(WARNING) :].rstrip(), file=sys.stderr, flush=True)
+        elif event["event"] == "error":
+            failure = failure or events.to_error(event)
+        else:
+            report(event)
+    process.wait()
+    return failure, list(last)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End what still runs, e.g. after Ctrl-C: first asking, then not."""
+    for how, seconds in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0)):
+        if process.poll() is not None:
+            break
+        os.killpg(process.pid, how)
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            continue
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _stopped(config: TrainConfig, code: int, last: Sequence[str]) -> TrainError:
+    """Return the error for ranks that ended without saying why: killed, out of memory, lost."""
+    done = checkpoint.epochs(config.folder)
+    told = [line for line in last if line.strip()][-8:]
+    text = "".join(f"\n  {line}" for line in told)
+    cure = (
+        f"Epoch {done[-1]} is kept: go on with --resume." if done else "No epoch was done yet: start again."
+    )
+    return TrainError(
+        f"a rank stopped and the others were ended (launcher's exit status {code}).{text}", cure
+    )

@@ -1,0 +1,42 @@
+"""One rank of several: `python -m dbinfer.train.worker OPTIONS`, started by horovodrun or mpirun."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from dbinfer.errors import DbinferError
+from dbinfer.train import events
+
+
+def main(text: str) -> None:
+    """Train as one rank; an error of the user's is sent to the launching process, and the rank ends with 1."""
+    try:
+        _train(text)
+    except DbinferError as err:
+        events.send_error(err)
+        sys.stdout.flush()
+        os._exit(1)  # at once: the others wait in a collective operation for this rank
+
+
+def _train(text: str) -> None:
+    from dbinfer.train.launch import decode
+    from dbinfer.train.plan import make_plan
+    from dbinfer.train.ranks import Horovod
+    from dbinfer.train.run import import_tensorflow
+
+    config = decode(text)
+    plan = make_plan(config)
+    import_tensorflow()
+    ranks = Horovod(config.ranks)
+    from dbinfer.train.trainer import train_rank
+
+    def nothing(event: dict[str, Any]) -> None:
+        pass
+
+    train_rank(plan, ranks, events.send if ranks.rank == 0 else nothing)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
