@@ -1,0 +1,131 @@
+"""Which files a load finds, under which path, and what the first bytes tell."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dbinfer.errors import DataError, UsageError
+from dbinfer.load.files import Found, Refused, find, is_image
+from dbinfer.load.reader import AHEAD, read, read_ahead
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(30)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    for name in ("cat/2.png", "cat/1.png", "dog/x/3.png", ".hidden/4.png", "cat/.5.png"):
+        file = tmp_path / "photos" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(PNG)
+    return tmp_path / "photos"
+
+
+def paths(*sources: Path, base: Path | None = None, recursive: bool = True) -> list[str]:
+    refused: list[Refused] = []
+    found = find(sources, base, refused, recursive)
+    assert refused == []
+    return [item.path for item in found]
+
+
+def test_paths_begin_with_the_folder_and_hidden_files_are_left_out(photos: Path) -> None:
+    assert paths(photos) == ["photos/cat/1.png", "photos/cat/2.png", "photos/dog/x/3.png"]
+
+
+def test_base_shortens_the_paths(photos: Path) -> None:
+    assert paths(photos / "cat", base=photos) == ["cat/1.png", "cat/2.png"]
+
+
+def test_not_recursive(photos: Path) -> None:
+    assert paths(photos, recursive=False) == []
+    assert paths(photos / "cat", recursive=False) == ["cat/1.png", "cat/2.png"]
+
+
+@pytest.mark.parametrize("name", [".", "../cat", "../cat/../cat"])
+def test_dots_are_resolved(photos: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(photos / "cat")
+    assert paths(Path(name)) == ["cat/1.png", "cat/2.png"]
+
+
+def test_outside_the_base(photos: Path) -> None:
+    with pytest.raises(UsageError, match="outside"):
+        paths(photos / "cat", base=photos / "dog")
+
+
+def test_a_source_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no file or folder"):
+        paths(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\xff\xd8\xff\xe0",
+        PNG,
+        b"GIF89a",
+        b"II*\0",
+        b"MM\0*",
+        b"RIFF\x10\0\0\0WEBPVP8 ",
+        b"BM" + bytes(12) + (40).to_bytes(4, "little"),
+    ],
+)
+def test_images(head: bytes) -> None:
+    assert is_image(head)
+
+
+@pytest.mark.parametrize(
+    "head", [b"", b"BM and so on, a text", b"RIFF\x10\0\0\0WAVE", b"hello", b"%PDF-1.4", b"\x89PNG"]
+)
+def test_no_images(head: bytes) -> None:
+    assert not is_image(head)
+
+
+def refused(file: Path) -> str:
+    outcome = read(Found(file, file.name))
+    assert isinstance(outcome, Refused)
+    return outcome.reason
+
+
+def test_refused_with_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "empty.png").touch()
+    (tmp_path / "text.png").write_text("hello")
+    (tmp_path / "gone.png").symlink_to(tmp_path / "nothing")
+    os.mkfifo(tmp_path / "pipe.png")
+    assert "empty" in refused(tmp_path / "empty.png")
+    assert "not an image" in refused(tmp_path / "text.png")
+    assert "No such file" in refused(tmp_path / "gone.png")
+    assert "not a regular file" in refused(tmp_path / "pipe.png")
+
+
+def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+    file = tmp_path / os.fsdecode(b"\xff.png")
+    file.write_bytes(PNG)
+    assert "UTF-8" in refused(file)
+
+
+def test_read_ahead_keeps_the_order_and_all_bytes(tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.png" for number in range(3 * AHEAD)]
+    for number, file in enumerate(files):
+        file.write_bytes(PNG + bytes([number]) * number)
+    outcomes = list(read_ahead(Found(file, file.name) for file in files))
+    assert [outcome[1] for outcome in outcomes if not isinstance(outcome, Refused)] == [
+        file.read_bytes() for file in files
+    ]
+
+
+def test_read_ahead_holds_few_files(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(PNG)
+    asked = 0
+
+    def files() -> object:
+        nonlocal asked
+        while True:
+            asked += 1
+            yield Found(tmp_path / "a.png", "a.png")
+
+    reading = read_ahead(files())  # type: ignore[arg-type]
+    next(reading)
+    assert asked <= AHEAD + 1
+    reading.close()  # type: ignore[attr-defined]

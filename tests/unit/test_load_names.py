@@ -1,0 +1,39 @@
+"""Names of tables and columns as users type them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbinfer.errors import UsageError
+from dbinfer.load.names import TableName, column
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "name"),
+    [
+        ("images", None, "images"),
+        ("Images", None, "images"),
+        ("Shop.Images", "shop", "images"),
+        ('"Shop"."My ""best"" images"', "Shop", 'My "best" images'),
+        ('"a.b"', None, "a.b"),
+    ],
+)
+def test_tables(text: str, schema: str | None, name: str) -> None:
+    assert TableName.parse(text) == TableName(schema, name)
+
+
+@pytest.mark.parametrize("text", ["", "a.b.c", ".", "a.", '"a', "x" * 64, 'a"b', "a\0b"])
+def test_no_tables(text: str) -> None:
+    with pytest.raises(UsageError, match="not a table's name"):
+        TableName.parse(text)
+
+
+def test_what_is_shown_can_be_typed() -> None:
+    for name in (TableName("shop", "images"), TableName("Shop", 'a "b".c'), TableName(None, "x y")):
+        assert TableName.parse(str(name)) == name
+
+
+def test_columns() -> None:
+    assert (column("Img"), column('"Img"')) == ("img", "Img")
+    with pytest.raises(UsageError, match="not a column's name"):
+        column("a.b")
