@@ -103,13 +103,24 @@ def _from_info(info: Mapping[str, str], channels: int) -> dict[str, Any]:
     if info.get("resize_type"):
         found["resize"] = info["resize_type"]
     if info.get("pad_value"):
-        found["pad_value"] = int(float(info["pad_value"]))
+        found["pad_value"] = int(_numbers(info, "pad_value")[0])
     if info.get("confidence_threshold"):
-        found["threshold"] = float(info["confidence_threshold"])
+        found["threshold"] = _numbers(info, "confidence_threshold")[0]
     for key, name in (("mean", "mean_values"), ("scale", "scale_values")):
         if info.get(name) and not embedded:
-            found[key] = [float(x) for x in info[name].replace(",", " ").strip("[]").split()]
+            found[key] = _numbers(info, name)
     return found
+
+
+def _numbers(info: Mapping[str, str], key: str) -> list[float]:
+    """Return the numbers of a model_info value: `1 2 3`, `1,2,3` or `[1, 2, 3]`."""
+    try:
+        numbers = [float(x) for x in info[key].replace(",", " ").strip("[] ").split()]
+    except ValueError:
+        numbers = []
+    if not numbers:
+        raise ManifestError(f"{key} of its model_info is {info[key]!r}, but must be numbers")
+    return numbers
 
 
 def _task(source: SourceModel, info: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from dbinfer.errors import RegistryError
@@ -23,7 +24,7 @@ def split(reference: str) -> tuple[str, int]:
         RegistryError: it is not of that form.
     """
     name, _, version = reference.partition("@")
-    if not name or not version.isdigit():
+    if not name or not re.fullmatch("[0-9]{1,9}", version):
         raise RegistryError(
             f"{reference!r} names no version.",
             "Write NAME@VERSION, e.g. digits@2; dbinfer models lists them.",

@@ -47,7 +47,8 @@ def test_an_open_session_follows_at_its_next_statement(db: Connection, dsn: str)
 
 def test_versions_by_number_and_alias_in_one_statement(db: Connection, dsn: str) -> None:
     rows(db, "SELECT dbinfer.set_alias('m', 'next', 2)")
-    query = "SELECT dbinfer.predict(img, 'm') || dbinfer.predict(img, 'm@2') || dbinfer.predict(img, 'm@next') FROM public.few"
+    calls = " || ".join(f"dbinfer.predict(img, '{name}')" for name in ("m", "m@2", "m@next"))
+    query = f"SELECT {calls} FROM public.few"
     assert ask(db, query) == [1, 1, 1, 2, 2, 2, 2, 2, 2]
     rows(db, "SELECT dbinfer.drop_alias('m', 'next')")
     refused(db, "42704", query)
