@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, Integer, LargeBinary, Text, func
+from sqlalchemy import ARRAY, BigInteger, Integer, LargeBinary, Text, func, literal_column
 from sqlalchemy.dialects.postgresql import JSONB, REAL
-from sqlalchemy.sql.elements import ColumnElement
+from sqlalchemy.sql.elements import ColumnElement, Grouping
 from sqlalchemy.sql.functions import Function
 from sqlalchemy.types import TypeEngine
 
@@ -36,7 +36,7 @@ FIELDS: dict[str, TypeEngine[Any]] = {
 
 
 class Composite:
-    """A call whose result has fields: `.label` compiles to `(f(...)).label`; `class` is written `.class_`."""
+    """A call whose result has fields: `.label` compiles to `(f(...)) . label`; `class` is written `.class_`."""
 
     def __init__(self, call: Function[Any], fields: tuple[str, ...]) -> None:
         self.call, self.fields = call, fields
@@ -45,7 +45,8 @@ class Composite:
         field = name.rstrip("_")
         if field not in self.__dict__.get("fields", ()):
             raise AttributeError(f"{name!r} is none of the fields {', '.join(self.fields)}")
-        return self.call.scalar_table_valued(field, FIELDS[field])
+        dot = Grouping(self.call).op(".", precedence=100, return_type=FIELDS[field])
+        return dot(literal_column(field))
 
     def __clause_element__(self) -> Function[Any]:
         return self.call

@@ -110,6 +110,17 @@ def test_two_files_of_one_path(dsn: str, photos: Path) -> None:
     assert [item.reason for item in report.refused if "same path" in item.reason and "--base" in item.reason]
 
 
+def test_the_schema_dbinfer_is_not_for_images(db: Connection, dsn: str, photos: Path) -> None:
+    rows(db, "CREATE SCHEMA dbinfer")
+    try:
+        assert (
+            load([photos], LoadOptions(), f"{dsn} options='-c search_path=dbinfer,public'").table
+            == "public.images"
+        )
+    finally:
+        rows(db, "DROP SCHEMA dbinfer")
+
+
 def test_odd_names_and_other_columns(db: Connection, dsn: str, photos: Path) -> None:
     rows(db, 'CREATE TABLE "Odd ""name""" ("The path" varchar(99), "Img" bytea, n serial)')
     columns = Columns("The path", "Img")

@@ -1,0 +1,173 @@
+"""score: a table of results beside a table of images, made in one statement that runs in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg2
+import pytest
+import tiny_models
+from asking import ask, make_images, role, rows
+from psycopg2.extensions import connection as Connection
+from psycopg2.extensions import make_dsn
+
+from dbinfer.errors import DataError, UsageError
+from dbinfer.load import LoadOptions, load
+from dbinfer.platform import detect
+from dbinfer.registry import deploy
+from dbinfer.score import Arguments, ScoreOptions, score
+from dbinfer.score.table import _Job
+
+COLOURS = [(200, 0, 0), (0, 200, 0), (0, 0, 200)]
+IMAGES: list[bytes | None] = [tiny_models.file(tiny_models.picture(*colour)) for colour in COLOURS]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("irs")
+    for write in (tiny_models.colour_classifier, tiny_models.red_mask, tiny_models.colour_embedding):
+        deploy(write(folder), dsn=dsn)
+
+
+@pytest.fixture(autouse=True)
+def images(db: Connection) -> Iterator[None]:
+    make_images(db, "images", IMAGES)
+    yield
+    rows(db, "DROP TABLE IF EXISTS predictions, images CASCADE")
+
+
+def test_classes_of_all_rows(db: Connection, dsn: str) -> None:
+    report = score(ScoreOptions(), dsn)
+    assert (report.into, report.function, report.rows, report.nulls) == (
+        "public.predictions",
+        "classify",
+        3,
+        0,
+    )
+    found = rows(db, "SELECT * FROM predictions ORDER BY id")
+    assert found == [(0, 0, "red", 200), (1, 1, "green", 200), (2, 2, "blue", 200)]
+
+
+@pytest.mark.parametrize(
+    ("function", "model", "column"),
+    [
+        ("predict", "colours", "prediction"),
+        ("predict_tensor", "colours", "tensor"),
+        ("classify_top", "colours", "classes"),
+        ("segment", "redness", "mask"),
+        ("embed", "vector", "embedding"),
+        ("image_info", None, "width"),
+        ("profile", "colours", "microseconds"),
+    ],
+)
+def test_each_function(db: Connection, dsn: str, function: str, model: str | None, column: str) -> None:
+    assert score(ScoreOptions(function=function, arguments=Arguments(model)), dsn).rows == 3
+    assert ask(db, f"SELECT count({column}) FROM predictions") == 3
+
+
+def test_the_task_of_the_model_chooses_the_function(dsn: str) -> None:
+    assert score(ScoreOptions(arguments=Arguments("redness")), dsn).function == "segment"
+
+
+def test_where(db: Connection, dsn: str) -> None:
+    score(ScoreOptions(where="id > 0 AND '{x} 100%' <> '' -- the last two"), dsn)
+    assert rows(db, "SELECT id FROM predictions ORDER BY id") == [(1,), (2,)]
+
+
+def test_an_existing_table_is_refused_replaced_or_completed(db: Connection, dsn: str) -> None:
+    score(ScoreOptions(where="id < 2"), dsn)
+    with pytest.raises(DataError, match="exists") as caught:
+        score(ScoreOptions(), dsn)
+    assert "--replace" in caught.value.cure
+    rows(db, "UPDATE predictions SET label = 'mine'")
+    assert score(ScoreOptions(existing="append"), dsn).rows == 1
+    assert rows(db, "SELECT label FROM predictions ORDER BY id") == [("mine",), ("mine",), ("blue",)]
+    assert score(ScoreOptions(existing="append"), dsn).rows == 0
+    assert score(ScoreOptions(existing="replace"), dsn).rows == 3
+    assert rows(db, "SELECT label FROM predictions ORDER BY id") == [("red",), ("green",), ("blue",)]
+    assert ask(db, "SELECT count(*) FROM pg_class WHERE relname LIKE 'dbinfer_score%%'") == 0
+
+
+def test_append_makes_a_missing_table(db: Connection, dsn: str) -> None:
+    assert score(ScoreOptions(existing="append"), dsn).rows == 3
+    assert ask(db, "SELECT count(*) FROM predictions") == 3
+
+
+def test_a_bad_image_stops_or_has_no_result(db: Connection, dsn: str) -> None:
+    rows(db, "INSERT INTO images VALUES (3, 'no image')")
+    with pytest.raises(DataError):
+        score(ScoreOptions(), dsn)
+    assert ask(db, "SELECT to_regclass('predictions')") is None
+    report = score(ScoreOptions(arguments=Arguments(on_error="null")), dsn)
+    assert (report.rows, report.nulls) == (4, 1)
+    assert rows(db, "SELECT class, label, score FROM predictions WHERE id = 3") == [(None, None, None)]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (ScoreOptions(table="nowhere"), DataError, "nowhere"),
+        (ScoreOptions(img="nothing"), DataError, "nothing"),
+        (ScoreOptions(key="nothing"), DataError, "nothing"),
+        (ScoreOptions(where="nonsense ="), DataError, "syntax error"),
+        (ScoreOptions(arguments=Arguments("unknown")), DataError, "unknown"),
+        (ScoreOptions(function="segment", arguments=Arguments("colours")), DataError, "colours"),
+        (ScoreOptions(into="images"), UsageError, "table of the images"),
+        (ScoreOptions(into="a_view"), DataError, "no table"),
+        (ScoreOptions(function="drop_model"), UsageError, "drop_model"),
+        (ScoreOptions(existing="perhaps"), UsageError, "perhaps"),
+        (ScoreOptions(arguments=Arguments(on_error="perhaps")), UsageError, "perhaps"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(
+    db: Connection, dsn: str, options: ScoreOptions, error: type[Exception], message: str
+) -> None:
+    rows(db, "CREATE OR REPLACE VIEW a_view AS SELECT 1 AS x")
+    with pytest.raises(error, match=message) as caught:
+        score(options, dsn)
+    assert "\n" not in getattr(caught.value, "message")  # noqa: B009 - mypy knows no Exception.message
+    assert ask(db, "SELECT to_regclass('predictions')") is None
+
+
+def test_a_view_on_the_old_results_stops_replacing(db: Connection, dsn: str) -> None:
+    score(ScoreOptions(where="id = 0"), dsn)
+    rows(db, "CREATE VIEW reds AS SELECT id FROM predictions WHERE label = 'red'")
+    with pytest.raises(DataError, match="cannot be replaced"):
+        score(ScoreOptions(existing="replace"), dsn)
+    assert ask(db, "SELECT count(*) FROM predictions") == 1
+
+
+def test_a_role_without_rights(db: Connection, dsn: str) -> None:
+    rows(db, "REVOKE ALL ON images FROM PUBLIC")
+    with closing(psycopg2.connect(dsn)) as admin:
+        admin.autocommit = True
+        with role(admin) as name, pytest.raises(DataError, match="permission denied"):
+            score(ScoreOptions(into="pg_temp.mine"), make_dsn(dsn, options=f"-c role={name}"))
+
+
+@pytest.mark.postgres_only("parallel workers")
+@pytest.mark.parametrize("existing", ["refuse", "append"])
+def test_the_plan_of_a_loaded_table_is_parallel(
+    db: Connection, dsn: str, tmp_path: Path, existing: str
+) -> None:
+    for number in range(200):
+        (tmp_path / f"{number}.png").write_bytes(IMAGES[number % 3] or b"")
+    load([tmp_path], LoadOptions("loaded"), dsn)
+    try:
+        rows(db, "SET max_parallel_workers_per_gather = 2")
+        if existing == "append":
+            score(ScoreOptions("loaded", where="id < 10"), dsn)
+        with closing(psycopg2.connect(dsn)) as conn, conn.cursor() as cur:
+            cur.execute("SET max_parallel_workers_per_gather = 2")
+            job = _Job(cur, ScoreOptions("loaded", existing=existing), detect(conn))
+            cur.execute("EXPLAIN (VERBOSE) " + job.statement().as_string(cur))
+            plan = "\n".join(row[0] for row in cur.fetchall())
+        above, _, below = plan.partition("Gather")
+        shared = below.partition("Workers Planned")[2]
+        assert "_text(" in shared, plan
+        assert "_text(" not in above, plan
+        assert shared.count("_text(") == 1, plan
+    finally:
+        rows(db, "DROP TABLE loaded")
