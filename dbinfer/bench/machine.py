@@ -1,0 +1,70 @@
+"""What the figures were measured on: processor, memory, versions, server, date."""
+
+from __future__ import annotations
+
+import platform as python_platform
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from dbinfer._version import __version__
+from dbinfer.platform import Platform
+from dbinfer.server.machine import cores, memory_mb
+
+BF16_FLAGS = ("avx512_bf16", "amx_bf16")
+SHOWN_FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", *BF16_FLAGS, "amx_int8", "asimd", "bf16", "i8mm")
+PACKAGES = (
+    "openvino",
+    "numpy",
+    "opencv-python-headless",
+    "nncf",
+    "tensorflow-cpu",
+    "psycopg2-binary",
+    "pyspark",
+)
+
+
+def _cpuinfo(*names: str) -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in names:
+            return value.strip()
+    return ""
+
+
+def cpu_flags() -> list[str]:
+    """Return the processor's abilities that decide on speed."""
+    have = _cpuinfo("flags", "Features").split()
+    return [flag for flag in SHOWN_FLAGS if flag in have]
+
+
+def can_bf16() -> bool:
+    """Return whether the processor multiplies in bf16."""
+    return any(flag in BF16_FLAGS for flag in cpu_flags())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def machine(server: Platform, skipped: list[str]) -> dict[str, Any]:
+    """Return the facts for the report; `skipped` are sentences on ways that could not be measured."""
+    versions = {package: _version(package) for package in PACKAGES}
+    return {
+        "cpu": _cpuinfo("model name") or python_platform.machine(),
+        "flags": cpu_flags(),
+        "cores": cores(),
+        "memory_mb": memory_mb(),
+        "system": python_platform.platform(),
+        "python": python_platform.python_version(),
+        "dbinfer": __version__,
+        "versions": {package: version for package, version in versions.items() if version},
+        "server": f"{server.name} {server.version}",
+        "segments": server.segments,
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "skipped": skipped,
+    }

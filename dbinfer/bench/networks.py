@@ -1,0 +1,112 @@
+"""The networks to measure, made once and kept in the state folder: Keras file, IR, int8 IR, and the prepared files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dbinfer.bench.images import make_images
+from dbinfer.errors import ConvertError
+from dbinfer.quantize import QuantizeOptions, quantize_images
+from dbinfer.registry.describe import describe
+from dbinfer.registry.prepare import prepare
+from dbinfer.registry.source import read_source
+from dbinfer.server import home
+from dbinfer_udf.cache import Entry, Writer, open_cache
+from dbinfer_udf.manifest import Manifest
+
+CALIBRATION = {"digits": 300, "unet": 24}
+CALIBRATION_STANDARD = 64
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """A model as backends load it, outside of the database.
+
+    Attributes:
+        source: the IR as converted, which `dbinfer deploy` takes.
+        keras: the Keras file it came from.
+        cache: the cache folder; xml_digest, bin_digest: of the prepared files in it.
+        manifest: with the precision to run at.
+        agreement: of an int8 model with its f32 source; None for others.
+    """
+
+    source: Path
+    keras: Path
+    cache: str
+    xml_digest: str
+    bin_digest: str
+    manifest: Manifest
+    agreement: float | None = None
+
+    @property
+    def entry(self) -> Entry:
+        """The prepared files."""
+        return Entry(self.cache, self.xml_digest, self.bin_digest)
+
+    @property
+    def megabytes(self) -> float:
+        """Size of the prepared weights."""
+        return Path(self.entry.path("bin")).stat().st_size / 1e6
+
+
+def folder() -> Path:
+    """Return the folder that keeps the networks; readable for the server's user, who loads them in naive ways."""
+    place = home.locate(None).path / "bench"
+    place.mkdir(mode=0o755, parents=True, exist_ok=True)
+    return place
+
+
+def model_files(network: str, precision: str) -> ModelFiles:
+    """Return a network's files at a precision; made now where they are not there yet.
+
+    Raises:
+        ConvertError: it could not be built (TensorFlow is missing, for example).
+    """
+    place = folder()
+    source = place / f"{network}.xml"
+    if not source.exists():
+        _build(network, place)
+    agreement = None
+    if precision == "int8":
+        source, agreement = _quantized(network, source)
+    return _prepared(source, place / f"{network}.keras", precision, agreement)
+
+
+def _build(network: str, place: Path) -> None:
+    program = [sys.executable, "-m", "dbinfer.bench.build", network, str(place)]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        raise ConvertError(
+            f"the network {network} could not be made: {lines[-1]}",
+            "pip install 'dbinfer[convert]'; then run it by hand: " + " ".join(program[1:]),
+        )
+
+
+def _quantized(network: str, source: Path) -> tuple[Path, float]:
+    target, note = source.with_name(f"{network}-int8.xml"), source.with_name(f"{network}-int8.agreement")
+    if not (target.exists() and note.exists()):
+        images = "28x28" if network == "digits" else "500x375"
+        subset = CALIBRATION.get(network, CALIBRATION_STANDARD)
+        samples = make_images(images, subset * 2 if network != "digits" else 750, seed=1)
+        options = QuantizeOptions(subset=subset, limit=0.0, force=True)
+        report = quantize_images(source, target, samples[:subset], samples[subset:], options)
+        note.write_text(str(report.agreement))
+    return target, float(note.read_text())
+
+
+def _prepared(source: Path, keras: Path, precision: str, agreement: float | None) -> ModelFiles:
+    read = read_source(source)
+    manifest = replace(describe(read, {})[0], precision="bf16" if precision == "bf16" else "f32")
+    files = prepare(read, manifest)
+    cache = open_cache(str(folder() / "cache"))
+    entry = Entry(cache, files.xml_digest, files.bin_digest)
+    if not entry.good():
+        writer = Writer(entry)
+        writer.write("xml", files.xml)
+        writer.write("bin", files.bin)
+        writer.finish()
+    return ModelFiles(source, keras, cache, files.xml_digest, files.bin_digest, manifest, agreement)

@@ -1,0 +1,89 @@
+"""The report as a picture: images per second of every way, one panel for each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dbinfer.bench.text import cell_name, number
+from dbinfer.errors import DataError
+
+Row = dict[str, Any]
+COLORS = {
+    "sql": "#1f6f8b",
+    "ctas": "#5aa9c4",
+    "bare": "#8a8a8a",
+    "benchmark_app": "#c9c9c9",
+    "client": "#e0a458",
+    "naive": "#b5484b",
+    "keras": "#c98b8d",
+    "spark": "#8d6a9f",
+}
+COLUMNS = 3
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError as err:
+        raise DataError(
+            "the plot needs matplotlib, which is not installed.", "pip install 'dbinfer[bench]'"
+        ) from err
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def _panels(count: int) -> tuple[Any, list[Any]]:
+    plt = _pyplot()
+    columns = min(COLUMNS, count)
+    lines = -(-count // columns)
+    figure, axes = plt.subplots(lines, columns, figsize=(5 * columns, 2.8 * lines), squeeze=False)
+    flat = list(axes.flat)
+    for axis in flat[count:]:
+        axis.axis("off")
+    return figure, flat
+
+
+def plot(rows: Sequence[Row], path: Path) -> None:
+    """Write the picture of a report's results (.png, .svg, .pdf)."""
+    cells = list(dict.fromkeys(cell_name(row) for row in rows))
+    if not cells:
+        raise DataError("there are no results to plot.")
+    figure, axes = _panels(len(cells))
+    for axis, cell in zip(axes, cells, strict=False):
+        mine = [row for row in rows if cell_name(row) == cell]
+        _bars(axis, cell, mine)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def _bars(axis: Any, title: str, rows: Sequence[Row]) -> None:
+    names, rates = [row["way"] for row in rows], [row["images_per_s"] for row in rows]
+    bars = axis.barh(names, rates, color=[COLORS.get(name, "#777777") for name in names])
+    axis.bar_label(bars, [number(rate) for rate in rates], padding=3, fontsize=8)
+    axis.set_title(title, fontsize=9)
+    axis.set_xlim(0, max(rates) * 1.2)
+    axis.invert_yaxis()
+    axis.tick_params(labelsize=8)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def plot_growth(growth: dict[str, Sequence[Row]], path: Path) -> None:
+    """Write the picture of how cost grows: one panel for each series, the first column across, images/s up."""
+    figure, axes = _panels(len(growth))
+    for axis, (title, rows) in zip(axes, growth.items(), strict=False):
+        across = next(iter(rows[0]))
+        axis.plot([row[across] for row in rows], [row["images/s"] for row in rows], "o-", color=COLORS["sql"])
+        axis.set_title(title, fontsize=9)
+        axis.set_xlabel(across, fontsize=8)
+        axis.set_ylabel("images/s", fontsize=8)
+        if len(rows) > 1 and rows[-1][across] > 50 * max(rows[0][across], 1e-9):
+            axis.set_xscale("log")
+        axis.set_ylim(bottom=0)
+        axis.tick_params(labelsize=8)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)

@@ -1,0 +1,160 @@
+"""As many processes as cores that score images with the backends' own code, outside of the database."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg2
+
+from dbinfer.bench.local import Score, local_score
+from dbinfer.bench.networks import ModelFiles
+from dbinfer.errors import DbinferError
+
+PULL_ROWS = 32
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker scores, and with what; a worker loads the model once and keeps it."""
+
+    files: ModelFiles
+    function: str
+    images: tuple[bytes, ...]
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Pull:
+    """Rows that one client process pulls: those with id % shares = share."""
+
+    dsn: str
+    query: str
+
+
+class _Worker:
+    """One process: waits for a message, works, answers with a number of images."""
+
+    def __init__(self, pipe: Any, counter: Any) -> None:
+        self.pipe, self.counter = pipe, counter
+        self.score: Score = lambda img: None
+        self.images: tuple[bytes, ...] = ()
+
+    def serve(self) -> None:
+        while (message := self.pipe.recv()) is not None:
+            try:
+                self.pipe.send(self.answer(*message))
+            except Exception as err:
+                self.pipe.send(f"{type(err).__name__}: {err}")
+
+    def answer(self, kind: str, *values: Any) -> int:
+        work: dict[str, Callable[..., int]] = {"job": self.load, "loop": self.loop, "pull": self.pull}
+        return work[kind](*values)
+
+    def load(self, job: Job) -> int:
+        self.score, self.images = local_score(job.files, job.function, exact=job.exact), job.images
+        self.score(self.images[0])
+        return 0
+
+    def loop(self, total: int, chunk: int) -> int:
+        """Take chunks from the common counter until `total` images are scored."""
+        score, images, done = self.score, self.images, 0
+        count = len(images)
+        while True:
+            with self.counter.get_lock():
+                first = self.counter.value
+                self.counter.value = first + chunk
+            if first >= total:
+                return done
+            last = min(total, first + chunk)
+            for i in range(first, last):
+                score(images[i % count])
+            done += last - first
+
+    def pull(self, pull: Pull, share: int, shares: int) -> int:
+        """Pull this process's share of the rows through a server-side cursor and score them."""
+        score, done = self.score, 0
+        conn = psycopg2.connect(pull.dsn, application_name="dbinfer")
+        try:
+            with conn, conn.cursor("dbinfer_bench") as cur:
+                cur.itersize = PULL_ROWS
+                cur.execute(pull.query, {"share": share, "shares": shares})
+                for (img,) in cur:
+                    score(bytes(img))
+                    done += 1
+        finally:
+            conn.close()
+        return done
+
+
+def _serve(pipe: Any, counter: Any) -> None:
+    _Worker(pipe, counter).serve()
+
+
+class Pool:
+    """The processes; see `pool`."""
+
+    def __init__(self, processes: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.processes = processes
+        self._counter = context.Value("q", 0)
+        self._pipes, self._workers = [], []
+        for _ in range(processes):
+            ours, theirs = context.Pipe()
+            worker = context.Process(target=_serve, args=(theirs, self._counter), daemon=True)
+            worker.start()
+            theirs.close()
+            self._pipes.append(ours)
+            self._workers.append(worker)
+
+    def load(self, job: Job) -> None:
+        """Make every process ready: model compiled, images in memory, one image scored."""
+        self._ask([("job", job)] * self.processes)
+
+    def loop(self, total: int) -> float:
+        """Score `total` images together and return the seconds that took."""
+        self._counter.value = 0
+        chunk = max(1, total // (self.processes * 200))
+        started = time.perf_counter()
+        self._ask([("loop", total, chunk)] * self.processes)
+        return time.perf_counter() - started
+
+    def pull(self, pull: Pull, rows: int) -> float:
+        """Pull all rows of a table and score them together; return the seconds that took."""
+        started = time.perf_counter()
+        done = self._ask([("pull", pull, share, self.processes) for share in range(self.processes)])
+        seconds = time.perf_counter() - started
+        if sum(done) != rows:
+            raise DbinferError(f"the clients scored {sum(done)} rows of {rows}.")
+        return seconds
+
+    def _ask(self, messages: list[tuple[Any, ...]]) -> list[int]:
+        for pipe, message in zip(self._pipes, messages, strict=True):
+            pipe.send(message)
+        answers = [pipe.recv() for pipe in self._pipes]
+        wrong = [answer for answer in answers if isinstance(answer, str)]
+        if wrong:
+            raise DbinferError(f"a process of the bare loop failed: {wrong[0]}")
+        return answers
+
+    def close(self) -> None:
+        """End the processes."""
+        for pipe, worker in zip(self._pipes, self._workers, strict=True):
+            if worker.is_alive():
+                pipe.send(None)
+        for worker in self._workers:
+            worker.join(10)
+
+
+@contextmanager
+def pool(processes: int) -> Iterator[Pool]:
+    """Yield a pool, and end its processes."""
+    made = Pool(processes)
+    try:
+        yield made
+    finally:
+        made.close()

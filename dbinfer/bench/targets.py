@@ -1,0 +1,87 @@
+"""What the project promises of its speed, and what a run measured of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One promise.
+
+    Attributes:
+        what: in words; limit: the least value (the largest where `at_most`).
+        value: takes the rows (JSON of results) and returns what was measured, None where it was not.
+    """
+
+    what: str
+    limit: float
+    value: Callable[[Sequence[Row]], float | None]
+    at_most: bool = False
+
+    def met(self, value: float) -> bool:
+        """Return whether a value keeps the promise."""
+        return value <= self.limit if self.at_most else value >= self.limit
+
+
+def find(rows: Sequence[Row], cell: str, way: str = "sql") -> Row:
+    """Return the row of `network precision function images` and a way; an empty one where it was not measured."""
+    return next((r for r in rows if _cell(r) == cell and r["way"] == way), {})
+
+
+def _cell(row: Row) -> str:
+    return " ".join(row[key] for key in ("network", "precision", "function", "images"))
+
+
+def _field(cell: str, name: str, way: str = "sql") -> Callable[[Sequence[Row]], float | None]:
+    return lambda rows: find(rows, cell, way).get(name)
+
+
+def _against(first: tuple[str, str], second: tuple[str, str]) -> Callable[[Sequence[Row]], float | None]:
+    """Return the quotient of the images per second of two (cell, way)."""
+
+    def value(rows: Sequence[Row]) -> float | None:
+        a, b = find(rows, *first).get("images_per_s"), find(rows, *second).get("images_per_s")
+        return a / b if a and b else None
+
+    return value
+
+
+RESNET, RESNET_INT8 = "resnet50 f32 predict 500x375", "resnet50 int8 predict 500x375"
+MOBILE = "mobilenet_v2 f32 {} 500x375"
+MOBILE_LARGE = "mobilenet_v2 f32 classify 4000x3000"
+DIGITS, DIGITS_INT8 = "digits f32 classify 28x28", "digits int8 classify 28x28"
+UNET = "unet f32 segment 500x375"
+
+TARGETS = (
+    Target("ResNet-50 predict / bare loop", 0.97, _field(RESNET, "ratio_bare")),
+    Target("ResNet-50 predict / benchmark_app", 0.92, _field(RESNET, "ratio_benchmark_app")),
+    Target("MobileNetV2 classify / bare loop", 0.95, _field(MOBILE.format("classify"), "ratio_bare")),
+    Target("MobileNetV2 predict / bare loop", 0.90, _field(MOBILE.format("predict"), "ratio_bare")),
+    Target("512 U-Net segment / bare loop", 0.95, _field(UNET, "ratio_bare")),
+    Target("digits classify / bare loop, per row", 0.65, _field(DIGITS, "ratio_bare")),
+    Target(
+        "12 megapixels, MobileNetV2 / full decode and resize", 5.0, _field(MOBILE_LARGE, "ratio_full_decode")
+    ),
+    Target("ResNet-50 int8 / f32", 2.5, _against((RESNET_INT8, "sql"), (RESNET, "sql"))),
+    Target("digits int8, agreement with f32", 0.99, _field(DIGITS_INT8, "agreement")),
+    Target("ResNet-50 first row, fresh session (ms)", 250, _field(RESNET, "first_row_ms"), at_most=True),
+    Target("ResNet-50 / naive UDF", 10.0, _against((RESNET, "sql"), (RESNET, "naive"))),
+    Target("ResNet-50 / Keras in the UDF", 3.0, _against((RESNET, "sql"), (RESNET, "keras"))),
+    Target("dbinfer load / raw binary COPY", 0.8, _field(RESNET, "ratio_load")),
+)
+
+
+def judge(rows: Sequence[Row]) -> list[tuple[str, float, float | None, str]]:
+    """Return (what, limit, measured, verdict) of every target; the verdict is ok, below, above or not measured."""
+    judged = []
+    for target in TARGETS:
+        value = target.value(rows)
+        miss = "above" if target.at_most else "below"
+        verdict = "not measured" if value is None else "ok" if target.met(value) else miss
+        judged.append((target.what, target.limit, value, verdict))
+    return judged

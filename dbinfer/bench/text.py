@@ -1,0 +1,120 @@
+"""The report for people: tables on the terminal, and the same ones as Markdown for docs/performance.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dbinfer.bench.targets import judge
+
+Row = dict[str, Any]
+CELL = ("network", "precision", "function", "images")
+WAY_COLUMNS = ("way", "images/s", "/ bare", "/ app", "whole", "start ms", "rounds")
+FACT_FIELDS = (
+    ("decode_us", "decode us"),
+    ("preprocess_us", "preprocess us"),
+    ("infer_us", "infer us"),
+    ("postprocess_us", "postprocess us"),
+    ("first_row_ms", "first row ms"),
+    ("pss_mb", "PSS MB"),
+    ("private_mb", "private MB"),
+    ("processes", "processes"),
+)
+
+
+def number(value: Any) -> str:
+    """Return a number as people read it: three or four digits."""
+    if value is None:
+        return ""
+    if isinstance(value, str | int):
+        return str(value)
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
+def cell_name(row: Row) -> str:
+    """Return `resnet50 f32 predict 500x375`."""
+    return " ".join(str(row[key]) for key in CELL)
+
+
+def _ratio(value: Any) -> str:
+    return "" if value is None else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def speed_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and cells: one line for each result."""
+    lines = []
+    for row in rows:
+        spread = f"{row['rounds']}: {number(row['lowest'])} to {number(row['highest'])}"
+        rates = [
+            number(row["images_per_s"]),
+            _ratio(row.get("ratio_bare")),
+            _ratio(row.get("ratio_benchmark_app")),
+        ]
+        whole = [number(row.get("images_per_s_whole")), number(row.get("start_ms"))]
+        lines.append([cell_name(row), row["way"], *rates, *whole, spread])
+    return ["model", *WAY_COLUMNS], lines
+
+
+def fact_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and cells: what is known of the SQL way of each cell."""
+    known = [row for row in rows if row["way"] == "sql" and "first_row_ms" in row]
+    cells = [[cell_name(row), *(number(row.get(key)) for key, _title in FACT_FIELDS)] for row in known]
+    return ["model", *(title for _key, title in FACT_FIELDS)], cells
+
+
+def target_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and cells: each promise with what was measured."""
+    cells = [[what, number(limit), number(value), verdict] for what, limit, value, verdict in judge(rows)]
+    return ["must hold", "limit", "measured", ""], cells
+
+
+def machine_lines(machine: Row) -> list[str]:
+    """Return what was measured on, in a few lines."""
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    segments = f", {machine['segments']} segments" if machine["segments"] else ""
+    return [
+        f"{machine['date']}: {machine['cpu']}, {machine['cores']} cores, {machine['memory_mb'] / 1024:.0f} GB, "
+        f"{' '.join(machine['flags'])}",
+        f"{machine['server']}{segments}; Python {machine['python']}, dbinfer {machine['dbinfer']}, {versions}",
+        *(f"not measured: {sentence}" for sentence in machine["skipped"]),
+    ]
+
+
+def _markdown_table(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    return "\n".join([*lines, *("| " + " | ".join(line) + " |" for line in cells)])
+
+
+def markdown(report: Row) -> str:
+    """Return the report as Markdown; `report` is what Report.to_dict or the JSON file gives."""
+    rows = report["results"]
+    parts = ["\n".join(f"- {line}" for line in machine_lines(report["machine"]))]
+    for title, (headings, cells) in (
+        ("Must hold", target_table(rows)),
+        ("Images per second", speed_table(rows)),
+        ("One row in a backend", fact_table(rows)),
+    ):
+        parts.append(f"### {title}\n\n{_markdown_table(headings, cells)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def growth_markdown(report: Row) -> str:
+    """Return the growth report as Markdown."""
+    parts = []
+    for title, rows in report["growth"].items():
+        headings = list(rows[0]) if rows else []
+        parts.append(
+            f"### {title}\n\n{_markdown_table(headings, [[number(v) for v in row.values()] for row in rows])}"
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def put_between(text: str, name: str, content: str) -> str:
+    """Return a document with what is between `<!-- NAME -->` and `<!-- /NAME -->` replaced, or added at the end."""
+    start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    block = f"{start}\n{content}{end}"
+    if start in text and end in text:
+        return text[: text.index(start)] + block + text[text.index(end) + len(end) :]
+    return f"{text.rstrip()}\n\n{block}\n".lstrip()

@@ -1,0 +1,53 @@
+"""The product: SELECT count(f(img)) and CREATE TABLE AS, in one session."""
+
+from __future__ import annotations
+
+import time
+
+from dbinfer.bench.ways.context import Context, Sample
+from dbinfer.sqlfiles import read
+
+COUNT = "SELECT count({call}) FROM {table}"
+DROP = "DROP TABLE IF EXISTS {result}"
+
+
+def slope(context: Context, small: float, big: float) -> Sample:
+    """Return the rate after the start from the seconds that two statements took: on `small` rows and on `rows`.
+
+    PostgreSQL's parallel workers are new processes in every statement; what their start costs is the same for both.
+    """
+    rate = (context.rows - context.small) / max(1e-9, big - small)
+    return Sample(rate, context.rows / big, max(0.0, big - context.rows / rate))
+
+
+class Sql:
+    """SELECT count(f(img)) FROM a table."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.seconds("small")
+
+    def seconds(self, table: str) -> float:
+        """Return how long the statement takes on a table."""
+        made = self.context.bench
+        text = made.format(COUNT, call=self.context.call(), table=made.table(table))
+        started = time.perf_counter()
+        made.one(text)
+        return time.perf_counter() - started
+
+    def measure(self) -> Sample:
+        """Measure small and big table."""
+        return slope(self.context, self.seconds("small"), self.seconds("big"))
+
+
+class Ctas(Sql):
+    """CREATE TABLE AS SELECT id, f(img) FROM a table."""
+
+    def seconds(self, table: str) -> float:
+        """Return how long the statement takes on a table."""
+        made, result = self.context.bench, self.context.bench.table("result")
+        made.run(DROP, result=result)
+        text, call = read("bench/create_result.sql"), self.context.call()
+        started = time.perf_counter()
+        made.run(text, result=result, call=call, table=made.table(table))
+        return time.perf_counter() - started

@@ -1,0 +1,158 @@
+"""Commands of the group 'bench'."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dbinfer.cli._options import Dsn, console, err_console, print_table
+
+if TYPE_CHECKING:
+    from dbinfer.bench.run import Say
+
+HELP = """Measure images per second: SQL against a bare Python loop, benchmark_app and other ways, in one run.
+
+Without --dsn the embedded server is measured, started if need be. The networks are made once (TensorFlow is needed
+for that) and kept in the state folder. Images and models go into the database under names of their own and are
+dropped afterwards. Everything takes less than 30 minutes on 2 cores, --quick about 3.
+
+**Examples**
+
+    dbinfer bench --quick
+
+    dbinfer bench --json bench.json --plot bench.png --markdown docs/performance.md
+
+    dbinfer bench --network resnet50 --precision f32,int8 --ways sql,bare --dsn "host=gp dbname=images"
+
+    dbinfer bench growth --plot growth.png
+"""
+GROWTH_HELP = """Measure how cost grows with rows, processes, model size and image size; less than 8 minutes.
+
+**Examples**
+
+    dbinfer bench growth --json growth.json --plot growth.png --markdown docs/performance.md
+"""
+
+bench = typer.Typer(help=HELP, invoke_without_command=True, rich_markup_mode="markdown")
+
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results as JSON.")]
+PlotFile = Annotated[Path | None, typer.Option("--plot", help="Write a picture (.png, .svg, .pdf).")]
+MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="Put the tables into this document.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave images and models in the database.")]
+Seconds = Annotated[float, typer.Option(help="That one measurement takes, about.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this group's commands to the application."""
+    app.add_typer(bench, name="bench", rich_help_panel="Data and scoring")
+
+
+@bench.callback()
+def _bench(
+    ctx: typer.Context,
+    *,
+    network: Annotated[
+        str | None, typer.Option(help="Of digits,mobilenet_v2,resnet50,unet; comma-separated; default all.")
+    ] = None,
+    precision: Annotated[str | None, typer.Option(help="Of f32,bf16,int8; default what the CPU has.")] = None,
+    ways: Annotated[
+        str | None, typer.Option(help="Of benchmark_app,bare,sql,ctas,client,naive,keras,spark; default all.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="Rows to score; default: what --seconds takes.")] = None,
+    seconds: Seconds = 5.0,
+    rounds: Annotated[int, typer.Option(help="Turns of all ways; the median counts.")] = 3,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="ResNet-50 and digits alone, about 3 minutes.")
+    ] = False,
+    dsn: Dsn = None,
+    json_file: JsonFile = None,
+    plot_file: PlotFile = None,
+    markdown_file: MarkdownFile = None,
+    tensorflow: Annotated[
+        str | None,
+        typer.Option(help="Virtual environment with TensorFlow for the Keras way; default this one."),
+    ] = None,
+    keep: Keep = False,
+) -> None:
+    if ctx.invoked_subcommand is not None:
+        return
+    from dbinfer.bench import BenchOptions, run
+
+    words = (_words(network), _words(precision), _words(ways))
+    options = BenchOptions(*words, rows, seconds, rounds, quick, dsn, keep, tensorflow)
+    with _status() as say:
+        report = run(options, say)
+    if json_file:
+        report.write(json_file)
+    _show(report.to_dict(), plot_file, markdown_file)
+
+
+@bench.command(help=GROWTH_HELP)
+def growth(
+    seconds: Seconds = 5.0,
+    dsn: Dsn = None,
+    json_file: JsonFile = None,
+    plot_file: PlotFile = None,
+    markdown_file: MarkdownFile = None,
+    keep: Keep = False,
+) -> None:
+    """Measure how cost grows; the help is GROWTH_HELP."""
+    from dbinfer.bench.growth import growth as measure
+    from dbinfer.bench.options import BenchOptions
+    from dbinfer.bench.plot import plot_growth
+    from dbinfer.bench.text import growth_markdown
+
+    with _status() as say:
+        report = measure(BenchOptions(seconds=seconds, dsn=dsn, keep=keep), say)
+    if json_file:
+        json_file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    for title, rows in report["growth"].items():
+        print_table(title, list(rows[0]), [list(row.values()) for row in rows])
+    if plot_file:
+        plot_growth(report["growth"], plot_file)
+    if markdown_file:
+        _put(markdown_file, "growth", growth_markdown(report))
+
+
+def _words(text: str | None) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip()) if text else ()
+
+
+@contextmanager
+def _status() -> Iterator[Say]:
+    """Yield what says where a run is: a line that changes on a terminal, lines on stderr elsewhere."""
+    if not err_console.is_terminal:
+        yield lambda step: typer.echo(step, err=True)
+        return
+    with err_console.status("starting") as status:
+        yield status.update
+
+
+def _show(report: dict[str, Any], plot_file: Path | None, markdown_file: Path | None) -> None:
+    from dbinfer.bench.plot import plot
+    from dbinfer.bench.text import fact_table, machine_lines, markdown, speed_table, target_table
+
+    rows = report["results"]
+    for title, table in (("Images per second", speed_table), ("One row in a backend", fact_table)):
+        headings, cells = table(rows)
+        print_table(title, headings, [list(line) for line in cells])
+    for line in machine_lines(report["machine"]):
+        console.print(line, markup=False)
+    headings, cells = target_table(rows)
+    print_table("Must hold", headings, [list(line) for line in cells])
+    if plot_file:
+        plot(rows, plot_file)
+    if markdown_file:
+        _put(markdown_file, "bench", markdown(report))
+
+
+def _put(path: Path, name: str, content: str) -> None:
+    from dbinfer.bench.text import put_between
+
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    path.write_text(put_between(before, name, content), encoding="utf-8")

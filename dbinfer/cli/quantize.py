@@ -1,0 +1,76 @@
+"""Commands of the group 'quantize'."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dbinfer.cli._options import Dsn, Json, bytes_text, console, err_console, print_json, print_table
+
+if TYPE_CHECKING:
+    from dbinfer.quantize import QuantizeReport, Side
+
+HELP = """Make an INT8 model with NNCF, calibrated on images of the database, and prove that it agrees.
+
+The images go through the model's own preprocessing. The original and the result then score the same images; below
+--limit nothing is written. The result is an ordinary IR: deploy it as the next version.
+
+**Examples**
+
+    dbinfer quantize digits.xml --calibrate "SELECT img FROM images LIMIT 1000"
+
+    dbinfer quantize net.xml --calibrate "SELECT img FROM images" --check "SELECT img, label FROM held_out"
+
+    dbinfer deploy digits-int8.xml --name digits
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add this group's commands to the application."""
+    app.command("quantize", help=HELP, rich_help_panel="Models")(_quantize)
+
+
+def _quantize(
+    *,
+    model: Annotated[Path, typer.Argument(help="The IR's .xml, as dbinfer convert wrote it.")],
+    calibrate: Annotated[str, typer.Option(help="SQL whose first column is the image.")],
+    check: Annotated[
+        str, typer.Option(help="SQL with image and label (class number or name), for the accuracy of both.")
+    ] = "",
+    subset: Annotated[int, typer.Option(help="Images to calibrate with.")] = 300,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The .xml to write; default MODEL-int8.xml.")
+    ] = None,
+    limit: Annotated[
+        float, typer.Option(help="Least agreement: share of equal classes, or mean IoU of masks.")
+    ] = 0.99,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an output that is there.")] = False,
+    dsn: Dsn = None,
+    as_json: Json = False,
+) -> None:
+    from dbinfer.quantize import QuantizeOptions, quantize
+
+    target = output or model.with_name(f"{model.stem}-int8.xml")
+    options = QuantizeOptions(calibrate, check, subset, limit, force, dsn)
+    with err_console.status("starting") as status:
+        report = quantize(model, target, options, status.update)
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        _print(report)
+
+
+def _print(report: QuantizeReport) -> None:
+    rows = [_row("original", report.original), _row("INT8", report.quantized)]
+    print_table("", ["model", "size", "one inference", "accuracy"], rows)
+    where = "images not calibrated with" if report.held_out else "the images of the calibration"
+    console.print(f"agreement {report.agreement:.4f} ({report.measure}) on {report.compared} {where}")
+    console.print(f"difference {report.max_difference:.3g} at most, {report.mean_difference:.3g} on average")
+    console.print(f"{report.output}: written, calibrated with {report.calibrated} images")
+
+
+def _row(name: str, side: Side) -> list[str]:
+    right = "" if side.accuracy is None else f"{side.accuracy:.4f}"
+    return [name, bytes_text(side.size), f"{side.milliseconds:.2f} ms", right]

@@ -1,0 +1,13 @@
+-- Keras inside a function: the model is kept between calls, every row is a model.predict.
+CREATE FUNCTION {schema}.keras(img bytea) RETURNS real[] LANGUAGE plpython3u STABLE PARALLEL SAFE COST 100000 AS $$
+if "keras_model" not in GD:
+    import os, site
+    os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1", TF_NUM_INTRAOP_THREADS="{threads}", TF_NUM_INTEROP_THREADS="1")
+    site.addsitedir({site})
+    import keras
+    GD["keras_model"] = keras.saving.load_model({model}, compile=False)
+import cv2, numpy
+image = cv2.imdecode(numpy.frombuffer(img, numpy.uint8), cv2.IMREAD_COLOR)
+x = cv2.resize(image, ({width}, {height})).astype(numpy.float32) - numpy.float32({mean})
+return GD["keras_model"].predict(x[None], verbose=0)[0].tolist()
+$$
