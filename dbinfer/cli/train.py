@@ -32,22 +32,7 @@ history.csv, curves.png, run.json and checkpoints.
 
     dbinfer train unet --data strokes --config run.toml --resume --out runs/strokes
 """
-OPTIONS = frozenset(
-    ["network", "data", "out", "ranks", "hosts", "launcher", "epochs", "batch", "lr", "warmup", "schedule"]
-    + [
-        "optimizer",
-        "val",
-        "val_fraction",
-        "augment",
-        "sharding",
-        "on_bad",
-        "final",
-        "keep",
-        "seed",
-        "workers",
-    ]
-    + ["resume", "dsn"]
-)
+NOT_CONFIG = ("config", "settings", "as_json")  # options that are no field of TrainConfig by that name
 CONFIG_HELP = "TOML or JSON file with options (names as here, with _); the command line goes before it."
 
 
@@ -109,9 +94,9 @@ def _train(
     dsn: Dsn = None,
     as_json: Json = False,
 ) -> None:
+    given = {name: value for name, value in locals().items() if name not in NOT_CONFIG and value is not None}
     from dbinfer.train import make_config, read_config, run
 
-    given = {name: value for name, value in locals().items() if name in OPTIONS and value is not None}
     values = {**(read_config(config) if config else {}), **given}
     if settings:
         values["options"] = {**values.get("options", {}), **dict(_setting(text) for text in settings)}
@@ -178,7 +163,9 @@ class Show:
         from dbinfer.train.history import Epoch, line
 
         if not self._quiet:
-            self._bar.console.print(line(Epoch.from_dict(values), self._config.epochs), highlight=False)
+            self._bar.console.print(
+                line(Epoch.from_dict(values), self._config.epochs), highlight=False, soft_wrap=True
+            )
         self._bar.reset(self._task)
 
 

@@ -1,0 +1,118 @@
+"""Two ranks equal one with twice the batch; without averaging they do not; a lost rank, a resume."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from train_runs import (
+    SMALL_UNET,
+    difference,
+    digits_folder,
+    final_weights,
+    launched,
+    needs_horovod,
+    strokes_folder,
+)
+
+from dbinfer.errors import DataError, TrainError
+from dbinfer.train import TrainConfig, run
+
+pytestmark = needs_horovod
+# One rank with batch 4 sees in each step what two ranks with batch 2 see: 0 1 and 4 5, then 2 3 and 6 7
+ALONE_ORDER = (0, 1, 4, 5, 2, 3, 6, 7)
+
+
+@pytest.fixture(scope="module")
+def unet(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
+    """Two ranks x 2 images, without batch normalisation."""
+    folder = tmp_path_factory.mktemp("ranks")
+    return TrainConfig(
+        network="unet",
+        data=str(strokes_folder(folder / "images", range(8))),
+        out=str(folder / "two"),
+        options={**SMALL_UNET, "batch_norm": False},
+        val="none",
+        epochs=3,
+        batch=2,
+        optimizer="sgd",
+        lr=0.1,
+        warmup=0,
+        shuffle=False,
+        ranks=2,
+    )
+
+
+@pytest.fixture(scope="module")
+def alone(unet: TrainConfig) -> TrainConfig:
+    """One rank x 4 images, trained; the rate is what two ranks make of theirs."""
+    folder = Path(unet.out).parent
+    data = strokes_folder(folder / "alone_images", ALONE_ORDER)
+    config = replace(unet, data=str(data), out=str(folder / "one"), ranks=1, batch=4, lr=0.2)
+    run(config)
+    return config
+
+
+@pytest.mark.parametrize("launcher", ["gloo", "mpi"])
+def test_two_ranks_equal_one_with_twice_the_batch(
+    unet: TrainConfig, alone: TrainConfig, launcher: str
+) -> None:
+    config = replace(unet, launcher=launcher, out=unet.out + launcher)
+    launched(config)
+    assert difference(final_weights(config), final_weights(alone)) < 1e-5
+
+
+@pytest.mark.parametrize("launcher", ["gloo", "mpi"])
+def test_without_averaged_gradients_they_differ(unet: TrainConfig, alone: TrainConfig, launcher: str) -> None:
+    config = replace(unet, launcher=launcher, out=f"{unet.out}-unaveraged-{launcher}")
+    launched(config, "unaveraged")
+    assert difference(final_weights(config), final_weights(alone)) > 1e-4
+
+
+def test_a_group_of_another_size_stops_the_run(unet: TrainConfig) -> None:
+    with pytest.raises(TrainError, match="2 ranks were asked for, but the launcher made a group of 1"):
+        launched(replace(unet, launcher="mpi", out=unet.out + "-alone"), "alone")
+
+
+def test_an_unreadable_image_of_one_rank_is_named(unet: TrainConfig, tmp_path: Path) -> None:
+    images = strokes_folder(tmp_path / "images", range(4))
+    (images / "003.jpg").write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"image of .*003\.jpg is unreadable"):
+        launched(replace(unet, data=str(images), out=str(tmp_path / "run")))
+
+
+@pytest.mark.parametrize("averaged", [True, False])
+def test_batch_norm_statistics_are_averaged(unet: TrainConfig, tmp_path: Path, averaged: bool) -> None:
+    config = replace(
+        unet, options=SMALL_UNET, launcher="mpi", out=str(tmp_path), average_batch_norm=averaged, epochs=2
+    )
+    launched(config, "watched")
+    ranks = []
+    for rank in range(2):
+        with np.load(tmp_path / f"rank-{rank}.npz") as arrays:
+            ranks.append([arrays[name] for name in arrays.files])
+    assert (difference(*ranks) < 1e-6) is averaged
+
+
+def test_a_killed_rank_stops_the_run_and_resuming_equals_no_interruption(tmp_path: Path) -> None:
+    whole = TrainConfig(
+        network="digits",
+        data=str(digits_folder(tmp_path / "images", 60)),
+        out=str(tmp_path / "whole"),
+        epochs=3,
+        batch=8,
+        augment=True,
+        ranks=2,
+        final="last",
+        launcher="mpi",
+    )
+    launched(whole)
+    broken = replace(whole, out=str(tmp_path / "broken"))
+    with pytest.raises(TrainError, match=r"a rank stopped[^\0]*Epoch 1 is kept: go on with --resume"):
+        launched(broken, "killed")
+    result = run(replace(broken, resume="last"))
+    assert [entry.epoch for entry in result.history] == [1, 2, 3]
+    assert result.run["hosts"] == [result.run["hosts"][0]] * 2
+    assert difference(final_weights(broken), final_weights(whole)) < 1e-5

@@ -1,0 +1,65 @@
+"""A rank that is spoilt or watched, for the tests: `python train_probe.py MODE OPTIONS`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dbinfer.train import ranks as train_ranks
+from dbinfer.train import worker
+
+
+def unaveraged() -> None:
+    """Every rank applies its own gradients."""
+
+    def own(self: Any, tensors: Sequence[Any]) -> Sequence[Any]:
+        return tensors
+
+    train_ranks.Horovod.average = own  # type: ignore[method-assign]
+
+
+def killed() -> None:
+    """Rank 1 is killed in the middle of the second epoch."""
+    import horovod.tensorflow as hvd
+
+    from dbinfer.train.steps import Meter
+
+    go_on = Meter.on_train_batch_end
+
+    def stop(self: Any, batch: int, logs: Any = None) -> None:
+        if (self._epoch, batch, hvd.rank()) == (2, 1, 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+        go_on(self, batch, logs)
+
+    Meter.on_train_batch_end = stop
+
+
+def watched() -> None:
+    """Each rank leaves its weights at the end in rank-N.npz."""
+    from dbinfer.train import trainer
+
+    finish = trainer._finish
+
+    def leave(training: Any, started: Any) -> None:
+        path = training.config.folder / f"rank-{training.ranks.rank}.npz"
+        np.savez(path, *[np.asarray(weight) for weight in training.model.weights])
+        finish(training, started)
+
+    trainer._finish = leave
+
+
+def alone() -> None:
+    """Horovod makes groups of one, as a build without MPI does under mpirun."""
+    import horovod.tensorflow as hvd
+
+    hvd.size = lambda: 1
+
+
+if __name__ == "__main__":
+    {"unaveraged": unaveraged, "killed": killed, "watched": watched, "alone": alone}[sys.argv[1]]()
+    worker.main(sys.argv[2])
