@@ -86,13 +86,31 @@ def signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def drain_interrupts() -> None:
-    """Take the further KeyboardInterrupts of one cancel, so that none is left for the session's next statement.
+class NoFlag:
+    """Stands for the flag on servers that have none."""
 
-    Greenplum cancels a segment's work more than once (the coordinator and the segment's own timer), and PL/Python there
-    queues one interrupt for each signal that comes while Python runs. Without this, 56 of 59 cancels spoilt the next
-    statement.
+    value = False
+
+
+def interrupt_flag() -> Any:
+    """Return Greenplum's flag that Python runs; while it is set, each cancel signal queues a KeyboardInterrupt.
+
+    A row takes milliseconds and the executor looks for a cancel after each, so the flag is taken down while one is
+    scored. Otherwise the second signal of a cancel (the coordinator's and the segment's own timer both send one) is
+    left for the session's next statement: it spoilt 56 of 59.
     """
+    try:
+        return ctypes.c_bool.in_dll(_server(), "PLy_enter_python_intepreter")  # spelt so in Greenplum
+    except ValueError:
+        return NoFlag()
+
+
+def look_for_interrupts() -> None:
+    """Do nothing: the interpreter raises what is queued whenever a function starts."""
+
+
+def drain_interrupts() -> None:
+    """Take the KeyboardInterrupts that were queued before the flag was down, so that none outlives the statement."""
     for _ in range(MAX_INTERRUPTS):
         with contextlib.suppress(KeyboardInterrupt):
             _wait()

@@ -34,6 +34,7 @@ class Session:
         self._statement_now = place.clock_function("GetCurrentStatementStartTimestamp")
         self.transaction_now = place.clock_function("GetCurrentTransactionStartTimestamp")
         self._subtransaction = place.subtransaction_function()
+        self._python_runs = place.interrupt_flag()
         self._changed = 0
         self._moment = self._now()
         self._transaction = self._moment[1]
@@ -42,8 +43,14 @@ class Session:
         self._entries: Dict[str, cache.Entry] = {}
         self._writer: Optional[cache.Writer] = None
 
+    def settle(self) -> None:
+        """Let no cancel queue an interrupt from now on, and raise one that is queued already (see interrupt_flag)."""
+        self._python_runs.value = False
+        place.look_for_interrupts()
+
     def gate(self, model: Optional[str]) -> Optional[str]:
         """Return the token that this user resolved for the model in this statement; else note who asks."""
+        self.settle()
         key = (model, self._user())
         moment = self._now()
         if moment != self._moment:
@@ -63,6 +70,7 @@ class Session:
 
     def here(self, token: Optional[str]) -> Optional[str]:
         """Return the token where this process holds its ticket in this transaction; else note who asks."""
+        self.settle()
         ticket = self._tickets.get(token or "")
         now = self.transaction_now()
         if ticket is not None and ticket.transaction == now:
@@ -72,6 +80,7 @@ class Session:
 
     def need_model(self, plpy: Any, xml_digest: str, bin_digest: str, settings: str) -> bool:
         """Return whether the host cache lacks the model's files; then parts may be fed."""
+        self.settle()
         try:
             folder = json.loads(settings).get("cache_dir") or cache.default_folder()
             entry = cache.Entry(cache.open_cache(folder), xml_digest, bin_digest)
@@ -85,6 +94,7 @@ class Session:
 
     def feed_part(self, plpy: Any, kind: str, data: bytes) -> None:
         """Take one part of the model that need_model asked for."""
+        self.settle()
         try:
             self._writer.write(kind, data)  # type: ignore[union-attr]
         except UdfError as err:
@@ -92,6 +102,7 @@ class Session:
 
     def finish_model(self, plpy: Any) -> None:
         """Put the files that were fed into the cache."""
+        self.settle()
         writer, self._writer = self._writer, None
         try:
             writer.finish()  # type: ignore[union-attr]
@@ -102,6 +113,7 @@ class Session:
         self, caller: int, model: Optional[str], version_id: int, facts: str, token: Optional[str]
     ) -> str:
         """Make a ticket for an admitted caller and return its token (a new one unless the coordinator gave it)."""
+        self.settle()
         name = token or "dbinfer:%d:%s" % (version_id, secrets.token_hex(8))
         self._forget_old_tickets()
         self._tickets[name] = Ticket(self, version_id, facts)

@@ -52,14 +52,16 @@ class Ticket:
         """Score one image; None for None, and for a bad image where on_error is 'null'."""
         if img is None:
             return None
+        session = self._session
         try:
+            session.settle()
             if on_error not in ON_ERROR:
                 raise _wrong_on_error(on_error)
-            if self._session.transaction_now() != self.transaction:
+            if session.transaction_now() != self.transaction:
                 raise UsageError(
                     "this model token belongs to another transaction", hint="Run the statement again."
                 )
-            model = self._session.models.get(self._key)
+            model = session.models.get(self._key)
             if model is None:
                 return self._first(task, img, k)
             return _task(self._tasks, task)(model, img, k)
