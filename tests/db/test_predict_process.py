@@ -1,0 +1,188 @@
+"""The backend as a process: signals, threads, sockets, cancel, timeouts, memory of what it keeps."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import psycopg2
+import pytest
+import tiny_models
+from asking import ask, make_images, rows
+from psycopg2.extensions import connection as Connection
+
+from dbinfer.registry import DeployOptions, deploy
+
+pytestmark = pytest.mark.postgres_only("looks at processes of this machine")
+PHOTO = tiny_models.file(tiny_models.picture(200, 30, 10, size=(400, 300)), "JPEG")
+SLOW = "SELECT count(dbinfer.predict(img, 'conv')) FROM public.photos, generate_series(1, 100000)"
+MUST_BE_BLOCKED = (
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGALRM,
+    signal.SIGHUP,
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("irs")
+    deploy(tiny_models.convolution(folder), dsn=dsn)
+    deploy(tiny_models.convolution(folder, "other", seed=3), DeployOptions(name="other"), dsn=dsn)
+    with closing(psycopg2.connect(dsn)) as connection:
+        connection.autocommit = True
+        make_images(connection, "photos", [PHOTO], copies=20)
+
+
+@pytest.fixture
+def scoring(db: Connection) -> Iterator[int]:
+    """The pid of a backend that scores for as long as the test runs, with four threads."""
+    rows(db, "SELECT dbinfer_private.set_setting('threads', '4')")
+    rows(db, "SET max_parallel_workers_per_gather = 0")
+    pid = ask(db, "SELECT pg_backend_pid()")
+    ask(db, "SELECT count(dbinfer.predict(img, 'conv')) FROM public.photos")
+    thread = threading.Thread(target=_until_cancelled, args=(db,))
+    thread.start()
+    yield pid
+    db.cancel()
+    thread.join()
+    rows(db, "SELECT dbinfer_private.set_setting('threads', 'auto')")
+
+
+def _until_cancelled(db: Connection) -> None:
+    with pytest.raises(psycopg2.errors.QueryCanceled):
+        rows(db, SLOW)
+
+
+def _facts(pid: int, thread: str) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/task/{thread}/status").read_text().splitlines()
+    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+
+
+def test_only_the_main_thread_receives_the_databases_signals(scoring: int) -> None:
+    others = [thread for thread in os.listdir(f"/proc/{scoring}/task") if thread != str(scoring)]
+    assert others
+    for thread in others:
+        blocked = int(_facts(scoring, thread)["SigBlk"], 16)
+        open_ = [s.name for s in MUST_BE_BLOCKED if not blocked >> (s - 1) & 1]
+        assert open_ == [], _facts(scoring, thread)["Name"]
+    main = int(_facts(scoring, str(scoring))["SigBlk"], 16)
+    assert [s.name for s in MUST_BE_BLOCKED if main >> (s - 1) & 1] == []
+
+
+def test_no_thread_is_pinned_to_a_core(scoring: int) -> None:
+    allowed = {_facts(scoring, thread)["Cpus_allowed_list"] for thread in os.listdir(f"/proc/{scoring}/task")}
+    assert allowed == {_facts(os.getpid(), str(os.getpid()))["Cpus_allowed_list"]}
+
+
+def _sockets(pid: int) -> list[str]:
+    targets = []
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        target = os.readlink(f"/proc/{pid}/fd/{number}")
+        if target.startswith("socket:"):
+            targets.append(target)
+    return sorted(targets)
+
+
+def test_no_telemetry(db: Connection) -> None:
+    pid = ask(db, "SELECT pg_backend_pid()")
+    before = _sockets(pid)
+    ask(db, "SELECT dbinfer.predict(%s, 'conv')", PHOTO)
+    assert _sockets(pid) == before
+    account = pwd.getpwuid(Path(f"/proc/{pid}").stat().st_uid)
+    assert not (Path(account.pw_dir) / "intel").exists()
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    assert children == ""
+
+
+def test_pg_cancel_backend(db: Connection, dsn: str) -> None:
+    pid = ask(db, "SELECT pg_backend_pid()")
+
+    def cancel() -> None:
+        with closing(psycopg2.connect(dsn)) as other:
+            ask(other, "SELECT pg_cancel_backend(%s)", pid)
+
+    timer = threading.Timer(1, cancel)
+    timer.start()
+    _until_cancelled(db)
+    timer.join()
+    assert ask(db, "SELECT count(dbinfer.predict(img, 'conv')) FROM public.photos") == 20
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_statement_timeout(db: Connection, workers: str) -> None:
+    rows(db, f"SET max_parallel_workers_per_gather = {workers}; SET parallel_setup_cost = 0")
+    rows(db, "SET min_parallel_table_scan_size = 0")
+    for milliseconds in (50, 150, 400):
+        rows(db, f"SET statement_timeout = {milliseconds}")
+        _until_cancelled(db)
+        rows(db, "SET statement_timeout = 0")
+        assert ask(db, "SELECT count(dbinfer.predict(img, 'conv')) FROM public.photos") == 20
+
+
+def test_a_timeout_during_the_first_row_leaves_the_session_well(dsn: str) -> None:
+    for milliseconds in (5, 20, 40, 80, 120, 160, 200, 300):
+        with closing(psycopg2.connect(dsn)) as connection:
+            connection.autocommit = True
+            rows(connection, f"SET statement_timeout = {milliseconds}")
+            with suppress(psycopg2.errors.QueryCanceled):
+                ask(connection, "SELECT dbinfer.predict(%s, 'conv')", PHOTO)
+            rows(connection, "SET statement_timeout = 0")
+            assert len(ask(connection, "SELECT dbinfer.predict(%s, 'conv')", PHOTO)) == 10
+
+
+def test_a_terminated_backend_is_gone_and_the_server_goes_on(db: Connection, dsn: str) -> None:
+    with closing(psycopg2.connect(dsn)) as victim:
+        pid = ask(victim, "SELECT pg_backend_pid()")
+        ask(victim, "SELECT dbinfer.predict(%s, 'conv')", PHOTO)
+        timer = threading.Timer(1, lambda: ask(db, "SELECT pg_terminate_backend(%s)", pid))
+        timer.start()
+        with pytest.raises(psycopg2.OperationalError):
+            rows(victim, SLOW)
+        timer.join()
+    assert len(ask(db, "SELECT dbinfer.predict(%s, 'conv')", PHOTO)) == 10
+
+
+def test_memory_stays_where_it_is_over_many_rows(db: Connection) -> None:
+    rows(db, "SET max_parallel_workers_per_gather = 0")
+    pid = ask(db, "SELECT pg_backend_pid()")
+    query = "SELECT count(dbinfer.predict(img, 'conv')) FROM public.photos, generate_series(1, 30)"
+
+    def megabytes() -> float:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    ask(db, query)
+    before = megabytes()
+    for _ in range(3):
+        ask(db, query)
+    assert megabytes() - before < 10
+
+
+def test_memory_stays_where_it_is_over_many_statements(db: Connection) -> None:
+    pid = ask(db, "SELECT pg_backend_pid()")
+
+    def statements() -> float:
+        for _ in range(300):
+            ask(db, "SELECT dbinfer.predict(%s, 'conv')", PHOTO)
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    before = statements()
+    assert statements() - before < 10
+
+
+def test_the_precision_and_threads_are_those_that_are_said(db: Connection, dsn: str, tmp_path: Path) -> None:
+    for precision in ("f32", "bf16"):
+        path = tiny_models.convolution(tmp_path, "exact")
+        deploy(path, DeployOptions(manifest={"precision": precision}), dsn=dsn)
+        facts = ask(db, "SELECT dbinfer.profile(%s, 'exact')", PHOTO)
+        assert facts["precision"] in (precision, "f32")
+    rows(db, "SELECT dbinfer_private.set_setting('threads', '1')")
+    assert ask(db, "SELECT dbinfer.profile(%s, 'exact')", PHOTO)["threads"] == 1
+    rows(db, "SELECT dbinfer_private.set_setting('threads', 'auto')")
