@@ -1,0 +1,106 @@
+"""The compose projects of the container tests, started when first needed and always removed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from psycopg2.extensions import make_dsn
+
+sys.path.append(str(Path(__file__).parents[1] / "db"))  # tiny_models, asking
+
+from containers import BUILT, RUNNING, Project, compose_command, run
+from projects import DATABASE_IMAGE, Database, database_project, greenplum_project, training_project
+
+BASE = "DBINFER_TEST_GREENPLUM_IMAGE"
+PUBLIC_BASE = "woblerr/greenplum:7.1.0"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Building the images takes minutes, the first time."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(3600))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A failure shows the logs of the containers that run."""
+    report = yield
+    if report.failed:
+        for project in RUNNING.values():
+            report.sections.append((f"containers of docker/{project.folder}", project.logs()[-12000:]))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in BUILT:
+        terminalreporter.write_line(f"docker/{line}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compose() -> None:
+    """Compose, in either of its two forms."""
+    if not compose_command():
+        pytest.skip("neither 'docker compose' nor docker-compose is installed")
+
+
+@pytest.fixture(scope="session")
+def database_image(compose: None) -> str:
+    """The image of docker/database, built from this tree."""
+    database_project().build("database")
+    return DATABASE_IMAGE
+
+
+@pytest.fixture(scope="session")
+def database(database_image: str) -> Iterator[Database]:
+    """PostgreSQL with dbinfer, started without any setting but the port."""
+    project = database_project()
+    try:
+        project.up("database")
+        password = project.execute("database", "cat", "/var/lib/dbinfer/password").stdout.strip()
+        port = project.values["DBINFER_PORT"]
+        dsn = make_dsn(host="127.0.0.1", port=port, user="dbinfer", dbname="dbinfer", password=password)
+        yield Database(project, dsn)
+    finally:
+        project.down()
+
+
+@pytest.fixture(scope="session")
+def training(compose: None) -> Iterator[Project]:
+    """Two hosts that train together."""
+    project = training_project()
+    project.build("host1")
+    try:
+        project.up("host1", "host2")
+        yield project
+    finally:
+        project.down()
+
+
+@pytest.fixture(scope="session")
+def greenplum(compose: None) -> Iterator[Project]:
+    """A coordinator, two segment hosts and a client, with dbinfer installed from the client."""
+    project = greenplum_project(_greenplum_base())
+    project.build("keys", "client")
+    try:
+        project.up("coordinator")
+        project.execute("client", "dbinfer", "install", "--venv", "/opt/dbinfer/venv")
+        yield project
+    finally:
+        project.down()
+
+
+def _greenplum_base() -> str:
+    """Return the base image: the one that the variable names, or the community's; skip where there is none."""
+    image = os.environ.get(BASE) or PUBLIC_BASE
+    if run(["docker", "image", "inspect", image]).returncode == 0:
+        return image
+    pulled = run(["docker", "pull", "-q", image], timeout=1800)
+    if pulled.returncode:
+        reason = (pulled.stderr.strip().splitlines() or ["no reason given"])[-1]
+        pytest.skip(f"the base image {image} cannot be had ({reason}); {BASE} can name another one")
+    return image
