@@ -1,6 +1,6 @@
 -- Objects that test_resolve_parallel.py queries.
-CREATE VIEW labelled AS SELECT id, (dbinfer.classify(img, 'colours')).label FROM images;
-CREATE FUNCTION looped() RETURNS TABLE (label text) LANGUAGE plpgsql AS $$
+CREATE VIEW public.labelled AS SELECT id, (dbinfer.classify(img, 'colours')).label FROM images;
+CREATE FUNCTION public.looped() RETURNS TABLE (label text) LANGUAGE plpgsql AS $$
 DECLARE
   r record;
   n bigint;
@@ -12,7 +12,7 @@ BEGIN
     RETURN NEXT;
   END LOOP;
 END $$;
-CREATE FUNCTION catching(b bytea) RETURNS text LANGUAGE plpgsql PARALLEL SAFE AS $$
+CREATE FUNCTION public.catching(b bytea) RETURNS text LANGUAGE plpgsql PARALLEL SAFE AS $$
 BEGIN
   RETURN (dbinfer.classify(b, 'colours')).label;
 EXCEPTION WHEN data_exception OR invalid_binary_representation THEN

@@ -1,0 +1,137 @@
+"""upgrade: pending changes once, applied ones frozen, the result equal to a fresh installation, sessions follow."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import psycopg2
+import pytest
+import tiny_models
+from asking import ask, rows
+from catalog import another_database, own_sql, snapshot
+
+from dbinfer.errors import InstallError
+from dbinfer.install import install, upgrade
+from dbinfer.install.content import Content
+from dbinfer.registry import deploy
+
+EXTRA = "CREATE TABLE dbinfer_private.extra (n integer); ALTER TABLE dbinfer_private.extra OWNER TO dbinfer_owner;"
+FUNCTION = """
+CREATE OR REPLACE FUNCTION dbinfer.extra() RETURNS integer LANGUAGE sql AS $$ SELECT 42 $$;
+ALTER FUNCTION dbinfer.extra() OWNER TO dbinfer_owner;
+"""
+
+
+@pytest.fixture
+def sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return own_sql(tmp_path, monkeypatch)
+
+
+def extend(sql: Path) -> None:
+    (sql / "upgrades" / "9998_extra.sql").write_text(EXTRA)
+    (sql / "upgrades" / "9999_more.sql").write_text("ALTER TABLE dbinfer_private.extra ADD COLUMN m text;")
+    (sql / "functions" / "extra.sql").write_text(FUNCTION)
+
+
+def test_an_upgraded_database_equals_a_fresh_one(server_dsn: str, sql: Path) -> None:
+    with another_database(server_dsn, "test_old") as old, another_database(server_dsn, "test_new") as new:
+        install(old)
+        extend(sql)
+        first = upgrade(old)
+        assert first.changed
+        assert "open sessions follow" in first.message
+        assert upgrade(old).changed is False
+        install(new)
+        assert snapshot(old) == snapshot(new)
+        with closing(psycopg2.connect(old)) as connection:
+            names = [
+                row[0] for row in rows(connection, "SELECT name FROM dbinfer_private.upgrade ORDER BY 1")
+            ]
+            assert names[-2:] == ["9998_extra", "9999_more"]
+            assert ask(connection, "SELECT dbinfer.extra()") == 42
+
+
+def test_install_over_an_older_one_says_upgrade(server_dsn: str, sql: Path) -> None:
+    with another_database(server_dsn) as other:
+        install(other)
+        extend(sql)
+        outcome = install(other)
+        assert outcome.changed is False
+        assert "dbinfer upgrade" in outcome.message
+
+
+def test_an_edited_upgrade_is_refused(server_dsn: str, sql: Path) -> None:
+    with another_database(server_dsn) as other:
+        install(other)
+        before = snapshot(other)
+        applied = sql / "upgrades" / "0001_registry.sql"
+        applied.write_text(applied.read_text() + "\n-- edited\n")
+        with pytest.raises(InstallError, match="0001_registry was edited after this database applied it"):
+            upgrade(other)
+        assert snapshot(other) == before
+
+
+def test_a_failing_upgrade_changes_nothing(server_dsn: str, sql: Path) -> None:
+    with another_database(server_dsn) as other:
+        install(other)
+        before = snapshot(other)
+        extend(sql)
+        (sql / "upgrades" / "9999_more.sql").write_text(
+            "ALTER TABLE dbinfer_private.nowhere ADD COLUMN m text;"
+        )
+        with pytest.raises(InstallError, match="nowhere"):
+            upgrade(other)
+        assert snapshot(other) == before
+
+
+def test_a_newer_database_is_refused(server_dsn: str) -> None:
+    with another_database(server_dsn) as other:
+        install(other)
+        with closing(psycopg2.connect(other)) as connection:
+            connection.autocommit = True
+            rows(connection, "SELECT dbinfer_private.set_setting('version', '99.0.0')")
+        with pytest.raises(InstallError, match=r"the database has dbinfer 99\.0\.0") as caught:
+            upgrade(other)
+        assert "pip" in caught.value.cure
+
+
+def test_settings_and_models_outlive_an_upgrade(
+    server_dsn: str, sql: Path, venv: Path, tmp_path: Path
+) -> None:
+    with another_database(server_dsn) as other:
+        install(other, {"venv": str(venv), "threads": "1"})
+        deploy(tiny_models.constant(tmp_path, 5), dsn=other)
+        extend(sql)
+        upgrade(other)
+        with closing(psycopg2.connect(other)) as connection:
+            assert ask(connection, "SELECT value FROM dbinfer_private.setting WHERE name = 'threads'") == "1"
+            image = tiny_models.file(tiny_models.picture(1, 2, 3))
+            assert ask(connection, "SELECT dbinfer.predict(%s)", image) == [5, 5, 5]
+
+
+def test_an_open_session_runs_the_new_runtime_at_its_next_statement(
+    server_dsn: str, venv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = tiny_models.file(tiny_models.picture(1, 2, 3))
+    with another_database(server_dsn) as other:
+        install(other, {"venv": str(venv)})
+        deploy(tiny_models.constant(tmp_path, 5), dsn=other)
+        with closing(psycopg2.connect(other)) as connection:
+            connection.autocommit = True
+            rows(connection, "PREPARE p AS SELECT dbinfer.predict($1)")
+            assert ask(connection, "EXECUTE p(%s)", image) == [5, 5, 5]
+            before = ask(connection, "SELECT runtime_digest FROM dbinfer.segments")
+            changed = Content().modules
+            changed["tasks"] = changed["tasks"].replace(
+                "return float_array_literal(model.flat)\n\n\ndef tensor", "return '{77}'\n\n\ndef tensor"
+            )
+            assert changed != Content().modules
+            monkeypatch.setattr(Content, "modules", changed)
+            assert upgrade(other).changed
+            assert ask(connection, "EXECUTE p(%s)", image) == [77]
+            assert ask(connection, "SELECT runtime_digest FROM dbinfer.segments") != before
+            monkeypatch.undo()
+            assert upgrade(other).changed
+            assert ask(connection, "EXECUTE p(%s)", image) == [5, 5, 5]
+            assert ask(connection, "SELECT runtime_digest FROM dbinfer.segments") == before
