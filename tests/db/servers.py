@@ -85,16 +85,19 @@ def empty_dsn(server_dsn: str, request: pytest.FixtureRequest) -> Iterator[str]:
         f"test_{request.module.__name__.rsplit('.')[-1].removeprefix('test_')}"[:50]
         + f"_{uuid.uuid4().hex[:8]}"
     )
+    _as_admin(server_dsn, f'CREATE DATABASE "{name}"')
+    try:
+        yield make_dsn(server_dsn, dbname=name)
+    finally:
+        stop = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+        _as_admin(server_dsn, stop, f'DROP DATABASE "{name}"')
+
+
+def _as_admin(server_dsn: str, *commands: str) -> None:
     with closing(psycopg2.connect(server_dsn)) as admin, admin.cursor() as cursor:
         admin.autocommit = True
-        cursor.execute(f'CREATE DATABASE "{name}"')
-        try:
-            yield make_dsn(server_dsn, dbname=name)
-        finally:
-            cursor.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
-            )
-            cursor.execute(f'DROP DATABASE "{name}"')
+        for command in commands:
+            cursor.execute(command)
 
 
 @pytest.fixture(scope="module")
