@@ -60,10 +60,10 @@ def examine(dsn: str | None = None) -> list[Check]:
 
 def _settings(conn: Any) -> dict[str, str] | None:
     with conn.cursor() as cur:
-        cur.execute("SELECT to_regclass('dbinfer_private.setting') IS NOT NULL")
-        if not cur.fetchone()[0]:
-            return None
         try:
+            cur.execute("SELECT to_regclass('dbinfer_private.setting') IS NOT NULL")
+            if not cur.fetchone()[0]:
+                return None
             cur.execute("SELECT name, value FROM dbinfer_private.setting")
         except psycopg2.errors.InsufficientPrivilege:
             return {}

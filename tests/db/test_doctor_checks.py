@@ -1,0 +1,147 @@
+"""doctor: what it looks at, what it finds wrong, the cure it names, its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import psycopg2
+import pytest
+import tiny_models
+from asking import ask, refused, role, rows
+from psycopg2.extensions import connection as Connection
+from psycopg2.extensions import make_dsn
+
+from dbinfer.doctor import Check, examine
+from dbinfer.errors import ServerError
+from dbinfer.install import install
+from dbinfer.registry import deploy
+
+PROGRAM = Path(sys.executable).with_name("dbinfer")
+
+
+def doctor(dsn: str, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [PROGRAM, "doctor", "--dsn", dsn, *args]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "220"}
+    )
+
+
+def wrong(dsn: str) -> list[Check]:
+    return [check for check in examine(dsn) if not check.ok]
+
+
+def test_a_well_installation(dsn: str, venv: Path) -> None:
+    done = doctor(dsn, "--json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["ok"]) == (0, True), done.stdout
+    assert all(set(check) == {"name", "ok", "detail", "hint"} for check in report["checks"])
+    text = " ".join(f"{check['name']} {check['detail']}" for check in report["checks"])
+    for word in ("python", "openvino", "numpy", "opencv", str(venv), "threads", "cache", "digest"):
+        assert word in text
+    table = doctor(dsn)
+    assert table.returncode == 0
+    assert "All is well." in table.stdout
+
+
+@pytest.fixture
+def setting(dsn: str) -> object:
+    """Change a setting for one test."""
+    before: list[tuple[str, str | None]] = []
+
+    def change(name: str, value: str) -> None:
+        with closing(psycopg2.connect(dsn)) as connection:
+            query = "SELECT value FROM dbinfer_private.setting WHERE name = %s"
+            before.append((name, ask(connection, query, name)))
+        install(dsn, {name: value})
+
+    yield change
+    with closing(psycopg2.connect(dsn)) as connection:
+        connection.autocommit = True
+        for name, value in before:
+            if value is None:
+                rows(connection, "DELETE FROM dbinfer_private.setting WHERE name = %s", name)
+            else:
+                rows(connection, "SELECT dbinfer_private.set_setting(%s, %s)", name, value)
+
+
+def test_a_venv_that_is_not_there(dsn: str, setting: object) -> None:
+    setting("venv", "/nowhere/venv")  # type: ignore[operator]
+    done = doctor(dsn, "--json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["ok"]) == (1, False)
+    (check,) = [check for check in report["checks"] if not check["ok"]]
+    assert "/nowhere/venv" in check["detail"]
+    assert "-m venv /nowhere/venv" in check["hint"]
+    assert "dbinfer install --venv" in check["hint"]
+    table = doctor(dsn)
+    assert table.returncode == 1
+    assert "Something is wrong." in table.stdout
+
+
+def test_the_same_venv_in_a_query(dsn: str, setting: object, tmp_path: Path) -> None:
+    deploy(tiny_models.constant(tmp_path, 1), dsn=dsn)
+    setting("venv", "/nowhere/venv")  # type: ignore[operator]
+    with closing(psycopg2.connect(dsn)) as connection:
+        connection.autocommit = True
+        image = tiny_models.file(tiny_models.picture(1, 2, 3))
+        diag = refused(connection, "58P01", "SELECT dbinfer.predict(%s)", image)
+        assert "/nowhere/venv" in (diag.message_primary or "")
+        assert "pip install" in (diag.message_hint or "")
+
+
+def test_a_venv_without_the_packages(dsn: str, setting: object, server_dsn: str) -> None:
+    with closing(psycopg2.connect(dsn)) as connection:
+        version = ask(connection, "SELECT python FROM dbinfer.segments LIMIT 1").rpartition(".")[0]
+    folder = Path("/var/tmp/dbinfer-test-empty-venv")
+    (folder / "lib" / f"python{version}" / "site-packages").mkdir(parents=True, exist_ok=True)
+    setting("venv", str(folder))  # type: ignore[operator]
+    found = wrong(dsn)
+    assert len(found) >= 1
+    assert "cannot be imported" in found[0].detail
+
+
+def test_a_cache_folder_that_cannot_be(dsn: str, setting: object) -> None:
+    setting("cache_dir", "/proc/nowhere")  # type: ignore[operator]
+    (check,) = wrong(dsn)
+    assert "/proc/nowhere" in check.detail
+    assert "--cache-dir" in check.hint + check.detail
+
+
+def test_too_many_threads(dsn: str, setting: object) -> None:
+    setting("threads", "999")  # type: ignore[operator]
+    (check,) = wrong(dsn)
+    assert check.name.endswith("threads")
+    assert "999 of" in check.detail
+    assert "--threads auto" in check.hint
+
+
+def test_another_runtime_in_the_database(dsn: str, setting: object) -> None:
+    setting("runtime_digest", "0" * 64)  # type: ignore[operator]
+    assert any(check.hint == "dbinfer upgrade" for check in wrong(dsn))
+
+
+def test_where_it_is_not_installed(empty_dsn: str, server_dsn: str) -> None:
+    (check,) = wrong(make_dsn(server_dsn, dbname="template1"))
+    assert (check.name, check.hint) == ("installed", "dbinfer install")
+    assert doctor(make_dsn(server_dsn, dbname="template1")).returncode == 1
+
+
+def test_a_role_without_rights_sees_the_places(dsn: str, db: Connection) -> None:
+    with role(db) as name:
+        checks = examine(make_dsn(dsn, options=f"-c role={name}"))
+        assert all(check.ok for check in checks)
+        assert any("connect as a member of dbinfer_owner" in check.detail for check in checks)
+
+
+def test_a_server_that_is_not_there() -> None:
+    with pytest.raises(ServerError):
+        examine("host=127.0.0.1 port=1 connect_timeout=2")
+    done = doctor("host=127.0.0.1 port=1 connect_timeout=2", "--json")
+    assert done.returncode == 1
+    assert "cannot connect" in done.stderr
+    assert "Traceback" not in done.stderr
