@@ -100,12 +100,11 @@ def reseed(model: Any, seed: Seed) -> None:
             variable.assign(state.astype(variable.dtype))
 
 
-def check_fits(network: Network, manifest: Manifest, task: str, labels: tuple[str, ...]) -> None:
+def check_task(network: Network, task: str) -> None:
     """Raise TrainError where the network cannot learn what the data shows."""
-    if manifest.task != task:
+    own = network.manifest().task
+    if own != task:
         raise TrainError(
-            f"the data is for {task}, but the network {network.name} is for {manifest.task}.",
+            f"the data is for {task}, but the network {network.name} is for {own}.",
             "Choose another network, or data of the other kind (masks or classes).",
         )
-    if labels and manifest.labels and len(labels) != len(manifest.labels):
-        raise TrainError(f"the data has {len(labels)} classes, but the network {len(manifest.labels)}.")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dbinfer.errors import UsageError
+from dbinfer.errors import TrainError, UsageError
 from dbinfer.train.config import TrainConfig
 from dbinfer.train.loader import Loader
-from dbinfer.train.model import check_fits
+from dbinfer.train.model import check_task
 from dbinfer.train.pipeline import Pipeline
 from dbinfer.train.shards import check_enough, hold_out, shard
 from dbinfer.train.sources import Source, find_source
@@ -68,8 +68,8 @@ def make_plan(config: TrainConfig) -> Plan:
         raise UsageError(f"there is no network {config.network!r}; there are {', '.join(sorted(NETWORKS))}.")
     network = NETWORKS[config.network]
     source = find_source(config.data, config.dsn)
+    check_task(network, source.task)
     options, manifest = _settle(network, config.options, source.labels)
-    check_fits(network, manifest, source.task, source.labels)
     train, val = _parts(config, source)
     check_enough(len(train.rows), config.ranks if config.sharding == "split" else 1)
     return Plan(config, network, options, manifest, train, val)
@@ -81,6 +81,10 @@ def _settle(
     """Return the build options, with the number of classes that the data has, and the manifest with their names."""
     if labels:
         options = {"classes": len(labels), **options}
+        if options["classes"] != len(labels):
+            raise TrainError(
+                f"the data has {len(labels)} classes, but the option classes is {options['classes']}."
+            )
     try:
         manifest = network.manifest(**options)
     except (TypeError, ValueError) as err:

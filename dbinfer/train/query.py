@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -85,6 +86,7 @@ class Spool:
 
     def __init__(self, labels: tuple[str, ...]) -> None:
         self._file = tempfile.TemporaryFile(prefix="dbinfer-train-")  # noqa: SIM115  (lives as long as the spool)
+        weakref.finalize(self, self._file.close)
         self._labels = {label: number for number, label in enumerate(labels)}
         self._places: list[tuple[int, int, int, int]] = []  # row, offset, bytes of the image, bytes or class
         self._end = 0

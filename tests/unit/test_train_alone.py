@@ -1,0 +1,104 @@
+"""One process without a launcher: what it reaches, what it leaves, and that resuming is exact."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from train_runs import SMALL_UNET, difference, digits_folder, final_weights, strokes_folder
+
+from dbinfer.errors import TrainError
+from dbinfer.train import TrainConfig, run
+from dbinfer_udf.manifest import Manifest
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> TrainConfig:
+    folder = digits_folder(tmp_path / "images", 60)
+    return TrainConfig(
+        "digits", str(folder), str(tmp_path / "run"), epochs=3, batch=8, augment=True, final="last"
+    )
+
+
+def test_digits_reach_97_percent(tmp_path: Path) -> None:
+    config = TrainConfig(
+        "digits", "digits", str(tmp_path), epochs=12, lr=2e-3, schedule="cosine", augment=True
+    )
+    result = run(config)
+    assert result.metrics["val_accuracy"] >= 0.97
+    assert result.run["images"] == {"train": 1438, "validation": 359}
+
+
+def test_a_run_leaves_model_manifest_history_and_curves(digits: TrainConfig) -> None:
+    import keras
+
+    events: list[str] = []
+    result = run(digits, lambda event: events.append(event["event"]))
+    assert events[0] == "start"
+    assert events.count("epoch") == 3
+    assert "step" in events
+    model = keras.models.load_model(result.model)
+    assert getattr(model, "optimizer", None) is None
+    assert difference([*map(_array, model.weights)], final_weights(digits)) == 0
+    manifest = Manifest.from_json(result.manifest.read_text())
+    assert manifest.labels == tuple("0123456789")
+    assert manifest.metrics == result.metrics
+    assert manifest.provenance["training"]["epochs"] == 3
+    assert manifest.provenance["training"]["ranks"] == 1
+    assert manifest.provenance["training"]["versions"]["keras"]
+    lines = list(csv.DictReader((digits.folder / "history.csv").read_text().splitlines()))
+    assert [line["epoch"] for line in lines] == ["1", "2", "3"]
+    assert float(lines[-1]["val_accuracy"]) == pytest.approx(result.metrics["val_accuracy"], abs=1e-4)
+    assert (digits.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((digits.folder / "run.json").read_text())["config"] == digits.to_dict()
+
+
+def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(
+    digits: TrainConfig, tmp_path: Path
+) -> None:
+    run(digits)
+    parted = replace(digits, out=str(tmp_path / "parted"))
+    run(replace(parted, epochs=1))
+    run(replace(parted, resume="1"))
+    assert difference(final_weights(parted), final_weights(digits)) < 1e-6
+
+
+def test_the_model_is_of_the_best_epoch(tmp_path: Path) -> None:
+    data = strokes_folder(tmp_path / "images", range(12))
+    config = TrainConfig(
+        "unet", str(data), str(tmp_path / "run"), SMALL_UNET, epochs=4, batch=4, keep=1, lr=0.3
+    )
+    result = run(config)
+    values = [entry.values["val_dice_coefficient"] for entry in result.history]
+    assert result.run["epoch"] == result.best == values.index(max(values)) + 1
+    assert result.metrics["val_dice_coefficient"] == pytest.approx(max(values), abs=1e-6)
+    kept = sorted(path.name for path in config.folder.glob("checkpoint-*"))
+    assert kept == sorted({f"checkpoint-{result.best}", "checkpoint-4"})
+
+
+def test_checkpoints_that_do_not_fit(digits: TrainConfig) -> None:
+    with pytest.raises(TrainError, match="there is no checkpoint in"):
+        run(replace(digits, resume="last"))
+    run(replace(digits, epochs=1))
+    with pytest.raises(TrainError, match=r"no checkpoint of epoch 4 [^\0]*Checkpoints: 1"):
+        run(replace(digits, resume="4"))
+    with pytest.raises(TrainError, match="the checkpoint is of a run with batch 8, but this one has 4"):
+        run(replace(digits, resume="1", batch=4))
+    state = digits.folder / "checkpoint-1"
+    (state / "weights.npz").write_bytes(b"cut off")
+    with pytest.raises(TrainError, match=r"weights\.npz cannot be read"):
+        run(replace(digits, resume="1"))
+    values = json.loads((state / "checkpoint.json").read_text())
+    values["config"]["network"] = "vgg19bn"
+    (state / "checkpoint.json").write_text(json.dumps(values))
+    with pytest.raises(TrainError, match="of a run with network 'vgg19bn', but this one has 'digits'"):
+        run(replace(digits, resume="1"))
+
+
+def _array(variable: object) -> object:
+    import numpy as np
+
+    return np.asarray(variable)

@@ -1,0 +1,100 @@
+"""Options from files, the command line and Python, and what is wrong with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from dbinfer.cli._app import app
+from dbinfer.errors import DbinferError, UsageError
+from dbinfer.train import TrainConfig, make_config, read_config
+from dbinfer.train.hosts import check_reachable, hosts_of
+from dbinfer.train.launch import decode, encode
+
+GOOD: dict[str, Any] = {"network": "digits", "data": "digits", "out": "run"}
+
+
+def test_a_toml_file_sets_options(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text('network = "unet"\ndata = "strokes"\nout = "x"\nlr = 1\n[options]\nsize = 128\n')
+    config = make_config(read_config(path))
+    assert (config.network, config.lr, config.options) == ("unet", 1.0, {"size": 128})
+
+
+def test_a_json_file_sets_options(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_text('{"network": "digits", "data": "digits", "out": "x", "epochs": 3}')
+    assert make_config(read_config(path)).epochs == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epoch": 3}, "unknown option 'epoch'"),
+        ({"epochs": "3"}, "epochs is '3', but must be of type int"),
+        ({"epochs": True}, "epochs is True, but must be of type int"),
+        ({"epochs": 0}, "epochs is 0, but must be at least 1"),
+        ({"ranks": 0}, "ranks is 0, but must be at least 1"),
+        ({"lr": -0.1}, "lr is -0.1, but must be above 0"),
+        ({"launcher": "slurm"}, "launcher is 'slurm', but must be one of gloo, mpi"),
+        ({"val_fraction": 1}, "val_fraction is 1.0, but must be at least 0 and below 1"),
+        ({"resume": "best"}, "resume is 'best', but must be 'last' or the number of an epoch"),
+        ({"out": ""}, "the option out is missing"),
+    ],
+)
+def test_a_wrong_value_is_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make_config({**GOOD, **values})
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text("epochs =")
+    with pytest.raises(UsageError, match=r"run\.toml cannot be understood"):
+        read_config(tmp_path / "run.toml")
+    with pytest.raises(UsageError, match=r"other\.toml cannot be read: No such file"):
+        read_config(tmp_path / "other.toml")
+
+
+def test_the_options_reach_the_ranks_without_the_dsn() -> None:
+    config = make_config({**GOOD, "options": {"classes": 3}, "data": "SELECT a, b FROM t WHERE c = '%\"'"})
+    assert decode(encode(config)) == config
+    assert decode(encode(replace(config, dsn="password=x"))).dsn == ""
+
+
+def test_hosts() -> None:
+    config = TrainConfig("digits", "digits", "run", ranks=4)
+    assert hosts_of(config) == {"localhost": 4}
+    assert hosts_of(replace(config, hosts="a:3,b:1")) == {"a": 3, "b": 1}
+    with pytest.raises(UsageError, match="the hosts have 3 places, but 4 ranks were asked for"):
+        hosts_of(replace(config, hosts="a:3"))
+    for wrong in ("a", "a:x", "a:0,b:4", ":4", "-oProxyCommand=x:4", "a:2,a:2"):
+        with pytest.raises(UsageError, match=r"must be HOST:RANKS"):
+            hosts_of(replace(config, hosts=wrong))
+
+
+def test_a_host_that_cannot_be_reached() -> None:
+    with pytest.raises(DbinferError, match=r"the host nowhere\.invalid cannot be reached"):
+        check_reachable({"localhost": 1, "nowhere.invalid": 1})
+
+
+@pytest.mark.parametrize("words", [["--set", "size"], ["--epochs", "0"], ["--resume", "--launcher", "x"]])
+def test_the_command_refuses_wrong_options(words: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(
+        app, ["train", "digits", "--data", "digits", "--out", str(tmp_path / "run"), *words]
+    )
+    assert isinstance(result.exception, UsageError)
+    assert not (tmp_path / "run").exists()
+
+
+def test_resume_without_an_epoch_is_the_last(tmp_path: Path) -> None:
+    words = ["train", "digits", "--data", "digits", "--out", str(tmp_path)]
+    for more, message in (
+        (["--resume"], "there is no checkpoint in"),
+        (["--resume", "3"], "there is no checkpoint in"),
+    ):
+        result = CliRunner().invoke(app, [*words, *more])
+        assert message in str(result.exception)
