@@ -43,3 +43,4 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dbinfer._admit(text, text) IS 'internal: admits the caller to a model and makes this backend ready for it';
 ALTER FUNCTION dbinfer._admit(text, text) OWNER TO dbinfer_owner;
+GRANT EXECUTE ON FUNCTION dbinfer._admit(text, text) TO PUBLIC;

@@ -9,3 +9,4 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dbinfer._admit_segment(boolean) IS 'internal: admits the caller to the token that the coordinator resolved';
 ALTER FUNCTION dbinfer._admit_segment(boolean) OWNER TO dbinfer_owner;
+GRANT EXECUTE ON FUNCTION dbinfer._admit_segment(boolean) TO PUBLIC;

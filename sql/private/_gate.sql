@@ -8,3 +8,4 @@ GD["dbinfer.pending"] = (model, c.GetUserId() & 0xFFFFFFFF, c.GetCurrentTransact
 $$;
 COMMENT ON FUNCTION dbinfer._gate(text) IS 'internal: the token of a model that this statement has resolved, else NULL';
 ALTER FUNCTION dbinfer._gate(text) OWNER TO dbinfer_owner;
+GRANT EXECUTE ON FUNCTION dbinfer._gate(text) TO PUBLIC;

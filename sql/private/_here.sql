@@ -9,3 +9,4 @@ GD["dbinfer.pending"] = (token, c.GetUserId() & 0xFFFFFFFF, c.GetCurrentTransact
 $$;
 COMMENT ON FUNCTION dbinfer._here(text, boolean) IS 'internal: the token where this process holds it, else NULL';
 ALTER FUNCTION dbinfer._here(text, boolean) OWNER TO dbinfer_owner;
+GRANT EXECUTE ON FUNCTION dbinfer._here(text, boolean) TO PUBLIC;

@@ -8,3 +8,4 @@ SELECT /* greenplum: coalesce(dbinfer._here( */coalesce(dbinfer._gate(model), db
 $$;
 COMMENT ON FUNCTION dbinfer._resolve(text, boolean) IS 'internal: the token of a model in this statement and process';
 ALTER FUNCTION dbinfer._resolve(text, boolean) OWNER TO dbinfer_owner;
+GRANT EXECUTE ON FUNCTION dbinfer._resolve(text, boolean) TO PUBLIC;

@@ -8,3 +8,4 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dbinfer._segments() IS 'internal: facts behind the view dbinfer.segments';
 ALTER FUNCTION dbinfer._segments() OWNER TO dbinfer_owner;
+GRANT EXECUTE ON FUNCTION dbinfer._segments() TO PUBLIC;
