@@ -1,0 +1,187 @@
+"""The backend's session with a plpy and a GD of the test's own, and a clock that the test moves."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbinfer_udf import place
+from dbinfer_udf.session import MAX_TICKETS, Session
+
+SETTINGS = json.dumps({"venv": "", "threads": "1"})
+
+
+class Plpy:
+    """The part of plpy that the runtime uses."""
+
+    class Error(Exception):
+        """As plpy.Error."""
+
+
+class Server:
+    """What the runtime asks the server's memory for."""
+
+    user, statement, transaction, subtransaction = 10, 100, 50, 1
+
+    def clock(self, name: str) -> Any:
+        return lambda: self.statement if "Statement" in name else self.transaction
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    server = Server()
+    monkeypatch.setattr(place, "user_function", lambda: lambda: server.user)
+    monkeypatch.setattr(place, "clock_function", server.clock)
+    monkeypatch.setattr(place, "subtransaction_function", lambda: lambda: server.subtransaction)
+    if hasattr(place, "interrupt_flag"):
+        monkeypatch.setattr(place, "interrupt_flag", lambda: ctypes.c_bool(False))
+    monkeypatch.setattr(place, "content_id", lambda: None)
+    return server
+
+
+@pytest.fixture
+def gd() -> dict[str, Any]:
+    return {}
+
+
+@pytest.fixture
+def session(server: Server, gd: dict[str, Any]) -> Session:
+    gd["dbinfer"] = Session(gd, "digest")
+    return gd["dbinfer"]
+
+
+def test_a_miss_notes_who_asks(session: Session, gd: dict[str, Any]) -> None:
+    assert session.gate("digits") is None
+    assert gd["dbinfer.pending"] == ("digits", 10, 50, 1)
+
+
+def test_a_hit_needs_model_user_statement_and_transaction(session: Session, server: Server) -> None:
+    token = session.ticket(10, "digits", 3, SETTINGS, None)
+    assert token.startswith("dbinfer:3:")
+    assert session.gate("digits") == token
+    assert session.gate("other") is None
+    assert session.gate(None) is None
+    server.user = 11
+    assert session.gate("digits") is None
+    server.user = 10
+    assert session.gate("digits") == token
+    server.statement += 1
+    assert session.gate("digits") is None
+
+
+def test_a_procedure_that_commits_resolves_anew(session: Session, server: Server) -> None:
+    session.ticket(10, "digits", 3, SETTINGS, None)
+    server.transaction += 1
+    assert session.gate("digits") is None
+
+
+def test_tokens_cannot_be_guessed(session: Session) -> None:
+    tokens = {session.ticket(10, "digits", 3, SETTINGS, None) for _ in range(20)}
+    assert len(tokens) == 20
+    assert len({token.split(":")[2] for token in tokens}) == 20
+
+
+def test_after_a_change_of_the_registry_savepoints_count(session: Session, server: Server) -> None:
+    session.ticket(10, "digits", 3, SETTINGS, None)
+    session.forget()
+    assert session.gate("digits") is None
+    token = session.ticket(10, "digits", 4, SETTINGS, None)
+    assert session.gate("digits") == token
+    server.subtransaction += 1
+    assert session.gate("digits") is None
+
+
+def test_tickets_of_old_transactions_are_forgotten(
+    session: Session, server: Server, gd: dict[str, Any]
+) -> None:
+    first = session.ticket(10, "digits", 3, SETTINGS, None)
+    server.transaction += 1
+    second = session.ticket(10, "digits", 3, SETTINGS, None)
+    assert first not in gd["dbinfer.tickets"]
+    assert second in gd["dbinfer.tickets"]
+
+
+def test_one_transaction_keeps_a_bounded_number_of_tickets(session: Session, gd: dict[str, Any]) -> None:
+    for number in range(3 * MAX_TICKETS):
+        session.ticket(10, f"model{number}", number, SETTINGS, None)
+    assert len(gd["dbinfer.tickets"]) <= MAX_TICKETS
+
+
+def test_a_given_token_is_kept(session: Session, gd: dict[str, Any]) -> None:
+    """Greenplum's segments get the token of the coordinator."""
+    assert session.ticket(10, None, 3, SETTINGS, "dbinfer:3:0123456789abcdef") == "dbinfer:3:0123456789abcdef"
+    assert session.gate(None) is None
+    assert session.here("dbinfer:3:0123456789abcdef") == "dbinfer:3:0123456789abcdef"
+    assert session.here("dbinfer:3:ffffffffffffffff") is None
+
+
+def test_a_ticket_is_dead_in_the_next_transaction(
+    session: Session, server: Server, gd: dict[str, Any]
+) -> None:
+    token = session.ticket(10, "digits", 3, SETTINGS, None)
+    ticket = gd["dbinfer.tickets"][token]
+    server.transaction += 1
+    with pytest.raises(Plpy.Error, match="another transaction") as caught:
+        ticket.run(Plpy, "predict", b"image", "error", 0)
+    assert caught.value.sqlstate == "22023"  # type: ignore[attr-defined]
+
+
+def test_null_needs_nothing(session: Session, gd: dict[str, Any]) -> None:
+    token = session.ticket(10, "digits", 3, SETTINGS, None)
+    assert gd["dbinfer.tickets"][token].run(Plpy, "predict", None, "error", 0) is None
+
+
+@pytest.mark.parametrize("value", [None, "", "ERROR", "ignore"])
+def test_a_wrong_on_error(session: Session, gd: dict[str, Any], value: str | None) -> None:
+    token = session.ticket(10, "digits", 3, SETTINGS, None)
+    with pytest.raises(Plpy.Error, match="must be 'error' or 'null'"):
+        gd["dbinfer.tickets"][token].run(Plpy, "predict", b"image", value, 0)
+
+
+def test_image_info_needs_no_model(session: Session, gd: dict[str, Any]) -> None:
+    token = session.ticket(10, "", 0, SETTINGS, None)
+    png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x05\0\0\0\x07\x08\x02\0\0\0" + b"\0" * 12
+    assert gd["dbinfer.tickets"][token].run(Plpy, "image_info", png, "error", 0).startswith("(PNG,5,7,3,")
+    with pytest.raises(Plpy.Error, match='model "" does not exist'):
+        gd["dbinfer.tickets"][token].run(Plpy, "predict", png, "error", 0)
+    with pytest.raises(Plpy.Error, match="0 bytes") as caught:
+        gd["dbinfer.tickets"][token].run(Plpy, "image_info", b"", "error", 0)
+    assert caught.value.sqlstate == "22P03"  # type: ignore[attr-defined]
+
+
+def test_what_nobody_expected_says_where_it_happened(session: Session, gd: dict[str, Any]) -> None:
+    token = session.ticket(10, "digits", 3, json.dumps({"settings": {}}), None)
+    with pytest.raises(Plpy.Error, match="unexpected KeyError") as caught:
+        gd["dbinfer.tickets"][token].run(Plpy, "predict", b"image", "error", 0)
+    assert "Traceback" in caught.value.detail  # type: ignore[attr-defined]
+    assert caught.value.sqlstate == "XX000"  # type: ignore[attr-defined]
+
+
+def test_a_cache_that_cannot_be_is_a_database_error(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    settings = json.dumps({"cache_dir": str(tmp_path / "file" / "cache")})
+    with pytest.raises(Plpy.Error, match="cannot be made"):
+        session.need_model(Plpy, "a" * 64, "b" * 64, settings)
+
+
+def test_close_leaves_nothing(session: Session, gd: dict[str, Any]) -> None:
+    session.ticket(10, "digits", 3, SETTINGS, None)
+    session.close()
+    assert gd["dbinfer.tickets"] == {}
+
+
+def test_resolving_needs_no_library() -> None:
+
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import dbinfer_udf.session, dbinfer_udf.bootstrap; "
+        "print([m for m in ('numpy', 'cv2', 'openvino', 'orjson') if m in sys.modules])"
+    )
+    udf = Path(__file__).parents[2] / "udf"
+    done = subprocess.run([sys.executable, "-c", code, udf], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
