@@ -9,7 +9,7 @@ bootstrap: ## install what is missing: PostgreSQL with PL/Python, .venv
 	@bash scripts/bootstrap
 
 demo: bootstrap ## train, deploy and score real images with SQL, in a few minutes
-	@.venv/bin/python -m dbinfer.demo
+	@.venv/bin/dbinfer demo
 
 test: bootstrap ## all tests that this machine can run
 	@.venv/bin/pytest

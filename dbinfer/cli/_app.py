@@ -12,7 +12,7 @@ from rich.console import Console
 from dbinfer._version import __version__
 from dbinfer.errors import DbinferError
 
-GROUPS = ("server", "install", "registry", "convert", "quantize", "data", "bench", "train")
+GROUPS = ("server", "install", "registry", "convert", "quantize", "data", "bench", "train", "demo")
 
 app = typer.Typer(
     name="dbinfer",
@@ -42,10 +42,10 @@ for _group in GROUPS:
     import_module(f"dbinfer.cli.{_group}").register(app)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Run the command line; a user's mistake ends in one sentence, never in a traceback."""
     try:
-        app()
+        app(arguments)
     except DbinferError as err:
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         console.print(f"[bold red]dbinfer:[/] {_escape(err.message)}")

@@ -79,6 +79,8 @@ def make_database(connection: psycopg2.extensions.connection) -> None:
         cursor.execute("SELECT 1 FROM pg_catalog.pg_database WHERE datname = %s", (DATABASE,))
         if cursor.fetchone() is None:
             cursor.execute(f"CREATE DATABASE {DATABASE}")
+        # the superuser's name is that of our schema, where "$user" would put people's tables
+        cursor.execute(f"ALTER DATABASE {DATABASE} SET search_path = public")
 
 
 def install(dsn: str, venv: Path) -> None:

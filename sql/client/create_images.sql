@@ -1,10 +1,11 @@
--- Few rows a page (fillfactor), so that workers, who take pages, share them evenly; large images lie outside the pages.
+-- On Greenplum rows lie by id, as results of `dbinfer score` do, so that both join where they are; a unique path would have to
+-- be the distribution key there, so load itself keeps paths unique, under its lock. Few rows a page (fillfactor), so that workers, who take pages, share them evenly; large images lie outside the pages.
 CREATE TABLE {table} (
     id bigserial /* postgresql: PRIMARY KEY */,
-    {path} text NOT NULL UNIQUE,
+    {path} text NOT NULL /* postgresql: UNIQUE */,
     {img} bytea NOT NULL
     {label}
 )
 /* postgresql: WITH (fillfactor = 10) */
-/* greenplum: DISTRIBUTED BY ({path}) */;
+/* greenplum: DISTRIBUTED BY (id) */;
 ALTER TABLE {table} ALTER COLUMN {img} SET STORAGE EXTERNAL;

@@ -1,0 +1,32 @@
+"""demo: the whole way on real images, from training to SQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add this group's commands to the application."""
+    app.command(rich_help_panel="Start here")(demo)
+
+
+def demo(
+    dsn: Annotated[
+        str | None, typer.Option("--dsn", help="Another database than the embedded server.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for models, images and the picture.")] = Path("out/demo"),
+) -> None:
+    """Train, convert, deploy, load and score real images; a few minutes, the second time seconds.
+
+    Examples:
+
+        dbinfer demo
+
+        dbinfer demo --dsn "host=coordinator dbname=test user=gpadmin"
+    """
+    from dbinfer.demo import run
+
+    run(out, dsn)
