@@ -10,7 +10,9 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from typer.core import TyperCommand
 
+from dbinfer.cli import bench_train
 from dbinfer.cli._options import Dsn, Json, console, err_console, print_json
+from dbinfer.cli.bench import bench
 from dbinfer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ CONFIG_HELP = "TOML or JSON file with options (names as here, with _); the comma
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
     app.command("train", help=HELP, cls=_Resumable)(_train)
+    bench_train.register(bench)
 
 
 class _Resumable(TyperCommand):

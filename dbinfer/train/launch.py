@@ -52,7 +52,8 @@ def launch(
         TrainError: Horovod is not built, a host cannot be reached, or a rank stopped.
         DbinferError: what a rank has raised.
     """
-    check_built(config.launcher)
+    if config.ranks > 1:
+        check_built(config.launcher)
     hosts = hosts_of(config)
     check_reachable(hosts)
     environment = _environment(config)
@@ -110,6 +111,8 @@ def _environment(config: TrainConfig) -> dict[str, str]:
 
 
 def _launcher(config: TrainConfig, hosts: dict[str, int], environment: dict[str, str]) -> list[str]:
+    if config.ranks == 1:
+        return []
     places = ",".join(f"{host}:{count}" for host, count in hosts.items())
     if config.launcher == "gloo":
         program = Path(sys.executable).parent / "horovodrun"

@@ -23,13 +23,13 @@ def main(text: str) -> None:
 def _train(text: str) -> None:
     from dbinfer.train.launch import decode
     from dbinfer.train.plan import make_plan
-    from dbinfer.train.ranks import Horovod
+    from dbinfer.train.ranks import Alone, Horovod
     from dbinfer.train.run import import_tensorflow
 
     config = decode(text)
     plan = make_plan(config)
     import_tensorflow()
-    ranks = Horovod(config.ranks)
+    ranks = Horovod(config.ranks) if config.ranks > 1 else Alone()
     from dbinfer.train.trainer import train_rank
 
     def nothing(event: dict[str, Any]) -> None:

@@ -1,0 +1,88 @@
+"""`dbinfer bench train`: what several ranks bring on this machine."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dbinfer.cli._options import Json, err_console, print_json, print_table
+
+if TYPE_CHECKING:
+    from dbinfer.train.compare import Comparison
+
+HELP = """Compare ways to train: data distributed over ranks, all data on each rank, one process.
+
+Prints a table per epoch, the speed-up and the scaling efficiency, and writes one figure. All ways share the cores
+alike; the efficiency is measured against as many independent processes run at once. On one machine that shows what
+the ranks' exchange costs, not what more machines would bring.
+
+**Examples**
+
+    dbinfer bench train
+
+    dbinfer bench train --ranks 2 --launcher mpi --epochs 6 --out runs/compare
+
+    dbinfer bench train digits --data digits --batch 32 --json
+"""
+STROKES = {"size": 128, "depth": 3, "base_width": 8}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command `train` to the group `bench`."""
+    app.command("train", help=HELP)(_train)
+
+
+def _train(
+    *,
+    network: Annotated[str, typer.Argument(help="Network of the zoo.")] = "unet",
+    data: Annotated[str, typer.Option(help="As for `dbinfer train`.")] = "strokes",
+    ranks: Annotated[int, typer.Option(help="Processes that train together.")] = 2,
+    launcher: Annotated[str, typer.Option(help="gloo or mpi.")] = "mpi",
+    epochs: Annotated[int, typer.Option(help="Of each way.")] = 4,
+    batch: Annotated[int, typer.Option(help="Images per step and rank.")] = 8,
+    lr: Annotated[float, typer.Option(help="Learning rate of one rank.")] = 2.5e-3,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the runs and the figure; else a temporary one.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    from dbinfer.train.compare import compare
+    from dbinfer.train.config import TrainConfig
+
+    folder = out or Path(tempfile.mkdtemp(prefix="dbinfer-bench-train-"))
+    options = dict(STROKES) if network == "unet" else {}
+    config = TrainConfig(
+        network,
+        data,
+        str(folder),
+        options,
+        epochs=epochs,
+        batch=batch,
+        lr=lr,
+        ranks=ranks,
+        launcher=launcher,
+        warmup=1,
+    )
+    with err_console.status("starting") as status:
+        result = compare(config, status.update)
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        _print(result)
+
+
+def _print(result: Comparison) -> None:
+    from dbinfer.train.compare import table
+
+    columns, rows = table(result)
+    print_table(f"{result.metric}, {result.ranks} ranks on {result.cores} cores", columns, rows)
+    for way in result.ways:
+        typer.echo(f"{way.title:<28} {way.images_per_second:8.1f} images/s")
+    typer.echo(f"{f'{result.ranks} independent processes':<28} {result.independent:8.1f} images/s")
+    typer.echo(f"speed-up against one process with a rank's share of the cores: {result.speed_up:.2f}")
+    typer.echo(f"efficiency against {result.ranks} independent processes: {result.efficiency:.2f}")
+    typer.echo(f"an epoch with all data on each rank takes {result.epoch_ratio:.1f} times as long")
+    typer.echo(f"figure: {result.figure}")

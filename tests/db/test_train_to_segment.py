@@ -1,0 +1,54 @@
+"""From two ranks to SQL: the strokes U-Net keeps its dice through conversion, deployment and dbinfer.segment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import psycopg2
+import pytest
+
+from dbinfer.convert import convert
+from dbinfer.registry import DeployOptions, deploy
+from dbinfer.train import TrainConfig, datasets, run
+from dbinfer.train.launch import check_built
+
+
+def test_dice_from_sql_is_that_of_the_training(
+    dsn: str, db: psycopg2.extensions.connection, tmp_path: Path
+) -> None:
+    check_built("mpi")
+    options = {"size": 128, "depth": 3, "base_width": 8}
+    how = {
+        "epochs": 12,
+        "batch": 4,
+        "lr": 2.5e-3,
+        "schedule": "cosine",
+        "ranks": 2,
+        "launcher": "mpi",
+        "warmup": 1,
+    }
+    result = run(TrainConfig("unet", "strokes", str(tmp_path), options, **how))  # type: ignore[arg-type]
+    trained = result.metrics["val_dice_coefficient"]
+    assert trained >= 0.90
+
+    convert(result.model, tmp_path / "strokes.xml")
+    deploy(tmp_path / "strokes.xml", DeployOptions(name="strokes"), dsn)
+    scores = [_dice(db, image, mask) for image, mask in datasets.stroke_files("heldout", range(96))]
+    assert np.mean(scores) == pytest.approx(trained, abs=0.01)
+
+    with db.cursor() as cursor:
+        cursor.execute(
+            "SELECT manifest #>> '{metrics,val_dice_coefficient}' FROM dbinfer.model_versions WHERE name = 'strokes'"
+        )
+        assert cursor.fetchone() == (str(trained),)
+
+
+def _dice(db: psycopg2.extensions.connection, image: bytes, mask: bytes) -> float:
+    with db.cursor() as cursor:
+        cursor.execute("SELECT dbinfer.segment(%s, 'strokes')", (image,))
+        row = cursor.fetchone()
+    assert row is not None
+    found, true = (cv2.imdecode(np.frombuffer(data, np.uint8), 0) > 127 for data in (row[0], mask))
+    return float((2 * (found & true).sum() + 1) / (found.sum() + true.sum() + 1))
