@@ -31,7 +31,7 @@ def print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
     """Print a table; None as an empty cell."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column in ("model", "task", "input", "size"))
     for row in rows:
         table.add_row(*("" if cell is None else str(cell) for cell in row))
     console.print(table)

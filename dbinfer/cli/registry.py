@@ -129,7 +129,7 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
             m["task"],
             m["input"],
             bytes_text(m["size"]),
-            ", ".join(f"{key} {_short(value)}" for key, value in (m["metrics"] or {}).items()),
+            "\n".join(f"{key} {_short(value)}" for key, value in _telling(m["metrics"] or {})),
         ]
         for m in found
     ]
@@ -250,6 +250,12 @@ class _bar:  # noqa: N801 - reads like a statement
 
     def __exit__(self, *exc: object) -> None:
         self._progress.stop()
+
+
+def _telling(metrics: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return the metrics of the validation where there are any, without the losses."""
+    told = {key: value for key, value in metrics.items() if "loss" not in key} or metrics
+    return list(({key: told[key] for key in told if key.startswith("val_")} or told).items())
 
 
 def _short(value: Any) -> str:
