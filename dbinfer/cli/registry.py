@@ -129,7 +129,9 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
             m["task"],
             m["input"],
             bytes_text(m["size"]),
-            "\n".join(f"{key} {_short(value)}" for key, value in _telling(m["metrics"] or {})),
+            "\n".join(
+                f"{key.removeprefix('val_')} {_short(value)}" for key, value in _telling(m["metrics"] or {})
+            ),
         ]
         for m in found
     ]
