@@ -1,0 +1,85 @@
+"""The commands of the registry as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny_models
+from asking import ask, role
+from psycopg2.extensions import connection as Connection
+
+PROGRAM = Path(sys.executable).with_name("dbinfer")
+IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
+
+
+@pytest.fixture
+def dbinfer(dsn: str) -> object:
+    def run(*args: object, code: int = 0) -> str:
+        env = {**os.environ, "COLUMNS": "200", "DBINFER_DSN": dsn}
+        done = subprocess.run(
+            [PROGRAM, *map(str, args)], capture_output=True, text=True, check=False, env=env
+        )
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+    return run
+
+
+def test_the_whole_way(dbinfer, db: Connection, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    assert "No model is deployed yet" in dbinfer("models")
+    assert json.loads(dbinfer("models", "--json")) == []
+    path = tiny_models.colour_classifier(tmp_path, "colours")
+    out = dbinfer("deploy", path, "--alias", "production")
+    assert "deployed colours@1 (classification" in out
+    assert "SELECT dbinfer.classify(img, 'colours') FROM images" in out
+    assert "already deployed: colours@1 (active)" in dbinfer("deploy", path)
+    again = json.loads(dbinfer("deploy", path, "--json"))
+    assert (again["new"], again["version"], again["manifest"]["task"]) == (False, 1, "classification")
+    changed = json.loads(dbinfer("deploy", path, "--labels", "r,g,b", "--no-activate", "--json"))
+    assert (changed["new"], changed["version"], changed["active"]) == (True, 2, False)
+    assert ask(db, "SELECT (dbinfer.classify(%s)).label", IMAGE) == "red"
+    dbinfer("activate", "colours@2")
+    assert ask(db, "SELECT (dbinfer.classify(%s)).label", IMAGE) == "r"
+    dbinfer("activate", "colours@1")
+    assert ask(db, "SELECT (dbinfer.classify(%s)).label", IMAGE) == "red"
+    assert "colours@2 is active" not in dbinfer("models")
+    (model,) = json.loads(dbinfer("models", "--json"))
+    assert (model["name"], model["version"], model["default"]) == ("colours", 1, True)
+    assert [(v["version"], v["active"]) for v in model["history"]] == [(1, True), (2, False)]
+    dbinfer("alias", "colours@2", "next")
+    assert ask(db, "SELECT (dbinfer.classify(%s, 'colours@next')).label", IMAGE) == "r"
+    assert "is active" in dbinfer("drop", "colours@1", code=1)
+    dbinfer("drop", "colours@2")
+    dbinfer("drop", "colours", "--force")
+    assert json.loads(dbinfer("models", "--json")) == []
+
+
+def test_grant_and_revoke(dbinfer, db: Connection, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    dbinfer("deploy", tiny_models.constant(tmp_path, 1, "mine"), "--private")
+    with role(db) as name:
+        dbinfer("grant", "mine", name)
+        assert ask(db, "SELECT dbinfer.predict(%s, 'mine')", IMAGE) == [1, 1, 1]
+        dbinfer("revoke", "mine", name)
+        assert "was not granted" in dbinfer("revoke", "mine", name, code=1)
+
+
+def test_labels_from_a_file(dbinfer, db: Connection, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    names = tmp_path / "names.txt"
+    names.write_text("un\ndeux\ntrois\n")
+    dbinfer("deploy", tiny_models.foreign(tmp_path, {}, "french"), "--labels", f"@{names}", "--default")
+    assert ask(db, "SELECT (dbinfer.classify(%s)).label", IMAGE) == "un"
+
+
+def test_mistakes(dbinfer, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    path = tiny_models.constant(tmp_path, 4, "wrong")
+    assert "cannot be a model's name" in dbinfer("deploy", path, "--name", "a b", code=1)
+    assert "does not exist" in dbinfer("activate", "nobody@1", code=1)
+    assert "labels" in dbinfer("deploy", tiny_models.colour_classifier(tmp_path), "--labels", "one", code=1)
+    assert "task" in dbinfer("deploy", path, "--task", "magic", code=1)
+    assert "resize" in dbinfer("deploy", path, "--resize", "magic", code=1)

@@ -1,0 +1,60 @@
+"""Obstacles that a test's server cannot have: no PL/Python, a server that refuses, versions compared by number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg2
+import pytest
+
+from dbinfer.errors import InstallError, RegistryError
+from dbinfer.install import installer
+from dbinfer.registry.versions import split
+
+
+class Cursor:
+    """A cursor of a server that has no PL/Python."""
+
+    def __init__(self, error: type[psycopg2.Error]) -> None:
+        self.error, self.answer = error, (0,)
+        self.rolled_back = False
+        self.connection = self
+
+    def rollback(self) -> None:
+        self.rolled_back = True
+
+    def execute(self, sql: str, values: Any = None) -> None:
+        if sql.startswith("CREATE EXTENSION"):
+            raise self.error
+        if "server_version_num" in sql:
+            assert self.rolled_back, "a failed transaction answers no further question"
+            self.answer = (150004,)
+
+    def fetchone(self) -> tuple[int]:
+        return self.answer
+
+
+@pytest.mark.parametrize("error", [psycopg2.errors.UndefinedFile, psycopg2.errors.FeatureNotSupported])
+def test_a_server_without_plpython_names_the_package(error: type[psycopg2.Error]) -> None:
+    with pytest.raises(InstallError, match="no PL/Python") as caught:
+        installer._make_extension(Cursor(error))  # type: ignore[arg-type]
+    assert "postgresql-plpython3-15" in caught.value.cure
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"), [("digits@1", ("digits", 1)), ("a.b-c_d@999999999", ("a.b-c_d", 999999999))]
+)
+def test_references_split(reference: str, expected: tuple[str, int]) -> None:
+    assert split(reference) == expected
+
+
+@pytest.mark.parametrize(
+    "reference", ["digits", "digits@", "@1", "digits@x", "digits@1@2", "digits@²", "digits@-1", "a@1 "]
+)
+def test_references_that_name_no_version(reference: str) -> None:
+    with pytest.raises(RegistryError, match="names no version"):
+        split(reference)
+
+
+def test_versions_compare_by_number() -> None:
+    assert installer._as_tuple("0.10.0") > installer._as_tuple("0.9.1")
