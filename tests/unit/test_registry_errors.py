@@ -8,7 +8,7 @@ import psycopg2
 import pytest
 
 from dbinfer.errors import InstallError, RegistryError
-from dbinfer.install import installer
+from dbinfer.install import _steps
 from dbinfer.registry.versions import split
 
 
@@ -37,7 +37,7 @@ class Cursor:
 @pytest.mark.parametrize("error", [psycopg2.errors.UndefinedFile, psycopg2.errors.FeatureNotSupported])
 def test_a_server_without_plpython_names_the_package(error: type[psycopg2.Error]) -> None:
     with pytest.raises(InstallError, match="no PL/Python") as caught:
-        installer._make_extension(Cursor(error))  # type: ignore[arg-type]
+        _steps.make_extension(Cursor(error))  # type: ignore[arg-type]
     assert "postgresql-plpython3-15" in caught.value.cure
 
 
@@ -57,4 +57,4 @@ def test_references_that_name_no_version(reference: str) -> None:
 
 
 def test_versions_compare_by_number() -> None:
-    assert installer._as_tuple("0.10.0") > installer._as_tuple("0.9.1")
+    assert _steps.as_tuple("0.10.0") > _steps.as_tuple("0.9.1")

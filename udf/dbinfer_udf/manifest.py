@@ -113,7 +113,7 @@ class Manifest:
         return json.dumps(self.to_dict(), sort_keys=True, ensure_ascii=False)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Manifest":
+    def from_dict(cls, values: Mapping[str, Any]) -> Manifest:
         """Make a manifest from JSON values.
 
         Raises:
@@ -133,7 +133,7 @@ class Manifest:
         return cls(**typed)
 
     @classmethod
-    def from_json(cls, text: str) -> "Manifest":
+    def from_json(cls, text: str) -> Manifest:
         """Make a manifest from its JSON text; ManifestError where it is none."""
         try:
             values = json.loads(text)

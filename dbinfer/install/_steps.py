@@ -1,0 +1,133 @@
+"""The steps of install and upgrade inside one transaction: checks, the extension, SQL files, runtime, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import psycopg2
+from psycopg2.extensions import cursor as Cursor
+
+from dbinfer._version import __version__
+from dbinfer.errors import InstallError
+from dbinfer.install.content import Content, Upgrade
+from dbinfer.platform import Platform
+
+ROLE_COMMENT = "owns the objects of dbinfer; its members deploy and manage models"
+
+
+def one(cur: Cursor) -> object:
+    row = cur.fetchone()
+    return None if row is None else row[0]
+
+
+def settings_of(cur: Cursor) -> dict[str, str]:
+    cur.execute("SELECT name, value FROM dbinfer_private.setting")
+    return dict(cur.fetchall())
+
+
+def check_possible(cur: Cursor) -> None:
+    cur.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+    if not one(cur):
+        cur.execute("SELECT current_user")
+        raise InstallError(
+            f"role {one(cur)!r} is no superuser, and functions in PL/Python need one.",
+            "Connect as a superuser.",
+        )
+    cur.execute(
+        "SELECT string_agg(nspname, ', ') FROM pg_namespace WHERE nspname IN ('dbinfer', 'dbinfer_private')"
+    )
+    taken = one(cur)
+    if taken:
+        raise InstallError(
+            f"schema {taken} exists already and is not ours.", "Rename or drop it, then install again."
+        )
+
+
+def make_extension(cur: Cursor) -> bool:
+    cur.execute("SELECT count(*) FROM pg_language WHERE lanname = 'plpython3u'")
+    if one(cur):
+        return False
+    try:
+        cur.execute("CREATE EXTENSION plpython3u")
+    except (psycopg2.errors.UndefinedFile, psycopg2.errors.FeatureNotSupported) as err:
+        cur.connection.rollback()
+        cur.execute("SHOW server_version_num")
+        major = int(str(one(cur))) // 10000
+        raise InstallError(
+            "the server has no PL/Python (language plpython3u).",
+            f"On its host: apt-get install postgresql-plpython3-{major}",
+        ) from err
+    return True
+
+
+def apply(cur: Cursor, platform: Platform, content: Content) -> None:
+    steps = pending(cur, content) if _has_tables(cur) else content.upgrades
+    for step in steps:
+        cur.execute(platform.adapt(step.sql))
+    for step in steps:
+        cur.execute("INSERT INTO dbinfer_private.upgrade SELECT %s, %s, now()", (step.name, step.digest))
+    for sql in content.rerun.values():
+        cur.execute(platform.adapt(sql))
+    cur.execute("DELETE FROM dbinfer_private.runtime_module")
+    for name, source in content.modules.items():
+        cur.execute("INSERT INTO dbinfer_private.runtime_module VALUES (%s, %s)", (name, source))
+    write_settings(
+        cur,
+        {"version": __version__, "runtime_digest": content.runtime_digest, "sql_digest": content.sql_digest}
+        | platform.host_settings(cur),
+    )
+
+
+def _has_tables(cur: Cursor) -> bool:
+    cur.execute("SELECT to_regclass('dbinfer_private.upgrade') IS NOT NULL")
+    return bool(one(cur))
+
+
+def pending(cur: Cursor, content: Content) -> list[Upgrade]:
+    cur.execute("SELECT name FROM dbinfer_private.upgrade")
+    done = {row[0] for row in cur.fetchall()}
+    return [step for step in content.upgrades if step.name not in done]
+
+
+def check_frozen(cur: Cursor, content: Content) -> None:
+    cur.execute("SELECT name, sha256 FROM dbinfer_private.upgrade")
+    done = dict(cur.fetchall())
+    for step in content.upgrades:
+        if done.get(step.name, step.digest) != step.digest:
+            raise InstallError(
+                f"upgrade {step.name} was edited after this database applied it.",
+                "Restore the file as it was released; put changes into a new upgrade.",
+            )
+
+
+def outdated(settings: Mapping[str, str], content: Content) -> bool:
+    wanted = {
+        "version": __version__,
+        "runtime_digest": content.runtime_digest,
+        "sql_digest": content.sql_digest,
+    }
+    return any(settings.get(key) != value for key, value in wanted.items())
+
+
+def write_settings(cur: Cursor, values: Mapping[str, str]) -> None:
+    for name, value in values.items():
+        cur.execute("SELECT dbinfer_private.set_setting(%s, %s)", (name, str(value)))
+
+
+def drop_role(cur: Cursor) -> None:
+    cur.execute("SELECT shobj_description(oid, 'pg_authid') FROM pg_roles WHERE rolname = 'dbinfer_owner'")
+    if one(cur) == ROLE_COMMENT:
+        attempt(cur, "DROP ROLE dbinfer_owner")
+
+
+def attempt(cur: Cursor, sql: str) -> None:
+    """Run what may fail because others use the thing, without losing the transaction."""
+    cur.execute("SAVEPOINT dbinfer_try")
+    try:
+        cur.execute(sql)
+    except psycopg2.Error:
+        cur.execute("ROLLBACK TO SAVEPOINT dbinfer_try")
+
+
+def as_tuple(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
