@@ -1,5 +1,7 @@
 """Every plan shape gives right results or one clear error with both planners, and the session goes on."""
 
+# ruff: noqa: E501 - a query reads best on one line
+
 from __future__ import annotations
 
 import pytest

@@ -102,7 +102,9 @@ class Ticket:
 def _task(tasks: Dict[str, Any], name: str) -> Any:
     if name not in tasks:
         raise UsageError(
-            'model "" does not exist' if "image_info" in tasks else "there is no function %s() of a model" % name,
+            'model "" does not exist'
+            if "image_info" in tasks
+            else "there is no function %s() of a model" % name,
             hint="A model is named name, name@3 or name@alias; NULL means the default model.",
         )
     return tasks[name]
