@@ -11,7 +11,7 @@ bootstrap: ## install what is missing: PostgreSQL with PL/Python, .venv
 demo: bootstrap ## train, deploy and score real images with SQL, in a few minutes
 	@.venv/bin/dbinfer demo
 
-test: bootstrap ## all tests that this machine can run
+test: bootstrap train-env ## all tests that this machine can run
 	@.venv/bin/pytest
 
 check: bootstrap ## ruff, mypy and the layer test
