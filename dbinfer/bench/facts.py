@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg2
 
+from dbinfer.bench.tables import PARALLEL_SMALL
 from dbinfer.bench.ways.context import Context
 from dbinfer.connection import connect
 from dbinfer.sqlfiles import read
@@ -84,11 +85,13 @@ def _kilobytes(texts: list[str], *fields: str) -> float:
 
 
 def _plan(context: Context) -> dict[str, int]:
-    """Return how many processes the plan of the measured statement uses."""
+    """Return how many processes PostgreSQL plans for the measured statement with its own settings."""
     made = context.bench
     if made.platform.mpp:
         return {"processes": made.platform.segments}
     text = made.format(COUNT, call=context.call(), table=made.table("big"))
+    made.run("RESET parallel_setup_cost")
     plan = "\n".join(row[0] for row in made.rows(text))
+    made.run(PARALLEL_SMALL)
     found = re.search(r"Workers Planned: (\d+)", plan)
     return {"processes": 1 + int(found.group(1)) if found else 1}

@@ -7,7 +7,7 @@ from typing import Any
 
 from dbinfer.bench.cell import ready
 from dbinfer.bench.facts import facts
-from dbinfer.bench.machine import machine
+from dbinfer.bench.machine import busy, machine
 from dbinfer.bench.options import BenchOptions, Cell
 from dbinfer.bench.pool import Pool, pool
 from dbinfer.bench.run import quiet, server_dsn
@@ -31,6 +31,7 @@ SET_TABLE = "ALTER TABLE {table} SET (parallel_workers = %s)"
 def growth(options: BenchOptions, say: Say = quiet) -> Row:
     """Measure and return {"machine": ..., "growth": {title: rows}}; each row's first key is what grows."""
     with bench(server_dsn(options.dsn, say), options.keep) as made, pool(cores()) as processes:
+        notes = [busy()] if busy() else []
         lab = _Lab(made, processes, options, say)
         series = {
             "rows (digits, classify)": lab.rows(),
@@ -38,7 +39,7 @@ def growth(options: BenchOptions, say: Say = quiet) -> Row:
             "model size in MB (predict, 500x375)": lab.models(),
             "image size in megapixels (MobileNetV2, classify)": lab.sizes(),
         }
-        return {"machine": machine(made.platform, []), "growth": {k: v for k, v in series.items() if v}}
+        return {"machine": machine(made.platform, notes), "growth": {k: v for k, v in series.items() if v}}
 
 
 class _Lab:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform as python_platform
 from datetime import datetime, timezone
 from importlib import metadata
@@ -51,8 +52,17 @@ def _version(package: str) -> str | None:
         return None
 
 
+QUIET_LOAD = 0.5
+
+
+def busy() -> str:
+    """Return a sentence where other programs use the machine, so that figures will be off; else nothing."""
+    load = os.getloadavg()[0]
+    return "" if load < QUIET_LOAD else f"the machine was not quiet: load {load:.1f} before the run."
+
+
 def machine(server: Platform, skipped: list[str]) -> dict[str, Any]:
-    """Return the facts for the report; `skipped` are sentences on ways that could not be measured."""
+    """Return the facts for the report; `skipped` are sentences on what could not be measured, or not well."""
     versions = {package: _version(package) for package in PACKAGES}
     return {
         "cpu": _cpuinfo("model name") or python_platform.machine(),

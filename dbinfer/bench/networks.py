@@ -72,7 +72,7 @@ def model_files(network: str, precision: str) -> ModelFiles:
     agreement = None
     if precision == "int8":
         source, agreement = _quantized(network, source)
-    return _prepared(source, place / f"{network}.keras", precision, agreement)
+    return prepared(source, place / f"{network}.keras", precision, agreement)
 
 
 def _build(network: str, place: Path) -> None:
@@ -98,7 +98,8 @@ def _quantized(network: str, source: Path) -> tuple[Path, float]:
     return target, float(note.read_text())
 
 
-def _prepared(source: Path, keras: Path, precision: str, agreement: float | None) -> ModelFiles:
+def prepared(source: Path, keras: Path, precision: str, agreement: float | None = None) -> ModelFiles:
+    """Return the files of an IR that is to run at `precision`, prepared as deploy does it, in the harness's cache."""
     read = read_source(source)
     manifest = replace(describe(read, {})[0], precision="bf16" if precision == "bf16" else "f32")
     files = prepare(read, manifest)

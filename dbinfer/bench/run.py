@@ -8,7 +8,7 @@ import psycopg2
 
 from dbinfer.bench.cell import measure_cell
 from dbinfer.bench.loading import load_speed
-from dbinfer.bench.machine import can_bf16, machine
+from dbinfer.bench.machine import busy, can_bf16, machine
 from dbinfer.bench.options import BenchOptions
 from dbinfer.bench.pool import pool
 from dbinfer.bench.results import Report, Result, with_facts
@@ -48,6 +48,7 @@ def run(options: BenchOptions, say: Say = quiet) -> Report:
     dsn = server_dsn(options.dsn, say)
     made_results: list[Result] = []
     skipped = [] if can_bf16() else ["bf16: this processor does not compute in it."]
+    skipped += [busy()] if busy() else []
     with bench(dsn, options.keep) as made, pool(cores()) as processes:
         for cell in options.cells(can_bf16()):
             try:

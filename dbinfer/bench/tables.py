@@ -22,6 +22,8 @@ from dbinfer.sqlfiles import read
 
 PAD_BYTES, PADDED_ROWS = 700, 2000
 SPARE = 1.5
+# Or the statement on the small table would run in one process, and the difference to the big one would say nothing
+PARALLEL_SMALL = "SET parallel_setup_cost = 0"
 
 
 class Bench:
@@ -41,6 +43,8 @@ class Bench:
         self.models: set[str] = set()
         self.workers = self.platform.segments or 1 + int(self.one("SHOW max_parallel_workers_per_gather"))
         self.run("CREATE SCHEMA {schema}")
+        if not self.platform.mpp:
+            self.run(PARALLEL_SMALL)
         self.run("CREATE TABLE {source} (id bigint, img bytea)", source=self.table("source"))
 
     def table(self, name: str) -> sql.Identifier:

@@ -46,7 +46,7 @@ def speed_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Return headings and cells: one line for each result."""
     lines = []
     for row in rows:
-        spread = f"{row['rounds']}: {number(row['lowest'])} to {number(row['highest'])}"
+        spread = f"{row['rounds']}x {number(row['lowest'])}..{number(row['highest'])}"
         rates = [
             number(row["images_per_s"]),
             _ratio(row.get("ratio_bare")),
@@ -78,7 +78,7 @@ def machine_lines(machine: Row) -> list[str]:
         f"{machine['date']}: {machine['cpu']}, {machine['cores']} cores, {machine['memory_mb'] / 1024:.0f} GB, "
         f"{' '.join(machine['flags'])}",
         f"{machine['server']}{segments}; Python {machine['python']}, dbinfer {machine['dbinfer']}, {versions}",
-        *(f"not measured: {sentence}" for sentence in machine["skipped"]),
+        *(f"note: {sentence}" for sentence in machine["skipped"]),
     ]
 
 
@@ -102,7 +102,7 @@ def markdown(report: Row) -> str:
 
 def growth_markdown(report: Row) -> str:
     """Return the growth report as Markdown."""
-    parts = []
+    parts = ["\n".join(f"- {line}" for line in machine_lines(report["machine"]))]
     for title, rows in report["growth"].items():
         headings = list(rows[0]) if rows else []
         parts.append(

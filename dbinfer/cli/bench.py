@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dbinfer.cli._options import Dsn, console, err_console, print_table
+from dbinfer.cli._options import Dsn, err_console
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dbinfer.bench.run import Say
 
+FILE_WIDTH = 160
 HELP = """Measure images per second: SQL against a bare Python loop, benchmark_app and other ways, in one run.
 
 Without --dsn the embedded server is measured, started if need be. The networks are made once (TensorFlow is needed
@@ -105,18 +108,39 @@ def growth(
     from dbinfer.bench.growth import growth as measure
     from dbinfer.bench.options import BenchOptions
     from dbinfer.bench.plot import plot_growth
-    from dbinfer.bench.text import growth_markdown
+    from dbinfer.bench.text import growth_markdown, machine_lines
 
     with _status() as say:
         report = measure(BenchOptions(seconds=seconds, dsn=dsn, keep=keep), say)
     if json_file:
         json_file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    for line in machine_lines(report["machine"]):
+        _console().print(line, markup=False)
     for title, rows in report["growth"].items():
-        print_table(title, list(rows[0]), [list(row.values()) for row in rows])
+        _table(title, list(rows[0]), [list(row.values()) for row in rows])
     if plot_file:
         plot_growth(report["growth"], plot_file)
     if markdown_file:
         _put(markdown_file, "growth", growth_markdown(report))
+
+
+def _table(title: str, headings: Sequence[str], cells: Sequence[Sequence[Any]]) -> None:
+    """Print a table, wide enough for its lines also where the output is no terminal."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+    for line in cells:
+        table.add_row(*("" if cell is None else str(cell) for cell in line))
+    _console().print(table)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    found = Console(highlight=False)
+    return found if found.is_terminal else Console(highlight=False, width=FILE_WIDTH)
 
 
 def _words(text: str | None) -> tuple[str, ...]:
@@ -140,11 +164,11 @@ def _show(report: dict[str, Any], plot_file: Path | None, markdown_file: Path | 
     rows = report["results"]
     for title, table in (("Images per second", speed_table), ("One row in a backend", fact_table)):
         headings, cells = table(rows)
-        print_table(title, headings, [list(line) for line in cells])
+        _table(title, headings, cells)
     for line in machine_lines(report["machine"]):
-        console.print(line, markup=False)
+        _console().print(line, markup=False)
     headings, cells = target_table(rows)
-    print_table("Must hold", headings, [list(line) for line in cells])
+    _table("Must hold", headings, cells)
     if plot_file:
         plot(rows, plot_file)
     if markdown_file:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from typing import Any
 
 from dbinfer.errors import ModelFileError
@@ -23,6 +25,7 @@ def post_training(graph: Any, inputs: Sequence[Any]) -> Any:
         raise ModelFileError("NNCF is not installed.", "pip install 'dbinfer[quantize]'") from err
     logging.getLogger("nncf").setLevel(logging.ERROR)
     try:
-        return nncf.quantize(graph, nncf.Dataset(list(inputs)), subset_size=len(inputs))
+        with redirect_stdout(io.StringIO()):
+            return nncf.quantize(graph, nncf.Dataset(list(inputs)), subset_size=len(inputs))
     except (RuntimeError, nncf.InternalError) as err:
         raise ModelFileError(f"NNCF cannot quantize this model: {str(err).strip().splitlines()[0]}") from err

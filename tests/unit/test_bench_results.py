@@ -1,0 +1,93 @@
+"""Ratios come from the same round, medians from all; the JSON has the promised keys and no empty values."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dbinfer.bench.options import Cell
+from dbinfer.bench.results import Report, ratio, results, with_facts
+from dbinfer.bench.rounds import rounds
+from dbinfer.bench.ways import Sample, Skip
+from dbinfer.bench.ways.statement import slope
+
+CELL = Cell("digits", "f32", "28x28", "classify")
+
+
+def samples(*rates: float) -> list[Sample]:
+    return [Sample(rate) for rate in rates]
+
+
+def test_a_ratio_compares_round_by_round() -> None:
+    # The machine was half as fast in the second round, for both
+    assert ratio(samples(90, 45, 99), samples(100, 50, 100)) == 0.9
+
+
+def test_results_have_medians_and_both_ratios() -> None:
+    made = results(
+        CELL,
+        1000,
+        {"sql": samples(80, 90, 70), "bare": samples(100, 100, 100), "benchmark_app": samples(200, 200, 200)},
+    )
+    sql = next(r for r in made if r.way == "sql")
+    assert (sql.images_per_s, sql.ratio_bare, sql.ratio_benchmark_app) == (80, 0.8, 0.4)
+    assert (sql.lowest, sql.highest, sql.rows, sql.rounds) == (70, 90, 1000, 3)
+
+
+def test_without_the_bare_loop_there_is_no_ratio() -> None:
+    made = results(CELL, 10, {"sql": samples(80)})
+    assert made[0].ratio_bare is None
+    assert "ratio_bare" not in made[0].to_dict()
+
+
+def test_the_start_of_the_processes_is_taken_out_of_the_rate() -> None:
+    context: Any = SimpleNamespace(rows=1000, small=100)
+    # 0.5 s to start, then 200 images/s
+    sample = slope(context, small=1.0, big=5.5)
+    assert sample.images_per_s == pytest.approx(200)
+    assert sample.start == pytest.approx(0.5)
+    assert sample.whole == pytest.approx(1000 / 5.5)
+
+
+def test_the_report_is_machine_and_results(tmp_path: Path) -> None:
+    made = with_facts(results(CELL, 10, {"sql": samples(80), "bare": samples(90)}), {"first_row_ms": 12.5})
+    Report({"cpu": "x"}, made).write(tmp_path / "b.json")
+    read = json.loads((tmp_path / "b.json").read_text())
+    assert set(read) == {"machine", "results"}
+    sql, bare = read["results"]
+    assert sql["first_row_ms"] == 12.5
+    assert "first_row_ms" not in bare
+    assert {"network", "precision", "function", "way", "images_per_s", "ratio_bare"} <= set(sql)
+    assert None not in sql.values()
+
+
+class _Counting:
+    def __init__(self, log: list[str], name: str, fails: bool = False) -> None:
+        self.log, self.name, self.fails = log, name, fails
+
+    def measure(self) -> Sample:
+        if self.fails:
+            raise Skip(f"{self.name} cannot")
+        self.log.append(self.name)
+        return Sample(1.0)
+
+
+def test_rounds_take_turns_and_each_starts_with_another_way() -> None:
+    log: list[str] = []
+    taken, skipped = rounds({n: _Counting(log, n) for n in "abc"}, 3, lambda step: None, "")
+    assert "".join(log) == "abcbcacab"
+    assert all(len(kept) == 3 for kept in taken.values())
+    assert skipped == []
+
+
+def test_a_way_that_fails_is_reported_once_and_the_others_go_on() -> None:
+    log: list[str] = []
+    ways = {"a": _Counting(log, "a"), "b": _Counting(log, "b", fails=True)}
+    taken, skipped = rounds(ways, 2, lambda step: None, "")
+    assert skipped == ["b cannot"]
+    assert list(taken) == ["a"]
+    assert log == ["a", "a"]

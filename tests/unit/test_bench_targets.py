@@ -1,0 +1,50 @@
+"""The table of promises: ok, below, above, not measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dbinfer.bench.targets import TARGETS, judge
+
+
+def row(network: str, function: str, way: str = "sql", **values: Any) -> dict[str, Any]:
+    images = "28x28" if network == "digits" else "500x375"
+    return {
+        "network": network,
+        "precision": "f32",
+        "images": images,
+        "function": function,
+        "way": way,
+    } | values
+
+
+def verdict(rows: list[dict[str, Any]], what: str) -> str:
+    return next(found for title, _limit, _value, found in judge(rows) if title.startswith(what))
+
+
+def test_nothing_is_ok_that_was_not_measured() -> None:
+    judged = judge([])
+    assert len(judged) == len(TARGETS)
+    assert {found for *_rest, found in judged} == {"not measured"}
+
+
+def test_a_ratio_at_the_limit_is_ok_and_one_under_it_is_below() -> None:
+    title = "digits classify / bare loop"
+    assert verdict([row("digits", "classify", ratio_bare=0.65)], title) == "ok"
+    assert verdict([row("digits", "classify", ratio_bare=0.649)], title) == "below"
+
+
+def test_a_first_row_must_not_take_longer() -> None:
+    title = "ResNet-50 first row"
+    assert verdict([row("resnet50", "predict", first_row_ms=240.0)], title) == "ok"
+    assert verdict([row("resnet50", "predict", first_row_ms=260.0)], title) == "above"
+
+
+def test_ways_are_compared_by_their_rates() -> None:
+    rows = [
+        row("resnet50", "predict", images_per_s=60.0),
+        row("resnet50", "predict", "naive", images_per_s=5.0),
+        row("resnet50", "predict", "keras", images_per_s=30.0),
+    ]
+    assert verdict(rows, "ResNet-50 / naive UDF") == "ok"
+    assert verdict(rows, "ResNet-50 / Keras") == "below"

@@ -1,0 +1,76 @@
+"""The tables as Markdown, put into a document without touching the rest of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dbinfer.bench.options import Cell
+from dbinfer.bench.plot import plot
+from dbinfer.bench.results import Report, results
+from dbinfer.bench.text import markdown, number, put_between
+from dbinfer.bench.ways import Sample
+from dbinfer.errors import DataError
+
+MACHINE = {
+    "date": "2026-01-01",
+    "cpu": "a processor",
+    "cores": 2,
+    "memory_mb": 8192,
+    "flags": ["avx2"],
+    "server": "postgresql 15",
+    "segments": 0,
+    "python": "3.11",
+    "dbinfer": "0",
+    "versions": {"openvino": "2026"},
+    "skipped": ["spark: not installed."],
+}
+
+
+def report() -> Report:
+    taken = {"sql": [Sample(87.654, 80.0, 0.25)], "bare": [Sample(100.0)]}
+    return Report(MACHINE, results(Cell("resnet50", "f32", "500x375", "predict"), 500, taken))
+
+
+def test_markdown_holds_what_was_measured_and_what_was_not() -> None:
+    text = markdown(report().to_dict())
+    assert "| resnet50 f32 predict 500x375 | sql | 87.7 | 0.88 |" in text
+    assert "spark: not installed." in text
+    assert "| ResNet-50 predict / bare loop | 0.97 | 0.876 | below |" in text
+
+
+def test_a_part_is_added_then_replaced_and_the_rest_stays() -> None:
+    first = put_between("# Title\n\nText.\n", "bench", "one\n")
+    assert first.startswith("# Title\n\nText.\n")
+    second = put_between(first + "\nAfter.\n", "bench", "two\n")
+    assert "one" not in second
+    assert "<!-- bench -->\ntwo\n<!-- /bench -->" in second
+    assert second.endswith("After.\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (3, "3"),
+        ("x", "x"),
+        (0.12345, "0.123"),
+        (12.345, "12.3"),
+        (123.45, "123"),
+        (12345.6, "12,346"),
+    ],
+)
+def test_numbers_have_three_digits(value: object, text: str) -> None:
+    assert number(value) == text
+
+
+def test_the_plot_is_a_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    plot(report().to_dict()["results"], tmp_path / "b.png")
+    assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_results_there_is_no_plot(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no results"):
+        plot([], tmp_path / "b.png")

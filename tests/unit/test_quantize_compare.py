@@ -1,0 +1,53 @@
+"""Agreement, differences and accuracy on outputs that are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dbinfer.quantize.compare import accuracy, agreement, differences, overlap
+from dbinfer_udf.manifest import Manifest
+
+
+def manifest(task: str, **values: Any) -> Manifest:
+    return Manifest(task=task, height=4, width=4, **values)
+
+
+def outputs(*rows: list[float]) -> list[np.ndarray]:
+    return [np.array([row], np.float32) for row in rows]
+
+
+def test_top1_agreement_is_the_share_of_equal_classes() -> None:
+    first = outputs([0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7])
+    second = outputs([0.8, 0.2], [0.4, 0.6], [0.4, 0.6], [0.3, 0.7])
+    assert agreement(manifest("classification"), first, second) == ("top-1", 0.75)
+
+
+def test_masks_agree_by_intersection_over_union() -> None:
+    first, second = np.zeros((1, 4, 4, 1), np.float32), np.zeros((1, 4, 4, 1), np.float32)
+    first[0, :2], second[0, :1] = 0.9, 0.9
+    assert agreement(manifest("segmentation"), [first], [second]) == ("IoU", 0.5)
+
+
+def test_two_empty_masks_agree() -> None:
+    empty = np.zeros((4, 4), np.int64)
+    assert overlap(empty, empty) == 1.0
+    assert overlap(empty, empty + 1) == 0.0
+
+
+def test_embeddings_agree_by_their_angle() -> None:
+    measure, value = agreement(manifest("embedding"), outputs([1.0, 0.0]), outputs([1.0, 1.0]))
+    assert measure == "cosine"
+    assert value == pytest.approx(0.5**0.5)
+
+
+def test_differences_are_of_single_values() -> None:
+    assert differences(outputs([0.0, 1.0]), outputs([0.5, 1.0])) == (0.5, 0.25)
+
+
+def test_labels_are_numbers_or_names() -> None:
+    m = manifest("classification", labels=("cat", "dog"))
+    scores = outputs([0.9, 0.1], [0.2, 0.8], [0.2, 0.8], [0.2, 0.8])
+    assert accuracy(m, scores, ["cat", "dog", 1, "cat"]) == 0.75
