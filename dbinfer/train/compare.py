@@ -6,7 +6,7 @@ The machine's cores are shared alike: a rank and a process alone have the same n
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -142,17 +142,19 @@ def _fastest(way: Way) -> float:
 
 def table(result: Comparison) -> tuple[list[str], list[list[str]]]:
     """Return the columns and one row per epoch: seconds, metric in training and in validation of each way."""
-    columns = ["epoch", *(f"{way.title}: {what}" for way in result.ways for what in ("s", "train", "val"))]
+    columns = ["epoch", *(f"{way.title}\nseconds  train   val" for way in result.ways)]
     rows = []
     for entries in zip(*(way.history for way in result.ways), strict=True):
-        cells = [[f"{e.seconds:.1f}", *_values(e, result.metric)] for e in entries]
-        rows.append([str(entries[0].epoch), *(cell for part in cells for cell in part)])
+        cells = [
+            f"{e.seconds:7.1f}  {_value(e, result.metric)}  {_value(e, f'val_{result.metric}')}"
+            for e in entries
+        ]
+        rows.append([str(entries[0].epoch), *cells])
     return columns, rows
 
 
-def _values(entry: Epoch, metric: str) -> Sequence[str]:
-    values = (entry.values.get(name) for name in (metric, f"val_{metric}"))
-    return ["" if value is None else f"{value:.4f}" for value in values]
+def _value(entry: Epoch, name: str) -> str:
+    return f"{entry.values[name]:.4f}" if name in entry.values else "     -"
 
 
 def write_figure(result: Comparison) -> None:

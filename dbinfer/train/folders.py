@@ -64,3 +64,32 @@ def _with_masks(folder: Path, images: list[Path]) -> list[tuple[Path, Path | int
     if not pairs:
         raise DataError(f"{folder} holds masks, but no images for them.", CURE)
     return pairs
+
+
+def check_sizes(folder: Folder) -> None:
+    """Compare each image's size with its mask's, by their headers only (some 0.2 ms a pair).
+
+    Raises:
+        DataError: they differ, or a file is no image; the message names it.
+    """
+    for image, mask in folder.pairs:
+        if isinstance(mask, int):
+            return
+        sizes = [_size(image), _size(mask)]
+        if sizes[0] != sizes[1]:
+            raise DataError(
+                f"the mask {mask} has {sizes[1][0]} x {sizes[1][1]} pixels, but its image {sizes[0][0]} x {sizes[0][1]}."
+            )
+
+
+def _size(path: Path) -> tuple[int, int]:
+    import PIL.Image
+
+    try:
+        with PIL.Image.open(path) as image:
+            return (int(image.width), int(image.height))
+    except OSError as err:
+        raise DataError(
+            f"{path} is unreadable: it is no image, or it is damaged.",
+            "Replace it, or leave it out: --on-bad skip.",
+        ) from err

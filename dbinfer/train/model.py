@@ -74,21 +74,22 @@ def synchronise(model: Any, ranks: Ranks) -> None:
 
 
 def average_batch_norm(model: Any, ranks: Ranks) -> None:
-    """Give every rank the mean of the moving statistics: each has seen its own images only.
+    """Give every rank the moving statistics over all ranks: each has seen its own images only.
 
-    The mean of the variances leaves out how far the means lie apart; that is small, as every rank draws from
-    the same kind of images.
+    The variance over all is the mean of the ranks' variances plus how far their means lie apart:
+    mean(variance + mean^2) - mean(mean)^2.
     """
-    statistics = moving_statistics(model)
-    if ranks.size > 1 and statistics:
-        for variable, value in zip(statistics, ranks.average([v.value for v in statistics]), strict=True):
-            variable.assign(value)
+    from keras import layers
 
-
-def moving_statistics(model: Any) -> list[Any]:
-    """Return the non-trainable weights: moving means and variances of batch normalisation."""
-    trainable = {id(variable) for variable in model.trainable_variables}
-    return [variable for variable in model.weights if id(variable) not in trainable]
+    norms = [layer for layer in model.layers if isinstance(layer, layers.BatchNormalization)]
+    if ranks.size == 1 or not norms:
+        return
+    means = [norm.moving_mean.value for norm in norms]
+    squares = [norm.moving_variance + norm.moving_mean**2 for norm in norms]
+    averaged = ranks.average([*means, *squares])
+    for norm, mean, square in zip(norms, averaged[: len(norms)], averaged[len(norms) :], strict=True):
+        norm.moving_mean.assign(mean)
+        norm.moving_variance.assign(square - mean**2)
 
 
 def reseed(model: Any, seed: Seed) -> None:

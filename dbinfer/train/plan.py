@@ -8,11 +8,12 @@ from typing import Any
 
 from dbinfer.errors import TrainError, UsageError
 from dbinfer.train.config import TrainConfig
+from dbinfer.train.folders import check_sizes
 from dbinfer.train.loader import Loader
 from dbinfer.train.model import check_task
 from dbinfer.train.pipeline import Pipeline
 from dbinfer.train.shards import check_enough, hold_out, shard
-from dbinfer.train.sources import Source, find_source
+from dbinfer.train.sources import Folder, Source, find_source
 from dbinfer_models import NETWORKS, Network
 from dbinfer_udf.manifest import Manifest, ManifestError
 
@@ -56,6 +57,13 @@ class Plan:
     def _pipeline(self, source: Source, rows: Sequence[int], rank: int, length: int) -> Pipeline:
         loader = Loader(source.open(rows), self.manifest, self.config.on_bad == "skip")
         return Pipeline(loader, self.config, rank, length)
+
+
+def check_images(plan: Plan) -> None:
+    """Compare images and masks of folders by their headers, where a bad one is to end the run."""
+    for part in (plan.train, plan.val):
+        if part and isinstance(part.source, Folder) and plan.config.on_bad == "error":
+            check_sizes(part.source)
 
 
 def make_plan(config: TrainConfig) -> Plan:

@@ -9,7 +9,7 @@ from typing import Any
 from dbinfer.errors import TrainError
 from dbinfer.train import checkpoint
 from dbinfer.train.config import TrainConfig
-from dbinfer.train.plan import make_plan
+from dbinfer.train.plan import check_images, make_plan
 from dbinfer.train.result import TrainResult, read_result
 
 
@@ -27,6 +27,7 @@ def run(config: TrainConfig, report: Callable[[dict[str, Any]], None] = lambda e
         UsageError, DataError, TrainError: one sentence each; what can be checked is checked before any long work.
     """
     plan = make_plan(config)
+    check_images(plan)
     if config.resume:
         checkpoint.check_same(
             checkpoint.read(config.folder, checkpoint.choose(config.folder, config.resume)), config

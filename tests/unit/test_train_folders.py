@@ -10,7 +10,7 @@ import pytest
 from train_runs import digits_folder, strokes_folder
 
 from dbinfer.errors import DataError, TrainError, UsageError
-from dbinfer.train import TrainConfig
+from dbinfer.train import TrainConfig, run
 from dbinfer.train.plan import make_plan
 from dbinfer.train.sources import find_source
 
@@ -64,11 +64,21 @@ def test_a_missing_mask_is_named(tmp_path: Path) -> None:
 def test_a_mask_of_another_size_is_named(tmp_path: Path) -> None:
     folder = strokes_folder(tmp_path / "s", range(2))
     cv2.imwrite(str(folder / "001_mask.png"), np.zeros((64, 128), np.uint8))
+    with pytest.raises(DataError, match=r"001_mask\.png has 128 x 64 pixels, but its image 128 x 128"):
+        run(_unet(folder))
+    assert not (tmp_path / "run").exists()
     loader = make_plan(_unet(folder, val="none")).training(0, 1).loader
     with pytest.raises(
         DataError, match=r"mask of .*001\.jpg has 128 x 64 pixels, but the image has 128 x 128"
     ):
         loader.load(1)
+
+
+def test_an_unreadable_image_is_named_before_training(tmp_path: Path) -> None:
+    folder = strokes_folder(tmp_path / "s", range(2))
+    (folder / "001.jpg").write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"001\.jpg is unreadable"):
+        run(_unet(folder))
 
 
 def test_an_unreadable_image_is_left_out_on_request(
