@@ -96,3 +96,8 @@ def test_a_bad_image_names_its_segment(session: Connection, where: str) -> None:
 
 def test_images_are_safe_from_unprivileged_functions(session: Connection) -> None:
     assert ask(session, "SELECT has_schema_privilege('public', 'dbinfer_private', 'USAGE')") is False
+
+
+def test_no_part_is_missing_where_all_are_there(session: Connection) -> None:
+    query = "SELECT dbinfer_private.missing_parts(ARRAY(SELECT digest FROM dbinfer_private.part))"
+    assert ask(session, query) == []
