@@ -10,6 +10,7 @@ from dbinfer.demo import _picture, _sql
 from dbinfer.demo._model import make_model
 from dbinfer.demo._tell import console, say, show, step
 from dbinfer.errors import DataError
+from dbinfer.install import ensure
 from dbinfer.load import LoadOptions, load
 from dbinfer.load.table import Columns
 from dbinfer.train import TrainConfig
@@ -27,6 +28,7 @@ def run(out: Path, dsn: str | None = None) -> None:
         DbinferError: a step failed, or the results are worse than they should be.
     """
     server = dsn or _start()
+    say(ensure(server).message)
     _digits(out, server)
     picture = _strokes(out, server)
     console.print(f"\n[bold green]Done.[/] The picture: {picture}")
