@@ -10,7 +10,7 @@ import numpy as np
 from dbinfer.errors import DataError
 
 QUALITY = 90
-NOISE = 4.0  # grey levels, as a camera's sensor has them
+NOISE = 2.0  # grey levels, as a camera's sensor has them
 
 
 def size_of(images: str) -> tuple[int, int]:

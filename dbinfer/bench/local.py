@@ -17,11 +17,11 @@ def local_model(files: ModelFiles, threads: int = 1, exact: bool = False) -> Mod
     """Return the model, compiled as a backend does it (one stream, pinning off).
 
     Args:
-        exact: decode every pixel and resize them all, instead of decoding to size.
+        exact: decode every pixel and average them all into the network's size, instead of decoding to size.
     """
     manifest = files.manifest.to_dict()
     if exact:
-        manifest["decode"] = "exact"
+        manifest.update(decode="exact", interpolation="area")
     facts = {"model": files.manifest.name, "version": 0, "manifest": manifest, "settings": {}}
     return Model(libraries.load("")["openvino"], files.entry, facts, threads)
 

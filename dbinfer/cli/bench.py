@@ -97,7 +97,7 @@ def _bench(
 
 @bench.command(help=GROWTH_HELP)
 def growth(
-    seconds: Seconds = 5.0,
+    seconds: Seconds = 3.0,
     dsn: Dsn = None,
     json_file: JsonFile = None,
     plot_file: PlotFile = None,

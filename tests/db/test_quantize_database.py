@@ -44,7 +44,7 @@ def test_an_int8_version_answers_as_the_original(
     assert (report.calibrated, report.compared) == (20, COUNT)
     assert report.quantized.accuracy == 1.0
     assert deploy(output, dsn=dsn).version == 2
-    first, second = ("(dbinfer.classify(img, 'net@%d')).class" % version for version in (1, 2))
+    first, second = (f"(dbinfer.classify(img, 'net@{version}')).class" for version in (1, 2))
     assert ask(db, f"SELECT count(*) FROM pictures WHERE {first} = {second}") == COUNT
     assert ask(db, "SELECT (dbinfer.classify(img, 'net@2')).label = label FROM pictures WHERE id = 0") is True
 

@@ -53,6 +53,12 @@ def test_the_start_of_the_processes_is_taken_out_of_the_rate() -> None:
     assert sample.whole == pytest.approx(1000 / 5.5)
 
 
+def test_a_disturbed_pair_counts_as_the_whole_statement() -> None:
+    context: Any = SimpleNamespace(rows=1000, small=100)
+    assert slope(context, small=5.0, big=5.5) == Sample(1000 / 5.5, 1000 / 5.5)
+    assert slope(context, small=6.0, big=5.5) == Sample(1000 / 5.5, 1000 / 5.5)
+
+
 def test_the_report_is_machine_and_results(tmp_path: Path) -> None:
     made = with_facts(results(CELL, 10, {"sql": samples(80), "bare": samples(90)}), {"first_row_ms": 12.5})
     Report({"cpu": "x"}, made).write(tmp_path / "b.json")

@@ -8,6 +8,7 @@ from dbinfer.bench.ways.context import Context, Sample
 from dbinfer.sqlfiles import read
 
 COUNT = "SELECT count({call}) FROM {table}"
+LEAST_SHARE = 1 / 3
 DROP = "DROP TABLE IF EXISTS {result}"
 
 
@@ -15,9 +16,13 @@ def slope(context: Context, small: float, big: float) -> Sample:
     """Return the rate after the start from the seconds that two statements took: on `small` rows and on `rows`.
 
     PostgreSQL's parallel workers are new processes in every statement; what their start costs is the same for both.
+    Where the big statement takes hardly longer than the small one, the rate is that of the whole statement.
     """
-    rate = (context.rows - context.small) / max(1e-9, big - small)
-    return Sample(rate, context.rows / big, max(0.0, big - context.rows / rate))
+    whole = context.rows / big
+    if big - small < LEAST_SHARE * big:  # disturbed, or nothing but start
+        return Sample(whole, whole)
+    rate = (context.rows - context.small) / (big - small)
+    return Sample(rate, whole, max(0.0, big - context.rows / rate))
 
 
 class Sql:
