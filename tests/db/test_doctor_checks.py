@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -97,10 +98,11 @@ def test_the_same_venv_in_a_query(dsn: str, setting: object, tmp_path: Path) -> 
 def test_a_venv_without_the_packages(dsn: str, setting: object, server_dsn: str) -> None:
     with closing(psycopg2.connect(dsn)) as connection:
         version = ask(connection, "SELECT python FROM dbinfer.segments LIMIT 1").rpartition(".")[0]
-    folder = Path("/var/tmp/dbinfer-test-empty-venv")
-    (folder / "lib" / f"python{version}" / "site-packages").mkdir(parents=True, exist_ok=True)
-    setting("venv", str(folder))  # type: ignore[operator]
-    found = wrong(dsn)
+    with tempfile.TemporaryDirectory(prefix="dbinfer-test-venv-", dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        (Path(folder) / "lib" / f"python{version}" / "site-packages").mkdir(parents=True)
+        setting("venv", folder)  # type: ignore[operator]
+        found = wrong(dsn)
     assert len(found) >= 1
     assert "cannot be imported" in found[0].detail
 
