@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from dbinfer.cli._convert_values import labels, numbers, size
+from dbinfer.cli._values import labels, numbers, size
 from dbinfer.errors import UsageError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Lists, sizes and files of labels, as typed on the command line of `convert`."""
+"""Lists, sizes and files of labels, as typed on the command line."""
 
 from __future__ import annotations
 
@@ -34,11 +34,13 @@ def numbers(option: str, text: str | None) -> list[float] | None:
         ) from err
 
 
-def size(text: str | None) -> dict[str, int]:
+def size(text: str | None, option: str = "size") -> dict[str, int]:
     """Return height and width of `224` or `480x640` (height x width)."""
     if text is None:
         return {}
     match = re.fullmatch(r"(\d{1,5})(?:[xX](\d{1,5}))?", text)
     if not match:
-        raise UsageError(f"--size is {text!r}, but must be pixels such as 224 or 480x640 (height x width).")
+        raise UsageError(
+            f"--{option} is {text!r}, but must be pixels such as 224 or 480x640 (height x width)."
+        )
     return {"height": int(match[1]), "width": int(match[2] or match[1])}
