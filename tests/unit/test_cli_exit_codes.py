@@ -38,7 +38,7 @@ def test_version_and_help(tmp_path: Path) -> None:
         (["install", "--threads", "many", "--dsn", "host=127.0.0.1 port=1"], 2, "--threads is 'many'"),
         (["install", "--max-models", "0"], 2, "--max-models"),
         (["deploy", "x.xml", "--mean", "a,b"], 2, "--mean is 'a,b'"),
-        (["deploy", "x.xml", "--input-size", "224"], 2, "height x width"),
+        (["deploy", "x.xml", "--input-size", "small"], 2, "height x width"),
         (["deploy", "x.xml", "--layout", "CHWN"], 2, "NHWC or NCHW"),
         (["deploy", "x.xml", "--labels", "@/nowhere"], 2, "/nowhere"),
         (["deploy"], 2, "Missing argument"),
