@@ -15,8 +15,9 @@ sys.path.append(str(Path(__file__).parents[1] / "db"))  # tiny_models, asking
 from containers import BUILT, RUNNING, Project, compose_command, run
 from projects import DATABASE_IMAGE, Database, database_project, greenplum_project, training_project
 
-BASE = "DBINFER_TEST_GREENPLUM_IMAGE"
-PUBLIC_BASE = "woblerr/greenplum:7.1.0"
+GREENPLUM_IMAGE = "DBINFER_TEST_GREENPLUM_IMAGE"
+PUBLIC_GREENPLUM = "woblerr/greenplum:7.1.0"
+DEBIAN = "debian:bookworm-slim"  # what the Dockerfiles start from
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,9 +44,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def compose() -> None:
-    """Compose, in either of its two forms."""
+    """Compose, in either of its two forms, and the base image of all but Greenplum's hosts."""
     if not compose_command():
         pytest.skip("neither 'docker compose' nor docker-compose is installed")
+    need(DEBIAN, "")
 
 
 @pytest.fixture(scope="session")
@@ -84,7 +86,9 @@ def training(compose: None) -> Iterator[Project]:
 @pytest.fixture(scope="session")
 def greenplum(compose: None) -> Iterator[Project]:
     """A coordinator, two segment hosts and a client, with dbinfer installed from the client."""
-    project = greenplum_project(_greenplum_base())
+    base = os.environ.get(GREENPLUM_IMAGE) or PUBLIC_GREENPLUM
+    need(base, f"; {GREENPLUM_IMAGE} can name another one")
+    project = greenplum_project(base)
     project.build("keys", "client")
     try:
         project.up("coordinator")
@@ -94,13 +98,11 @@ def greenplum(compose: None) -> Iterator[Project]:
         project.down()
 
 
-def _greenplum_base() -> str:
-    """Return the base image: the one that the variable names, or the community's; skip where there is none."""
-    image = os.environ.get(BASE) or PUBLIC_BASE
+def need(image: str, cure: str) -> None:
+    """Skip where an image is neither here nor to be had."""
     if run(["docker", "image", "inspect", image]).returncode == 0:
-        return image
+        return
     pulled = run(["docker", "pull", "-q", image], timeout=1800)
     if pulled.returncode:
         reason = (pulled.stderr.strip().splitlines() or ["no reason given"])[-1]
-        pytest.skip(f"the base image {image} cannot be had ({reason}); {BASE} can name another one")
-    return image
+        pytest.skip(f"the base image {image} cannot be had ({reason}){cure}")
