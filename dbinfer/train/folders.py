@@ -75,10 +75,10 @@ def check_sizes(folder: Folder) -> None:
     for image, mask in folder.pairs:
         if isinstance(mask, int):
             return
-        sizes = [_size(image), _size(mask)]
-        if sizes[0] != sizes[1]:
+        (width, height), (mask_width, mask_height) = _size(image), _size(mask)
+        if (width, height) != (mask_width, mask_height):
             raise DataError(
-                f"the mask {mask} has {sizes[1][0]} x {sizes[1][1]} pixels, but its image {sizes[0][0]} x {sizes[0][1]}."
+                f"the mask {mask} has {mask_width} x {mask_height} pixels, but {image.name} {width} x {height}."
             )
 
 

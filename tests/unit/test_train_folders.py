@@ -64,7 +64,7 @@ def test_a_missing_mask_is_named(tmp_path: Path) -> None:
 def test_a_mask_of_another_size_is_named(tmp_path: Path) -> None:
     folder = strokes_folder(tmp_path / "s", range(2))
     cv2.imwrite(str(folder / "001_mask.png"), np.zeros((64, 128), np.uint8))
-    with pytest.raises(DataError, match=r"001_mask\.png has 128 x 64 pixels, but its image 128 x 128"):
+    with pytest.raises(DataError, match=r"001_mask\.png has 128 x 64 pixels, but 001\.jpg 128 x 128"):
         run(_unet(folder))
     assert not (tmp_path / "run").exists()
     loader = make_plan(_unet(folder, val="none")).training(0, 1).loader

@@ -47,7 +47,9 @@ def watched() -> None:
 
     def leave(training: Any, started: Any) -> None:
         path = training.config.folder / f"rank-{training.ranks.rank}.npz"
-        np.savez(path, *[np.asarray(weight) for weight in training.model.weights])
+        np.savez(
+            path, **{weight.path.replace("/", "."): np.asarray(weight) for weight in training.model.weights}
+        )
         finish(training, started)
 
     trainer._finish = leave
