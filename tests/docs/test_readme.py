@@ -1,0 +1,81 @@
+"""The README tells the truth: its SQL runs, its commands and options exist, its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from asking import rows
+from psycopg2 import connect
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from dbinfer.cli._app import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+TARGETS = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def blocks(page: Path, kind: str) -> list[str]:
+    """Return the fenced blocks of one kind."""
+    return re.findall(rf"^```{kind}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def statements() -> list[str]:
+    text = "\n".join(blocks(ROOT / "README.md", "sql"))
+    return [part.strip() for part in text.split(";") if part.strip()]
+
+
+def commands() -> list[str]:
+    lines = [line for page in PAGES for block in blocks(page, "console") for line in block.splitlines()]
+    found = [line[2:].split("  #")[0] for line in lines if line.startswith("$ dbinfer ")]
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize("statement", statements())
+def test_sql_runs(demo: str, statement: str) -> None:
+    with connect(demo) as connection:
+        found = rows(connection, statement)
+    assert found or statement.startswith("CREATE")
+
+
+@pytest.mark.parametrize("command", commands())
+def test_command_and_options_exist(command: str) -> None:
+    words = shlex.split(command)[1:]
+    options = [word for word in words if word.startswith("--")]
+    name = words[0] if words[:2] != ["bench", "train"] else "bench train"
+    result = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert result.exit_code == 0, result.output
+    for option in options:
+        assert option in result.output, f"{command}: {option}"
+
+
+def test_every_command_is_documented() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    for name in get_command(app).commands:  # type: ignore[attr-defined]
+        assert re.search(rf"\b{name}\b", text), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def test_make_targets_exist() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in [*PAGES, ROOT / "CONTRIBUTING.md"])
+    for target in re.findall(r"`make ([a-z-]+)", text) + re.findall(
+        r"^ {4}make ([a-z-]+)", text, re.MULTILINE
+    ):
+        assert target in TARGETS, target
+
+
+def test_python_example_compiles(demo: str) -> None:
+    (example,) = blocks(ROOT / "README.md", "python")
+    scope: dict[str, object] = {}
+    exec(compile(example, "README.md", "exec"), scope)
+    assert "dbinfer.classify" in str(scope["query"])
