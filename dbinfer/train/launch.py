@@ -33,6 +33,10 @@ MPI_FLAGS = (
     *("-mca", "btl", "^openib", "-mca", "btl_vader_single_copy_mechanism", "none"),
     *("--oversubscribe", "-map-by", "slot"),
 )
+ENDED = (  # how mpirun and horovodrun tell of it
+    re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<status>\d+)"),
+    re.compile(r"Process name: (?P<rank>\d+)\s+Exit code: (?P<status>\d+)"),
+)
 PASSED = re.compile(r"(PATH|PYTHON.*|LD_LIBRARY_PATH|KERAS_.*|TF_.*|OMP_.*|PG.*|DBINFER_.*)$")
 
 
@@ -160,11 +164,15 @@ def _end(process: subprocess.Popen[str]) -> None:
 def _stopped(config: TrainConfig, code: int, last: Sequence[str]) -> TrainError:
     """Return the error for ranks that ended without saying why: killed, out of memory, lost."""
     done = checkpoint.epochs(config.folder)
-    told = [line for line in last if line.strip()][-8:]
-    text = "".join(f"\n  {line}" for line in told)
     cure = (
         f"Epoch {done[-1]} is kept: go on with --resume." if done else "No epoch was done yet: start again."
     )
-    return TrainError(
-        f"a rank stopped and the others were ended (launcher's exit status {code}).{text}", cure
-    )
+    for pattern in ENDED:
+        if found := pattern.search("\n".join(last)):
+            rank, status = found["rank"], int(found["status"])
+            how = (
+                f"signal {status % 128}" if "signal" in found[0] or status > 128 else f"exit status {status}"
+            )
+            return TrainError(f"rank {rank} stopped with {how}, and the other ranks were ended.", cure)
+    told = [f"\n  {line}" for line in last if line.strip()][-8:]
+    return TrainError(f"a rank stopped (the launcher's exit status is {code}).{''.join(told)}", cure)

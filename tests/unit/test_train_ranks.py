@@ -127,7 +127,9 @@ def test_a_killed_rank_stops_the_run_and_resuming_equals_no_interruption(tmp_pat
     )
     launched(whole)
     broken = replace(whole, out=str(tmp_path / "broken"))
-    with pytest.raises(TrainError, match=r"a rank stopped[^\0]*Epoch 1 is kept: go on with --resume"):
+    with pytest.raises(
+        TrainError, match=r"rank 1 stopped with signal 9, [^\0]*Epoch 1 is kept: go on with --resume"
+    ):
         launched(broken, "killed")
     result = run(replace(broken, resume="last"))
     assert [entry.epoch for entry in result.history] == [1, 2, 3]
