@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,7 +93,9 @@ class _Worker:
 
 
 def _serve(pipe: Any, counter: Any) -> None:
-    _Worker(pipe, counter).serve()
+    os.setsid()  # as PostgreSQL's backends do: Linux shares the cores between sessions (autogroup)
+    with suppress(EOFError):  # the harness was killed
+        _Worker(pipe, counter).serve()
 
 
 class Pool:

@@ -35,7 +35,9 @@ class BenchmarkApp:
 
     def measure(self) -> Sample:
         """Run it for a few seconds."""
-        done = subprocess.run(self.program, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            self.program, capture_output=True, text=True, check=False, start_new_session=True
+        )
         found = THROUGHPUT.search(done.stdout)
         if done.returncode or not found:
             lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
