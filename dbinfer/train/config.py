@@ -11,6 +11,11 @@ import tomllib
 
 from dbinfer.errors import UsageError
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 LAUNCHERS = ("gloo", "mpi")
 OPTIMIZERS = ("adam", "sgd", "rmsprop")
 SCHEDULES = ("constant", "cosine")
