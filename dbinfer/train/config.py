@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
-
-import tomllib
 
 from dbinfer.errors import UsageError
 
