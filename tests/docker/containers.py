@@ -103,7 +103,7 @@ class Project:
 
     def container(self, service: str) -> str:
         """Return the id of a service's container; empty when there is none."""
-        return str(self.compose("ps", "-q", service).stdout).strip()
+        return str(self.compose("ps", "-a", "-q", service).stdout).strip()
 
     def execute(self, service: str, *command: str, check: bool = True, timeout: float = 600) -> Any:
         """Run a command in a service's container."""
