@@ -45,8 +45,12 @@ class Session:
 
     def settle(self) -> None:
         """Let no cancel queue an interrupt from now on, and raise one that is queued already (see interrupt_flag)."""
-        self._python_runs.value = False
-        place.look_for_interrupts()
+        try:
+            self._python_runs.value = False
+            place.look_for_interrupts()
+        except KeyboardInterrupt:
+            place.drain_interrupts()
+            raise
 
     def gate(self, model: Optional[str]) -> Optional[str]:
         """Return the token that this user resolved for the model in this statement; else note who asks."""
