@@ -41,7 +41,7 @@ class Platform:
         mark = "greenplum" if self.mpp else "postgresql"
         sql = re.sub(r"/\* " + mark + r": (.*?) \*/", r"\1", sql, flags=re.DOTALL)
         if self.kernel < PARALLEL_SINCE:
-            sql = re.sub(r"\bPARALLEL (SAFE|RESTRICTED|UNSAFE)\b", "", sql)
+            sql = re.sub(r"(, )?\bPARALLEL (= )?(SAFE|RESTRICTED|UNSAFE)\b", "", sql)
         return sql
 
     def host_settings(self, cur: Any) -> dict[str, str]:

@@ -11,7 +11,8 @@ BEGIN
         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname IN ('dbinfer', 'dbinfer_private') AND c.relkind = 'v' AND c.relowner = 'dbinfer_owner'::regrole
       UNION ALL
-      SELECT 2, 'FUNCTION', p.oid::regprocedure::text FROM pg_catalog.pg_proc p
+      SELECT 2, CASE WHEN EXISTS (SELECT 1 FROM pg_catalog.pg_aggregate a WHERE a.aggfnoid = p.oid) THEN 'AGGREGATE' ELSE 'FUNCTION' END,
+             p.oid::regprocedure::text FROM pg_catalog.pg_proc p
         JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
         WHERE n.nspname IN ('dbinfer', 'dbinfer_private') AND p.proowner = 'dbinfer_owner'::regrole
       UNION ALL

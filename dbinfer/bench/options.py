@@ -7,8 +7,20 @@ from typing import Any
 
 from dbinfer.errors import UsageError
 
-WAYS = ("benchmark_app", "bare", "sql", "ctas", "client", "naive", "keras", "spark")
+WAYS = (
+    "benchmark_app",
+    "bare",
+    "sql",
+    "batch",
+    "ctas",
+    "client",
+    "naive",
+    "naive_parallel",
+    "keras",
+    "spark",
+)
 CORE = ("benchmark_app", "bare", "sql")
+QUICK = (*CORE, "batch")
 NETWORKS = ("digits", "mobilenet_v2", "resnet50", "unet")
 PRECISIONS = ("f32", "bf16", "int8")
 QUICK_NETWORKS = ("resnet50", "digits")
@@ -41,12 +53,14 @@ class Cell:
 
 
 COMMON = (*CORE, "ctas", "client")
+SMALL = (*COMMON, "batch")
+OTHERS = ("naive", "naive_parallel", "keras", "spark")
 CELLS = (
-    Cell("resnet50", "f32", "500x375", "predict", WAYS),
+    Cell("resnet50", "f32", "500x375", "predict", (*COMMON, *OTHERS)),
     Cell("resnet50", "bf16", "500x375", "predict"),
     Cell("resnet50", "int8", "500x375", "predict"),
-    Cell("digits", "f32", "28x28", "classify", COMMON),
-    Cell("digits", "int8", "28x28", "classify"),
+    Cell("digits", "f32", "28x28", "classify", SMALL),
+    Cell("digits", "int8", "28x28", "classify", QUICK),
     Cell("mobilenet_v2", "f32", "500x375", "classify", COMMON),
     Cell("mobilenet_v2", "f32", "500x375", "predict"),
     Cell("mobilenet_v2", "f32", "4000x3000", "classify"),
@@ -104,4 +118,4 @@ class BenchOptions:
         """Return the ways to measure for a cell."""
         if self.ways:
             return [way for way in self.ways if way in cell.ways or way in COMMON]
-        return [way for way in cell.ways if not self.quick or way in CORE]
+        return [way for way in cell.ways if not self.quick or way in QUICK]

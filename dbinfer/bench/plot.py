@@ -12,11 +12,13 @@ from dbinfer.errors import DataError
 Row = dict[str, Any]
 COLORS = {
     "sql": "#1f6f8b",
+    "batch": "#144a5c",
     "ctas": "#5aa9c4",
     "bare": "#8a8a8a",
     "benchmark_app": "#c9c9c9",
     "client": "#e0a458",
     "naive": "#b5484b",
+    "naive_parallel": "#d17f81",
     "keras": "#c98b8d",
     "spark": "#8d6a9f",
 }

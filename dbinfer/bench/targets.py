@@ -64,6 +64,7 @@ TARGETS = (
     Target("MobileNetV2 predict / bare loop", 0.90, _field(MOBILE.format("predict"), "ratio_bare")),
     Target("512 U-Net segment / bare loop", 0.95, _field(UNET, "ratio_bare")),
     Target("digits classify / bare loop, per row", 0.65, _field(DIGITS, "ratio_bare")),
+    Target("digits classify / bare loop, in batches", 0.9, _field(DIGITS, "ratio_bare", "batch")),
     Target(
         "12 megapixels, MobileNetV2 / full decode and resize", 5.0, _field(MOBILE_LARGE, "ratio_full_decode")
     ),

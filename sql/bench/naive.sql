@@ -1,5 +1,5 @@
 -- What a first attempt looks like: import, read, compile and infer in every call.
-CREATE FUNCTION {schema}.naive(img bytea) RETURNS real[] LANGUAGE plpython3u STABLE PARALLEL SAFE COST 100000 AS $$
+CREATE FUNCTION {schema}.{name}(img bytea) RETURNS real[] LANGUAGE plpython3u STABLE PARALLEL {parallel} COST 100000 AS $$
 import site, sys
 site.addsitedir({site})
 sys.modules.setdefault("openvino_telemetry", None)

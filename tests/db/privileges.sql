@@ -12,7 +12,7 @@ SELECT line FROM (
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
    WHERE n.nspname LIKE 'dbinfer%' AND c.relkind IN ('r', 'v', 'S')
   UNION ALL
-  SELECT 'function ' || n.nspname || '.' || p.proname || '(' || pg_get_function_identity_arguments(p.oid) || '): '
+  SELECT 'function ' || n.nspname || '.' || p.proname || '(' || replace(pg_get_function_identity_arguments(p.oid), 'dbinfer.', '') || '): '
          || CASE WHEN has_function_privilege('pg_signal_backend', p.oid, 'EXECUTE') THEN 'public' ELSE 'owner' END
          || CASE WHEN p.prosecdef THEN ', security definer' ELSE '' END
     FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname LIKE 'dbinfer%'

@@ -20,7 +20,9 @@ from dbinfer.bench.pool import pool
 from dbinfer.bench.tables import bench
 
 pytest.importorskip("sklearn")
-CELL = Cell("digits", "f32", "100x80", "classify", ("sql", "ctas", "bare", "client", "benchmark_app"))
+CELL = Cell(
+    "digits", "f32", "100x80", "classify", ("sql", "batch", "ctas", "bare", "client", "benchmark_app")
+)
 MADE = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'dbinfer_bench%%'"
 
 
@@ -37,10 +39,12 @@ def quiet(step: str) -> None:
 
 
 def test_all_ways_are_measured_and_all_is_dropped(db: Connection, dsn: str, files: ModelFiles) -> None:
-    options = BenchOptions(rows=200, rounds=2, seconds=2, dsn=dsn, ways=("sql", "ctas", "bare", "client"))
+    options = BenchOptions(
+        rows=200, rounds=2, seconds=2, dsn=dsn, ways=("sql", "batch", "ctas", "bare", "client")
+    )
     with bench(dsn) as made, pool(2) as processes:
         results, skipped = cells.measure_cell(made, processes, CELL, options, quiet)
-        assert [r.way for r in results] == ["sql", "ctas", "bare", "client"]
+        assert [r.way for r in results] == ["sql", "batch", "ctas", "bare", "client"]
         assert skipped == []
     facts: dict[str, Any] = results[0].to_dict()
     assert all(r.images_per_s > 0 and r.ratio_bare and r.rounds == 2 for r in results)

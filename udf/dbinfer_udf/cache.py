@@ -51,7 +51,8 @@ def open_cache(folder: str) -> str:
     return folder
 
 
-def _facts(path: str) -> List[int]:
+def file_facts(path: str) -> List[int]:
+    """Return inode, size and times (nanoseconds) of a file: other values mean that something has touched it."""
     s = os.stat(path)
     return [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns]
 
@@ -94,7 +95,7 @@ class Entry:
 
     def write_stamp(self) -> None:
         """Note the state of the files, whose digests the caller has just found right."""
-        values = {kind: _facts(self.path(kind)) for kind in KINDS}
+        values = {kind: file_facts(self.path(kind)) for kind in KINDS}
         fd, temporary = tempfile.mkstemp(dir=self.folder, suffix=".tmp")
         with os.fdopen(fd, "w") as stamp:
             json.dump(values, stamp)
@@ -104,7 +105,7 @@ class Entry:
         """Return whether both files are there and hold what their digests say."""
         stamp = self._stamp()
         try:
-            if all(stamp.get(kind) == _facts(self.path(kind)) for kind in KINDS):
+            if all(stamp.get(kind) == file_facts(self.path(kind)) for kind in KINDS):
                 return True
             right = all(sha256_file(self.path(kind)) == self.digests[kind] for kind in KINDS)
         except OSError:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from functools import partial
 from time import perf_counter
 from typing import Any, Dict, List, Tuple
 
-from .adapter import Compiled
+from .adapter import Compiled, same_results
 from .cache import Entry
-from .errors import UsageError
+from .errors import ModelError, UsageError
 from .image import Decoder, Limits, target_of
 from .manifest import Manifest
 from .mask import mask_layout
@@ -45,7 +47,8 @@ class Model:
         self.name: str = facts["model"]
         self.version: int = facts["version"]
         self.manifest = Manifest.from_dict(facts["manifest"])
-        self.compiled = Compiled(openvino, entry, self.manifest.precision, threads)
+        self._compile = partial(Compiled, openvino, entry, self.manifest.precision, threads)
+        self.compiled = self._compile()
         self.output = self.compiled.output
         self.flat = self.output.reshape(-1)
         self.decode = Decoder(self.manifest.color, limits(facts["settings"]), target_of(self.manifest))
@@ -56,7 +59,19 @@ class Model:
             else None
         )
 
+        self.batch: Any = None
+        self._batched: Dict[int, Compiled] = {1: self.compiled}
         self._load_milliseconds = (perf_counter() - started) * 1e3
+
+    def batch_network(self, rows: int) -> Compiled:
+        """Return the network for `rows` images at once; that for one where it cannot take more."""
+        if rows not in self._batched:
+            found = self.compiled
+            with contextlib.suppress(ModelError):
+                wide = self._compile(rows)
+                found = wide if same_results(self.compiled, wide) else found
+            self._batched[rows] = found
+        return self._batched[rows]
 
     def take_load_time(self) -> float:
         """Return the milliseconds that loading took, the first time; 0 afterwards."""

@@ -9,13 +9,14 @@ from time import perf_counter
 from typing import Any, Callable, Dict, Optional
 
 from . import place
+from .batch import batch
 from .errors import UsageError
 from .header import read_header
 from .mask import mask
 from .model import Model
 from .postprocess import best, float_array_literal, l2_normalize, scores, tensor_bytes, top
 
-Task = Callable[[Any, bytes, Optional[int]], Any]
+Task = Callable[[Any, bytes, Any], Any]
 
 
 def predict(model: Model, img: bytes, k: Optional[int]) -> str:
@@ -118,6 +119,7 @@ TASKS: Dict[str, Task] = {
     "embed": embed,
     "profile": profile,
     "warm": warm,
+    "batch": batch,
 }
 
 IMAGE_TASKS = {"image_info": image_info}

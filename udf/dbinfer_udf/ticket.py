@@ -46,10 +46,11 @@ class Ticket:
         self._key = ""
         self._tasks: Any = None
 
-    def run(
-        self, plpy: Any, task: str, img: Optional[bytes], on_error: Optional[str], k: Optional[int]
-    ) -> Any:
-        """Score one image; None for None, and for a bad image where on_error is 'null'."""
+    def run(self, plpy: Any, task: str, img: Optional[bytes], on_error: Optional[str], k: Any) -> Any:
+        """Score one image; None for None, and for a bad image where on_error is 'null'.
+
+        `k` is what the task needs beside the image: a number of classes, or the row of a batch.
+        """
         if img is None:
             return None
         session = self._session
@@ -83,7 +84,7 @@ class Ticket:
                 "XX000",
             ) from err
 
-    def _first(self, task: str, img: bytes, k: Optional[int]) -> Any:
+    def _first(self, task: str, img: bytes, k: Any) -> Any:
         """Load the model and score the first row with all signals blocked: threads start here.
 
         Again where other models of the statement drove this one out: the session's bound counts, not the ticket.

@@ -8,17 +8,19 @@ from dbinfer.bench.ways.app import BenchmarkApp
 from dbinfer.bench.ways.client import Client
 from dbinfer.bench.ways.context import Context, Sample, Skip, Way
 from dbinfer.bench.ways.local import Bare
-from dbinfer.bench.ways.other import KerasUdf, NaiveUdf
+from dbinfer.bench.ways.other import KerasUdf, NaiveParallelUdf, NaiveUdf
 from dbinfer.bench.ways.spark import Spark
-from dbinfer.bench.ways.statement import Ctas, Sql
+from dbinfer.bench.ways.statement import Batch, Ctas, Sql
 
 MAKERS: dict[str, Callable[[Context], Way]] = {
     "benchmark_app": BenchmarkApp,
     "bare": Bare,
     "sql": Sql,
+    "batch": Batch,
     "ctas": Ctas,
     "client": Client,
     "naive": NaiveUdf,
+    "naive_parallel": NaiveParallelUdf,
     "keras": KerasUdf,
     "spark": Spark,
 }

@@ -21,11 +21,12 @@ class _Udf:
     """A PL/Python function of its own on a table of a few rows; as many as take `seconds`."""
 
     name = ""
+    file = ""
 
     def __init__(self, context: Context) -> None:
         self.context = context
         try:
-            context.bench.run(read(f"bench/{self.name}.sql"), **self.names())
+            context.bench.run(read(f"bench/{self.file or self.name}.sql"), **self.names())
             seconds = self.seconds(context.bench.fill("few", FIRST_ROWS, len(context.images)))
             wanted = int(FIRST_ROWS / seconds * context.seconds)
             self.rows = context.bench.fill("few", max(MIN_ROWS, wanted), len(context.images))
@@ -61,9 +62,11 @@ def _text(value: Any) -> sql.SQL:
 
 
 class NaiveUdf(_Udf):
-    """Imports, reads, compiles and infers in every call."""
+    """Imports, reads, compiles and infers in every call; nothing said of parallel plans, as in a first attempt."""
 
     name = "naive"
+    file = "naive"
+    parallel = "UNSAFE"
 
     def names(self) -> dict[str, sql.Composable]:
         """Return also where the server finds openvino and the IR."""
@@ -71,9 +74,23 @@ class NaiveUdf(_Udf):
         venv = made.one("SELECT value FROM dbinfer_private.setting WHERE name = 'venv'")
         return {
             **super().names(),
+            "name": sql.Identifier(self.name),
+            "parallel": sql.SQL(self.parallel),
             "site": _text(_site(str(venv))),
             "model": _text(str(self.context.files.source)),
         }
+
+
+class NaiveParallelUdf(NaiveUdf):
+    """The same, declared PARALLEL SAFE."""
+
+    name = "naive_parallel"
+    parallel = "SAFE"
+
+    def __init__(self, context: Context) -> None:
+        if context.bench.platform.mpp:
+            raise Skip("naive_parallel: the segments of this cluster are parallel anyway.")
+        super().__init__(context)
 
 
 class KerasUdf(_Udf):

@@ -1,13 +1,16 @@
-"""The product: SELECT count(f(img)) and CREATE TABLE AS, in one session."""
+"""The product: SELECT count(f(img)), classify_table and CREATE TABLE AS, in one session."""
 
 from __future__ import annotations
 
 import time
 
+from psycopg2 import sql
+
 from dbinfer.bench.ways.context import Context, Sample
 from dbinfer.sqlfiles import read
 
 COUNT = "SELECT count({call}) FROM {table}"
+BATCH = "SELECT count(*) FROM dbinfer.classify_table({table}, {model})"
 LEAST_SHARE = 1 / 3
 DROP = "DROP TABLE IF EXISTS {result}"
 
@@ -43,6 +46,19 @@ class Sql:
     def measure(self) -> Sample:
         """Measure small and big table."""
         return slope(self.context, self.seconds("small"), self.seconds("big"))
+
+
+class Batch(Sql):
+    """SELECT count(*) FROM dbinfer.classify_table(a table)."""
+
+    def seconds(self, table: str) -> float:
+        """Return how long the statement takes on a table."""
+        made = self.context.bench
+        name = f"{made.schema}.{table}"
+        text = made.format(BATCH, table=sql.Literal(name), model=sql.Literal(self.context.cell.model))
+        started = time.perf_counter()
+        made.one(text)
+        return time.perf_counter() - started
 
 
 class Ctas(Sql):

@@ -1,0 +1,24 @@
+-- best class of every row of a table or view, scored in batches and put into a table (id, class, label, score)
+CREATE OR REPLACE FUNCTION dbinfer.classify_into(results regclass, images regclass, model text DEFAULT NULL, on_error text DEFAULT 'error',
+  id_column name DEFAULT 'id', img_column name DEFAULT 'img')
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE AS $$
+DECLARE
+  at_once CONSTANT integer := 1000;
+  batches dbinfer._scored[] := dbinfer._batches(images, model, on_error, id_column, img_column);
+  written bigint := 0;
+  n bigint;
+BEGIN
+  FOR i IN 1 .. coalesce(pg_catalog.cardinality(batches), 0) BY at_once LOOP
+    EXECUTE pg_catalog.format($q$
+      INSERT INTO %s (id, class, label, score)
+      SELECT pg_catalog.unnest(b.ids), pg_catalog.unnest(b.classes), pg_catalog.unnest(b.labels), pg_catalog.unnest(b.scores)
+        FROM pg_catalog.unnest($1) b
+      $q$, results) USING batches[i : i + at_once - 1];
+    GET DIAGNOSTICS n = ROW_COUNT;
+    written := written + n;
+  END LOOP;
+  RETURN written;
+END $$;
+COMMENT ON FUNCTION dbinfer.classify_into(regclass, regclass, text, text, name, name) IS 'best class of every row of a table, scored in batches and put into a table (id, class, label, score); returns the number of rows';
+ALTER FUNCTION dbinfer.classify_into(regclass, regclass, text, text, name, name) OWNER TO dbinfer_owner;
+GRANT EXECUTE ON FUNCTION dbinfer.classify_into(regclass, regclass, text, text, name, name) TO PUBLIC;
