@@ -8,27 +8,42 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 TRAILER = struct.pack("!h", -1)
-CHUNK_BYTES = 1 << 20
+# The server works on a message once it has all of it, and the socket holds about 200 KiB of the next ones
+PIECE_BYTES = 1 << 16
+MESSAGE_BYTES = 1 << 17
+_count, _length = struct.Struct("!h").pack, struct.Struct("!i").pack
 
 
 def encode(rows: Iterable[tuple[bytes | None, ...]]) -> Iterator[bytes]:
-    """Yield the stream in pieces; a value is its bytes (text in the client's encoding, bytea as it is) or None."""
-    yield HEADER
+    """Yield the stream in pieces; a value is its bytes (text in the client's encoding, bytea as it is) or None.
+
+    A piece is a value of 64 KiB or more as it is, or smaller ones in one, together less than twice that.
+    """
+    parts, size = [HEADER], len(HEADER)
     for row in rows:
-        yield struct.pack("!h", len(row))
+        parts.append(_count(len(row)))
         for value in row:
-            yield struct.pack("!i", -1 if value is None else len(value))
-            if value:
+            parts.append(_length(-1 if value is None else len(value)))
+            if not value:
+                continue
+            if len(value) >= PIECE_BYTES:
+                yield b"".join(parts)
                 yield value
-    yield TRAILER
+                parts, size = [], 0
+            else:
+                parts.append(value)
+                size += len(value)
+        if size >= PIECE_BYTES:
+            yield b"".join(parts)
+            parts, size = [], 0
+    yield b"".join([*parts, TRAILER])
 
 
 class Stream(io.RawIOBase):
-    """A readable file over an iterator of pieces.
+    """A file to read once, over an iterator of pieces.
 
     psycopg2 reports whatever `read` raises as an error of the server; `error` keeps the real one (Ctrl-C too).
     """
@@ -38,19 +53,19 @@ class Stream(io.RawIOBase):
         self._rest = memoryview(b"")
         self.error: BaseException | None = None
 
-    def readable(self) -> bool:
-        return True
+    def read(self, size: int = -1, /) -> bytes:
+        """Return up to `size` bytes (a negative size: any number), at the end none."""
+        if not self._rest:
+            piece = self._next()
+            if size < 0 or len(piece) <= size:
+                return piece
+            self._rest = memoryview(piece)
+        part, self._rest = self._rest[:size], self._rest[size:]
+        return bytes(part)
 
-    def readinto(self, buffer: Any, /) -> int:
+    def _next(self) -> bytes:
         try:
-            while not self._rest:
-                self._rest = memoryview(next(self._pieces))
-        except StopIteration:
-            return 0
+            return next(self._pieces, b"")
         except BaseException as err:
             self.error = err
             raise
-        size = min(len(buffer), len(self._rest))
-        buffer[:size] = self._rest[:size]
-        self._rest = self._rest[size:]
-        return size

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dbinfer.errors import DataError, UsageError
 
@@ -24,12 +25,12 @@ SIGNATURES = (
 BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 
 
-@dataclass(frozen=True)
-class Found:
-    """A file and the path that is stored for it."""
+class Found(NamedTuple):
+    """A file, the path that is stored for it, and the name of its folder."""
 
-    file: Path
+    file: Path | str
     path: str
+    folder: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,21 +69,32 @@ def find(
     for source in sources:
         if source.is_dir():
             start = base or Path(os.path.normpath(source.absolute())).parent
-            found += [Found(file, _relative(file, start)) for file in _files(source, refused, recursive)]
+            found += _files(source, start, refused, recursive)
         elif os.path.lexists(source):
-            found.append(Found(source, _relative(source, base) if base else source.as_posix()))
+            path = _relative(source, base) if base else source.as_posix()
+            found.append(Found(str(source), path, _folder(source.parent)))
         else:
             raise DataError(f"there is no file or folder {str(source)!r}.")
     return found
 
 
-def _files(folder: Path, refused: list[Refused], recursive: bool) -> Iterator[Path]:
+def _files(top: Path, start: Path, refused: list[Refused], recursive: bool) -> Iterator[Found]:
+    """Walk a folder; what all files of a place have in common is worked out once."""
+
     def note(err: OSError) -> None:
         refused.append(Refused(str(err.filename), f"cannot be read: {err.strerror}"))
 
-    for place, folders, names in os.walk(folder, onerror=note):
+    for place, folders, names in os.walk(top, onerror=note):
         folders[:] = sorted(name for name in folders if recursive and not name.startswith("."))
-        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
+        stored, folder = _relative(Path(place), start), _folder(Path(place))
+        stored = "" if stored == "." else f"{stored}/"
+        for name in sorted(names):
+            if not name.startswith("."):
+                yield Found(os.path.join(place, name), stored + name, folder)
+
+
+def _folder(place: Path) -> str:
+    return os.path.basename(os.path.abspath(place))
 
 
 def _relative(file: Path, base: Path) -> str:

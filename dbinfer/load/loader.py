@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from pathlib import Path
 import psycopg2
 
 from dbinfer.errors import DataError
-from dbinfer.load.copybinary import CHUNK_BYTES, Stream, encode
+from dbinfer.load.copybinary import MESSAGE_BYTES, Stream, encode
 from dbinfer.load.files import Found, Refused, find
 from dbinfer.load.names import TableName
 from dbinfer.load.reader import read_ahead
@@ -86,7 +85,7 @@ def load(
     with data_session(dsn, needs_dbinfer=False) as conn:
         table = ImageTable(conn, name, options.columns, detect(conn))
         report.table, report.created = str(table.name), table.created
-        todo = _new_files(found, table.known_paths(), report)
+        todo = _new_files(found, table.known_paths({item.path for item in found}), report)
         _send(table, _rows(todo, report, options.columns.label is not None, progress))
         if report.loaded:
             table.finish()
@@ -118,16 +117,16 @@ def _rows(files: list[Found], report: LoadReport, label: bool, progress: Progres
             item, data = outcome
             report.loaded += 1
             report.bytes += len(data)
-            folder = (item.file.parent.name.encode(),) if label else ()
+            folder = (item.folder.encode(),) if label else ()
             yield (item.path.encode(), data, *folder)
         progress(done, report.bytes, len(files))
 
 
 def _send(table: ImageTable, rows: Iterator[Row]) -> None:
     stream = Stream(encode(rows))
-    with table.conn.cursor() as cur, io.BufferedReader(stream, CHUNK_BYTES) as file:
+    with table.conn.cursor() as cur:
         try:
-            cur.copy_expert(table.copy_statement(), file, CHUNK_BYTES)
+            cur.copy_expert(table.copy_statement(), stream, MESSAGE_BYTES)
         except psycopg2.Error:
             if stream.error is not None:
                 raise stream.error from None

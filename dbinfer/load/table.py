@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 from psycopg2 import sql
@@ -15,6 +16,7 @@ from dbinfer.platform import PARALLEL_SINCE, Platform
 from dbinfer.sqlfiles import read
 
 TEXT = ("text", "character varying")
+FEW_PATHS, READ_AT_ONCE = 10_000, 10_000
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,22 @@ class ImageTable:
             else:
                 self._check(cur, kind)
 
-    def known_paths(self) -> set[str]:
-        """Return the paths that are in the table."""
+    def known_paths(self, asked: Set[str]) -> set[str]:
+        """Return those of the asked paths that are in the table.
+
+        Few are looked up there. For many it is faster to read all paths; only asked ones are kept.
+        """
+        if self.created:
+            return set()
+        if len(asked) > FEW_PATHS:
+            with self.conn.cursor("dbinfer_known_paths") as cur:
+                cur.itersize = READ_AT_ONCE
+                cur.execute(self._format("SELECT {path} FROM {table}"))
+                return {row[0] for row in cur if row[0] in asked}
         with self.conn.cursor() as cur:
-            cur.execute(self._format("SELECT {path} FROM {table}"))
+            # A name that is not valid UTF-8 cannot be sent; its file is refused when it is read
+            texts = [path.encode(errors="replace").decode() for path in asked]
+            cur.execute(self._format(read("client/known_paths.sql"), asked=sql.Literal(texts)))
             return {row[0] for row in cur}
 
     def copy_statement(self) -> sql.Composed:

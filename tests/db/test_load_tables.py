@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,22 @@ def test_again_skips_and_new_files_join(db: Connection, dsn: str, photos: Path) 
     assert (more := load([photos], LoadOptions(), dsn)).loaded == 1
     assert more.skipped == 3
     assert ask(db, "SELECT count(*) FROM images") == 4
+
+
+@pytest.mark.parametrize("few", [0, 10_000])
+def test_known_paths_are_found_among_few_and_many(
+    db: Connection, dsn: str, photos: Path, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dbinfer.load.table.FEW_PATHS", few)
+    (photos / 'it\'s 100% \\ "new".png').write_bytes((photos / "cat/1.png").read_bytes())
+    (photos / os.fsdecode(b"\xff.png")).write_bytes((photos / "cat/1.png").read_bytes())
+    rows(db, "CREATE TABLE images (path varchar, img bytea)")
+    load([photos / "cat"], LoadOptions(base=photos.parent), dsn)
+    counts = [
+        (report.loaded, report.skipped) for report in (load([photos], LoadOptions(), dsn) for _ in "ab")
+    ]
+    assert counts == [(2, 2), (0, 4)]
+    assert ask(db, "SELECT count(DISTINCT path) FROM images") == 4
 
 
 @pytest.mark.postgres_only("parallel workers")
@@ -122,10 +139,11 @@ def test_the_schema_dbinfer_is_not_for_images(db: Connection, dsn: str, photos: 
 
 
 def test_odd_names_and_other_columns(db: Connection, dsn: str, photos: Path) -> None:
-    rows(db, 'CREATE TABLE "Odd ""name""" ("The path" varchar(99), "Img" bytea, n serial)')
-    columns = Columns("The path", "Img")
+    rows(db, 'CREATE TABLE "Odd ""name""" ("The 100% path" varchar(99), "Img" bytea, n serial)')
+    columns = Columns("The 100% path", "Img")
     assert load([photos], LoadOptions('"Odd ""name"""', columns), dsn).loaded == 3
-    assert ask(db, 'SELECT count(DISTINCT "The path") FROM "Odd ""name"""') == 3
+    assert load([photos], LoadOptions('"Odd ""name"""', columns), dsn).skipped == 3
+    assert ask(db, 'SELECT count(DISTINCT "The 100% path") FROM "Odd ""name"""') == 3
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
+import struct
 from collections.abc import Iterator
 
 import pytest
 
-from dbinfer.load.copybinary import Stream, encode
+from dbinfer.load.copybinary import HEADER, PIECE_BYTES, TRAILER, Stream, encode
 
 EXPECTED = (
     b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -23,10 +23,22 @@ def test_bytes_of_the_format() -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_read_gives_at_most_what_is_asked(size: int) -> None:
-    file = io.BufferedReader(Stream(encode([(b"a", b"", None), (b"bc",)])), size)
+    file = Stream(encode([(b"a", b"", None), (b"bc",)]))
     pieces = list(iter(lambda: file.read(size), b""))
     assert b"".join(pieces) == EXPECTED
     assert max(map(len, pieces)) <= size
+
+
+@pytest.mark.parametrize("length", [PIECE_BYTES // 3, PIECE_BYTES - 1, PIECE_BYTES, 3 * PIECE_BYTES])
+def test_pieces_are_neither_many_nor_large(length: int) -> None:
+    rows = [(b"a", bytes([number]) * length, b"end") for number in range(10)]
+    pieces = list(encode(rows))
+    wanted = [
+        b"\0\x03\0\0\0\x01a" + struct.pack("!i", length) + image + b"\0\0\0\x03end" for _, image, _ in rows
+    ]
+    assert b"".join(pieces) == HEADER + b"".join(wanted) + TRAILER
+    assert len(pieces) <= 2 * len(rows) + 1
+    assert max(map(len, pieces)) < max(2 * PIECE_BYTES, length + 1)
 
 
 def test_the_real_error_is_kept() -> None:
@@ -36,5 +48,5 @@ def test_the_real_error_is_kept() -> None:
 
     stream = Stream(encode(rows()))
     with pytest.raises(KeyboardInterrupt):
-        io.BufferedReader(stream, 1 << 20).read(1 << 20)
+        stream.read(1 << 20)
     assert isinstance(stream.error, KeyboardInterrupt)

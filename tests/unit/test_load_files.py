@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dbinfer.errors import DataError, UsageError
+from dbinfer.load import reader
 from dbinfer.load.files import Found, Refused, find, is_image
-from dbinfer.load.reader import AHEAD, read, read_ahead
+from dbinfer.load.reader import BATCH, BATCH_BYTES, THREADS, Outcome, read, read_ahead
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(30)
 
@@ -99,6 +101,19 @@ def test_refused_with_a_reason(tmp_path: Path) -> None:
     assert "not a regular file" in refused(tmp_path / "pipe.png")
 
 
+def test_a_file_that_is_no_image_is_not_read_whole(tmp_path: Path) -> None:
+    with (tmp_path / "disk.img").open("wb") as handle:
+        handle.truncate(1 << 40)
+    assert "not an image" in refused(tmp_path / "disk.img")
+
+
+def test_an_image_that_is_too_large_is_not_read_whole(tmp_path: Path) -> None:
+    with (tmp_path / "large.png").open("wb") as handle:
+        handle.write(PNG)
+        handle.truncate(1 << 40)
+    assert "less than 1 GiB" in refused(tmp_path / "large.png")
+
+
 def test_a_name_that_is_no_text(tmp_path: Path) -> None:
     file = tmp_path / os.fsdecode(b"\xff.png")
     file.write_bytes(PNG)
@@ -106,7 +121,7 @@ def test_a_name_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_read_ahead_keeps_the_order_and_all_bytes(tmp_path: Path) -> None:
-    files = [tmp_path / f"{number}.png" for number in range(3 * AHEAD)]
+    files = [tmp_path / f"{number}.png" for number in range(2 * BATCH * THREADS + 1)]
     for number, file in enumerate(files):
         file.write_bytes(PNG + bytes([number]) * number)
     outcomes = list(read_ahead(Found(file, file.name) for file in files))
@@ -115,17 +130,45 @@ def test_read_ahead_keeps_the_order_and_all_bytes(tmp_path: Path) -> None:
     ]
 
 
-def test_read_ahead_holds_few_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [BATCH_BYTES // 3, 2 * BATCH_BYTES])
+def test_large_files_keep_the_order_and_few_are_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    (tmp_path / "a.png").write_bytes(PNG + bytes(size))
+    calls = 0
+
+    def counted(found: Found) -> Outcome:
+        nonlocal calls
+        calls += 1
+        return read(found)
+
+    monkeypatch.setattr(reader, "read", counted)
+    asked = [Found(tmp_path / "a.png", str(number)) for number in range(3 * BATCH * THREADS)]
+    held = -(-BATCH_BYTES // size) * (THREADS + 1)
+    for done, outcome in enumerate(read_ahead(asked), 1):
+        assert not isinstance(outcome, Refused)
+        assert outcome[0] is asked[done - 1]
+        assert calls - done < held
+    assert calls == done == len(asked)
+
+
+def test_read_ahead_takes_files_when_it_needs_them(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     asked = 0
 
-    def files() -> object:
+    def files() -> Iterator[Found]:
         nonlocal asked
         while True:
             asked += 1
             yield Found(tmp_path / "a.png", "a.png")
 
-    reading = read_ahead(files())  # type: ignore[arg-type]
+    reading = read_ahead(files())
     next(reading)
-    assert asked <= AHEAD + 1
-    reading.close()  # type: ignore[attr-defined]
+    assert asked <= BATCH * (THREADS + 1)
+    reading.close()
+
+
+def test_the_folder_of_a_file(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(photos / "cat")
+    found = find([Path("."), Path("1.png"), photos / "dog"], None, [])
+    assert [item.folder for item in found] == ["cat", "cat", "cat", "x"]
