@@ -5,6 +5,7 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp /* postgresql: SET jit = off */ AS $$
 DECLARE
   caller oid := dbinfer_private.caller(model);
+  settings text := dbinfer_private.settings();
   wanted integer;
   v record;
   p record;
@@ -13,15 +14,12 @@ BEGIN
     RAISE insufficient_privilege USING MESSAGE = 'dbinfer._admit is internal',
       HINT = 'Call dbinfer.predict, classify, segment or embed.';
   END IF;
-  IF model = '' AND given_token IS NULL THEN
-    PERFORM dbinfer_private.load_runtime();
-    RETURN dbinfer_private.ticket(caller, model, 0, dbinfer_private.settings(), NULL);
-  END IF;
-  wanted := CASE WHEN given_token IS NULL THEN dbinfer_private.find_version(model)
-                 ELSE dbinfer_private.token_version(given_token) END;
+  wanted := CASE WHEN given_token IS NOT NULL THEN dbinfer_private.token_version(given_token)
+                 WHEN model = '' THEN 0
+                 ELSE dbinfer_private.find_version(model) END;
   IF wanted = 0 THEN
     PERFORM dbinfer_private.load_runtime();
-    RETURN dbinfer_private.ticket(caller, model, 0, dbinfer_private.settings(), given_token);
+    RETURN dbinfer_private.ticket(caller, model, 0, settings, given_token);
   END IF;
   SELECT x.id, x.model, x.version, x.xml_digest, x.bin_digest, x.manifest INTO v
     FROM dbinfer_private.model_version x WHERE x.id = wanted;
@@ -30,7 +28,7 @@ BEGIN
   END IF;
   PERFORM dbinfer_private.check_grant(caller, v.model);
   PERFORM dbinfer_private.load_runtime();
-  IF dbinfer_private.need_model(v.xml_digest, v.bin_digest, dbinfer_private.settings()) THEN
+  IF dbinfer_private.need_model(v.xml_digest, v.bin_digest, settings) THEN
     FOR p IN SELECT m.kind, d.data FROM dbinfer_private.model_part m JOIN dbinfer_private.part d ON d.digest = m.digest
              WHERE m.version_id = v.id ORDER BY m.kind, m.part LOOP
       PERFORM dbinfer_private.feed_part(p.kind, p.data);
@@ -39,7 +37,7 @@ BEGIN
   END IF;
   RETURN dbinfer_private.ticket(caller, model, v.id, json_build_object('model', v.model, 'version', v.version,
     'xml_digest', v.xml_digest, 'bin_digest', v.bin_digest, 'manifest', v.manifest,
-    'settings', dbinfer_private.settings()::json)::text, given_token);
+    'settings', settings::json)::text, given_token);
 END $$;
 COMMENT ON FUNCTION dbinfer._admit(text, text) IS 'internal: admits the caller to a model and makes this backend ready for it';
 ALTER FUNCTION dbinfer._admit(text, text) OWNER TO dbinfer_owner;
