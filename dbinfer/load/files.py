@@ -86,11 +86,16 @@ def _files(top: Path, start: Path, refused: list[Refused], recursive: bool) -> I
 
     for place, folders, names in os.walk(top, onerror=note):
         folders[:] = sorted(name for name in folders if recursive and not name.startswith("."))
-        stored, folder = _relative(Path(place), start), _folder(Path(place))
-        stored = "" if stored == "." else f"{stored}/"
+        stored, named = _within(_relative(Path(place), start), "/"), _within(str(Path(place)), os.sep)
+        folder = _folder(Path(place))
         for name in sorted(names):
             if not name.startswith("."):
-                yield Found(os.path.join(place, name), stored + name, folder)
+                yield Found(named + name, stored + name, folder)
+
+
+def _within(place: str, slash: str) -> str:
+    """Return what stands before the names of a place's files."""
+    return "" if place == "." else place if place.endswith(slash) else place + slash
 
 
 def _folder(place: Path) -> str:

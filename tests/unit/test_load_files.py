@@ -172,3 +172,10 @@ def test_the_folder_of_a_file(photos: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(photos / "cat")
     found = find([Path("."), Path("1.png"), photos / "dog"], None, [])
     assert [item.folder for item in found] == ["cat", "cat", "cat", "x"]
+
+
+def test_a_file_found_twice_is_one(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(photos / "cat")
+    found = find([Path("."), Path("1.png"), Path("./2.png")], photos, [])
+    assert len(found) == 4
+    assert len(set(found)) == 2
