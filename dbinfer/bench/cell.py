@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from statistics import median
 from typing import Any
 
-from dbinfer.bench.facts import facts
+from dbinfer.bench.facts import STEPS, facts
 from dbinfer.bench.images import make_images
+from dbinfer.bench.local import local_model
 from dbinfer.bench.networks import model_files
 from dbinfer.bench.options import BenchOptions, Cell
 from dbinfer.bench.pool import Job, Pool
@@ -13,6 +16,7 @@ from dbinfer.bench.results import Result, results, with_facts
 from dbinfer.bench.rounds import Say, rounds
 from dbinfer.bench.tables import Bench
 from dbinfer.bench.ways import MAKERS, Context, Skip, Way
+from dbinfer_udf.tasks import TASKS
 
 DISTINCT = {"28x28": 256, "4000x3000": 6}
 DISTINCT_STANDARD = 32
@@ -72,9 +76,16 @@ def _ways(context: Context, names: list[str]) -> tuple[dict[str, Way], list[str]
 
 
 def _full_decode(context: Context, sql_rate: float) -> dict[str, float]:
-    """Return the rate of the bare loop with full decode and resize, and ours in SQL against it."""
+    """Return rate and steps of the bare loop with full decode and resize, and ours in SQL against it."""
     job = Job(context.files, context.cell.function, context.images, exact=True)
     context.pool.load(job)
     count = max(context.pool.processes * 4, context.rows // 8)
     rate = count / context.pool.loop(count)
-    return {"full_decode_images_per_s": round(rate, 2), "ratio_full_decode": round(sql_rate / rate, 3)}
+    model = local_model(context.files, exact=True)
+    taken = [json.loads(TASKS["profile"](model, img, None))["microseconds"] for img in context.images]
+    steps = {f"full_{step}_us": round(median(t[step] for t in taken), 1) for step in STEPS}
+    return {
+        "full_decode_images_per_s": round(rate, 2),
+        "ratio_full_decode": round(sql_rate / rate, 3),
+        **steps,
+    }

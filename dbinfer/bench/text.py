@@ -61,6 +61,11 @@ def fact_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Return headings and cells: what is known of the SQL way of each cell."""
     known = [row for row in rows if row["way"] == "sql" and "first_row_ms" in row]
     cells = [[cell_name(row), *(number(row.get(key)) for key, _title in FACT_FIELDS)] for row in known]
+    for row in known:
+        if "full_decode_us" in row:
+            steps = (number(row.get(f"full_{key}")) for key, _title in FACT_FIELDS if key.endswith("_us"))
+            cells.append([f"{cell_name(row)}, full decode and resize", *steps])
+            cells[-1] += [""] * (len(FACT_FIELDS) + 1 - len(cells[-1]))
     return ["model", *(title for _key, title in FACT_FIELDS)], cells
 
 
