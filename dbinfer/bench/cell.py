@@ -46,12 +46,12 @@ def ready(made: Bench, pool: Pool, cell: Cell, options: BenchOptions) -> Context
     images = tuple(make_images(cell.images, DISTINCT.get(cell.images, DISTINCT_STANDARD)))
     made.deploy(cell, files)
     rate = _rate(pool, Job(files, cell.function, images))
-    wanted = options.rows or max(MIN_ROWS, round(rate * options.seconds))
+    wanted = options.rows or max(MIN_ROWS, round(rate * options.measured_seconds))
     made.images(images)
     made.fill("first", 8, len(images))
     small = made.fill("small", max(16, wanted // SMALL_SHARE), len(images))
     rows = made.fill("big", max(wanted, small + 1), len(images))
-    return Context(made, cell, files, pool, images, rows, small, options.seconds, options.tensorflow)
+    return Context(made, cell, files, pool, images, rows, small, options.measured_seconds, options.tensorflow)
 
 
 def _rate(pool: Pool, job: Job) -> float:

@@ -20,19 +20,19 @@ Row = dict[str, Any]
 Say = Callable[[str], None]
 ROUNDS = 3
 ROWS = (1_000, 10_000, 100_000)
-WORKERS = (1, 2, 3)
+WORKERS = (1, 2, 3, 6)
 MODELS = ("digits", "mobilenet_v2", "resnet50", "unet", "alexnet")
 SIZES = ("28x28", "224x224", "500x375", "1000x750", "2000x1500", "4000x3000")
 DIGITS = Cell("digits", "f32", "28x28", "classify")
 MOBILE = Cell("mobilenet_v2", "f32", "500x375", "classify")
-SET = "SET max_parallel_workers_per_gather = %s"
+SETTINGS = ("max_parallel_workers_per_gather", "max_parallel_workers")
 SET_TABLE = "ALTER TABLE {table} SET (parallel_workers = %s)"
 
 
 def growth(options: BenchOptions, say: Say = quiet) -> Row:
     """Measure and return {"machine": ..., "growth": {title: rows}}; each row's first key is what grows."""
     with bench(server_dsn(options.dsn, say), options.keep) as made, pool(cores()) as processes:
-        notes = [busy()] if busy() else []
+        notes = [found] if (found := busy()) else []
         lab = _Lab(made, processes, options, say)
         series = {
             "rows (digits, classify)": lab.rows(),
@@ -66,16 +66,18 @@ class _Lab:
         return taken
 
     def workers(self) -> list[Row]:
-        """Return images/s for 1, 2 and 3 processes; a cluster's segments are what they are."""
+        """Return images/s for 1, 2, 3 and 6 processes; a cluster's segments are what they are."""
         if self.made.platform.mpp:
             return []
         context, taken = self.ready(MOBILE), []
         for count in WORKERS:
-            self.made.run(SET, (count - 1,))
+            for name in SETTINGS:
+                self.made.run(f"SET {name} = %s", (count - 1,))
             for table in ("small", "big"):
                 self.made.run(SET_TABLE, (count - 1,), table=self.made.table(table))
             taken.append({"processes": count, **_measured(Sql(context))})
-        self.made.run("RESET max_parallel_workers_per_gather")
+        for name in SETTINGS:
+            self.made.run(f"RESET {name}")
         return taken
 
     def models(self) -> list[Row]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import platform as python_platform
+import time
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -52,13 +52,27 @@ def _version(package: str) -> str | None:
         return None
 
 
-QUIET_LOAD = 0.5
+WATCHED_SECONDS = 3.0
+QUIET_SHARE = 0.05
 
 
 def busy() -> str:
-    """Return a sentence where other programs use the machine, so that figures will be off; else nothing."""
-    load = os.getloadavg()[0]
-    return "" if load < QUIET_LOAD else f"the machine was not quiet: load {load:.1f} before the run."
+    """Watch the machine for some seconds; return a sentence where others use it, so that figures will be off."""
+    before = _processor_times()
+    time.sleep(WATCHED_SECONDS)
+    passed = [b - a for a, b in zip(before, _processor_times(), strict=True)]
+    share = 1 - sum(passed[3:5]) / max(1, sum(passed))  # idle and waiting for disks
+    return (
+        ""
+        if share < QUIET_SHARE
+        else f"the machine was not quiet: others used {share:.0%} of it before the run."
+    )
+
+
+def _processor_times() -> list[int]:
+    """Return the clock ticks of user, nice, system, idle, iowait, irq, softirq and steal since the boot."""
+    first = Path("/proc/stat").read_text().splitlines()[0]
+    return [int(word) for word in first.split()[1:9]]
 
 
 def machine(server: Platform, skipped: list[str]) -> dict[str, Any]:

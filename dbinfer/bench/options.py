@@ -23,6 +23,7 @@ CORE = ("benchmark_app", "bare", "sql")
 QUICK = (*CORE, "batch")
 NETWORKS = ("digits", "mobilenet_v2", "resnet50", "unet")
 PRECISIONS = ("f32", "bf16", "int8")
+SECONDS, QUICK_SECONDS = 5.0, 3.0
 QUICK_NETWORKS = ("resnet50", "digits")
 
 
@@ -78,7 +79,7 @@ class BenchOptions:
     Attributes:
         networks, precisions, ways: to keep of CELLS; empty: all that this machine can run.
         rows: of the table; None: as many as take `seconds`.
-        seconds: that one measurement of one way takes, about.
+        seconds: that one measurement of one way takes, about; None: 5, in quick runs 3.
         rounds: how often every way is measured, in turns; the median counts.
         quick: ResNet-50 and digits in f32 and int8, in about 3 minutes.
         dsn: the database; see dbinfer.dsn.
@@ -90,7 +91,7 @@ class BenchOptions:
     precisions: tuple[str, ...] = ()
     ways: tuple[str, ...] = ()
     rows: int | None = None
-    seconds: float = 5.0
+    seconds: float | None = None
     rounds: int = 3
     quick: bool = False
     dsn: str | None = None
@@ -106,6 +107,11 @@ class BenchOptions:
             value: Any = getattr(self, option)
             if value is not None and value <= 0:
                 raise UsageError(f"{option} is {value}, but must be greater than 0.")
+
+    @property
+    def measured_seconds(self) -> float:
+        """Return how long one measurement of one way takes, about."""
+        return self.seconds or (QUICK_SECONDS if self.quick else SECONDS)
 
     def cells(self, can_bf16: bool) -> list[Cell]:
         """Return what to measure; bf16 only on a CPU that computes in it."""

@@ -48,8 +48,10 @@ def run(options: BenchOptions, say: Say = quiet) -> Report:
     dsn = server_dsn(options.dsn, say)
     made_results: list[Result] = []
     skipped = [] if can_bf16() else ["bf16: this processor does not compute in it."]
-    skipped += [busy()] if busy() else []
+    skipped += [found] if (found := busy()) else []
     with bench(dsn, options.keep) as made, pool(cores()) as processes:
+        load, notes = _load_facts(made, options, say)
+        skipped += notes
         for cell in options.cells(can_bf16()):
             try:
                 taken, notes = measure_cell(made, processes, cell, options, say)
@@ -57,17 +59,23 @@ def run(options: BenchOptions, say: Say = quiet) -> Report:
                 taken, notes = [], [f"{cell.title}: {str(err).strip().splitlines()[0]}"]
             made_results += taken
             skipped += notes
-        try:
-            made_results = _with_load(made, options, made_results, say)
-        except (DbinferError, psycopg2.Error) as err:
-            skipped.append(f"load: {str(err).strip().splitlines()[0]}")
-        return Report(machine(made.platform, list(dict.fromkeys(skipped))), made_results)
+        return Report(machine(made.platform, list(dict.fromkeys(skipped))), _with_load(made_results, load))
 
 
-def _with_load(made: Bench, options: BenchOptions, taken: list[Result], say: Say) -> list[Result]:
-    """Return the results with the speed of `dbinfer load` at the first SQL result on photographs."""
-    index = next((i for i, r in enumerate(taken) if r.way == "sql" and r.images == "500x375"), None)
-    if index is None or options.ways:
-        return taken
+def _load_facts(made: Bench, options: BenchOptions, say: Say) -> tuple[dict[str, float], list[str]]:
+    """Return the speed of `dbinfer load`, and a sentence where it could not be measured; nothing where not asked."""
+    if options.ways:
+        return {}, []
     say("dbinfer load against COPY")
-    return [*taken[:index], *with_facts([taken[index]], load_speed(made, options)), *taken[index + 1 :]]
+    try:
+        return load_speed(made, options), []
+    except (DbinferError, psycopg2.Error) as err:
+        return {}, [f"load: {str(err).strip().splitlines()[0]}"]
+
+
+def _with_load(taken: list[Result], facts: dict[str, float]) -> list[Result]:
+    """Return the results with the speed of load at the first SQL result on photographs."""
+    index = next((i for i, r in enumerate(taken) if r.way == "sql" and r.images == "500x375"), None)
+    if index is None:
+        return taken
+    return [*taken[:index], *with_facts([taken[index]], facts), *taken[index + 1 :]]

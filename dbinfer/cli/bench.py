@@ -70,7 +70,9 @@ def _bench(
         ),
     ] = None,
     rows: Annotated[int | None, typer.Option(help="Rows to score; default: what --seconds takes.")] = None,
-    seconds: Seconds = 5.0,
+    seconds: Annotated[
+        float | None, typer.Option(help="That one measurement takes, about; default 5, with --quick 3.")
+    ] = None,
     rounds: Annotated[int, typer.Option(help="Turns of all ways; the median counts.")] = 3,
     quick: Annotated[
         bool, typer.Option("--quick", help="ResNet-50 and digits alone, about 3 minutes.")

@@ -1,8 +1,8 @@
--- Keras inside a function: the model is kept between calls, every row is a model.predict.
-CREATE FUNCTION {schema}.keras(img bytea) RETURNS real[] LANGUAGE plpython3u STABLE PARALLEL SAFE COST 100000 AS $$
+-- Keras inside a function, as first written: the model is kept between calls, every row is a model.predict.
+CREATE FUNCTION {schema}.keras(img bytea) RETURNS real[] LANGUAGE plpython3u STABLE COST 100000 AS $$
 if "keras_model" not in GD:
     import os, site
-    os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1", TF_NUM_INTRAOP_THREADS="{threads}", TF_NUM_INTEROP_THREADS="1")
+    os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
     site.addsitedir({site})
     import keras
     GD["keras_model"] = keras.saving.load_model({model}, compile=False)

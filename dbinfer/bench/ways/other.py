@@ -10,7 +10,6 @@ from typing import Any
 import psycopg2
 from psycopg2 import sql
 
-from dbinfer.bench.tables import threads
 from dbinfer.bench.ways.context import Context, Sample, Skip
 from dbinfer.sqlfiles import read
 
@@ -27,9 +26,10 @@ class _Udf:
         self.context = context
         try:
             context.bench.run(read(f"bench/{self.file or self.name}.sql"), **self.names())
-            seconds = self.seconds(context.bench.fill("few", FIRST_ROWS, len(context.images)))
+            self.table = f"rows_{self.name}"
+            seconds = self.seconds(context.bench.fill(self.table, FIRST_ROWS, len(context.images)))
             wanted = int(FIRST_ROWS / seconds * context.seconds)
-            self.rows = context.bench.fill("few", max(MIN_ROWS, wanted), len(context.images))
+            self.rows = context.bench.fill(self.table, max(MIN_ROWS, wanted), len(context.images))
         except (psycopg2.Error, OSError) as err:
             raise Skip(f"{self.name}: {str(err).strip().splitlines()[0]}") from err
 
@@ -46,7 +46,7 @@ class _Udf:
         """Return how long the statement takes."""
         made = self.context.bench
         call = sql.SQL("{}(img)").format(sql.Identifier(made.schema, self.name))
-        text = made.format("SELECT count({call}) FROM {table}", call=call, table=made.table("few"))
+        text = made.format("SELECT count({call}) FROM {table}", call=call, table=made.table(self.table))
         started = time.perf_counter()
         made.one(text)
         return time.perf_counter() - started
@@ -94,7 +94,7 @@ class NaiveParallelUdf(NaiveUdf):
 
 
 class KerasUdf(_Udf):
-    """model.predict on every row, the model kept between calls."""
+    """model.predict on every row, the model kept between calls; TensorFlow's own threads, nothing said of plans."""
 
     name = "keras"
 
@@ -105,7 +105,6 @@ class KerasUdf(_Udf):
             **super().names(),
             "site": _text(_site(venv)),
             "model": _text(str(self.context.files.keras)),
-            "threads": sql.SQL(str(threads(self.context.bench))),
         }
 
 
