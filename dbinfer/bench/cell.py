@@ -15,7 +15,7 @@ from dbinfer.bench.pool import Job, Pool
 from dbinfer.bench.results import Result, results, with_facts
 from dbinfer.bench.rounds import Say, rounds
 from dbinfer.bench.tables import Bench
-from dbinfer.bench.ways import MAKERS, Context, Skip, Way
+from dbinfer.bench.ways import MAKERS, Context, Skip, Way, naive_steps
 from dbinfer_udf.tasks import TASKS
 
 DISTINCT = {"28x28": 256, "4000x3000": 6}
@@ -37,6 +37,8 @@ def measure_cell(
     known: dict[str, Any] = facts(context) if "sql" in samples else {}
     if cell.images == "4000x3000" and "sql" in samples:
         known.update(_full_decode(context, samples["sql"][-1].images_per_s))
+    if "naive" in samples:
+        known.update(naive_steps(context))
     return with_facts(results(cell, context.rows, samples), known), skipped + given_up
 
 

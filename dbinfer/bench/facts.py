@@ -15,7 +15,7 @@ from dbinfer.bench.ways.context import Context
 from dbinfer.connection import connect
 from dbinfer.sqlfiles import read
 
-SESSIONS = 5
+SESSIONS, TOGETHER = 9, 5
 PROFILE_ROWS = 16
 STEPS = ("decode", "preprocess", "infer", "postprocess")
 FIRST = "SELECT {call} FROM {table} WHERE id = 1"
@@ -24,7 +24,8 @@ COUNT = "EXPLAIN SELECT count({call}) FROM {table}"
 
 def facts(context: Context) -> dict[str, Any]:
     """Return the facts of a cell as flat JSON values; what the server does not tell is left out."""
-    return {**steps(context), **sessions(context), **_plan(context), "agreement": context.files.agreement}
+    known = {"cores": context.pool.processes, "agreement": context.files.agreement}
+    return {**steps(context), **sessions(context), **_plan(context), **known}
 
 
 def steps(context: Context) -> dict[str, float]:
@@ -37,12 +38,17 @@ def steps(context: Context) -> dict[str, float]:
 
 
 def sessions(context: Context) -> dict[str, Any]:
-    """Return the first row's milliseconds in fresh sessions, and the memory of one of several that are open."""
-    opened = [connect(context.bench.dsn) for _ in range(SESSIONS)]
+    """Return the first row's milliseconds in fresh sessions, one after the other, and the memory of several at once."""
+    taken = []
+    for _ in range(SESSIONS):
+        with closing(connect(context.bench.dsn)) as conn:
+            conn.autocommit = True
+            taken.append(_first_row(context, conn))
+    opened = [connect(context.bench.dsn) for _ in range(TOGETHER)]
     try:
         for conn in opened:
             conn.autocommit = True
-        taken = [_first_row(context, conn) for conn in opened]
+            _first_row(context, conn)
         return {"first_row_ms": round(median(taken), 1), **_memory(context, opened)}
     finally:
         for conn in opened:

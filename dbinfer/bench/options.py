@@ -17,6 +17,7 @@ WAYS = (
     "naive",
     "naive_parallel",
     "keras",
+    "keras_naive",
     "spark",
 )
 CORE = ("benchmark_app", "bare", "sql")
@@ -55,7 +56,7 @@ class Cell:
 
 COMMON = (*CORE, "ctas", "client")
 SMALL = (*COMMON, "batch")
-OTHERS = ("naive", "naive_parallel", "keras", "spark")
+OTHERS = ("naive", "naive_parallel", "keras", "keras_naive", "spark")
 CELLS = (
     Cell("resnet50", "f32", "500x375", "predict", (*COMMON, *OTHERS)),
     Cell("resnet50", "bf16", "500x375", "predict"),

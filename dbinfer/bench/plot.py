@@ -20,6 +20,7 @@ COLORS = {
     "naive": "#b5484b",
     "naive_parallel": "#d17f81",
     "keras": "#c98b8d",
+    "keras_naive": "#8f2f33",
     "spark": "#8d6a9f",
 }
 COLUMNS = 3

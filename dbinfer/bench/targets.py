@@ -71,7 +71,8 @@ TARGETS = (
     Target("ResNet-50 int8 / f32", 2.5, _against((RESNET_INT8, "sql"), (RESNET, "sql"))),
     Target("digits int8, agreement with f32", 0.99, _field(DIGITS_INT8, "agreement")),
     Target("ResNet-50 first row, fresh session (ms)", 250, _field(RESNET, "first_row_ms"), at_most=True),
-    Target("ResNet-50 / naive UDF", 10.0, _against((RESNET, "sql"), (RESNET, "naive"))),
+    Target("ResNet-50 / naive UDF, OpenVINO", 10.0, _against((RESNET, "sql"), (RESNET, "naive"))),
+    Target("ResNet-50 / naive UDF, Keras", 10.0, _against((RESNET, "sql"), (RESNET, "keras_naive"))),
     Target("ResNet-50 / Keras in the UDF", 3.0, _against((RESNET, "sql"), (RESNET, "keras"))),
     Target("dbinfer load / raw binary COPY", 0.8, _field(RESNET, "ratio_load")),
 )

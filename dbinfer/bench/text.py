@@ -15,6 +15,7 @@ FACT_FIELDS = (
     ("preprocess_us", "preprocess us"),
     ("infer_us", "infer us"),
     ("postprocess_us", "postprocess us"),
+    ("overhead_us", "overhead us"),
     ("first_row_ms", "first row ms"),
     ("pss_mb", "PSS MB"),
     ("private_mb", "private MB"),
@@ -60,13 +61,40 @@ def speed_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 def fact_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Return headings and cells: what is known of the SQL way of each cell."""
     known = [row for row in rows if row["way"] == "sql" and "first_row_ms" in row]
-    cells = [[cell_name(row), *(number(row.get(key)) for key, _title in FACT_FIELDS)] for row in known]
+    cells = []
     for row in known:
+        values = {**row, "overhead_us": overhead(row, rows)}
+        cells.append([cell_name(row), *(number(values.get(key)) for key, _title in FACT_FIELDS)])
         if "full_decode_us" in row:
-            steps = (number(row.get(f"full_{key}")) for key, _title in FACT_FIELDS if key.endswith("_us"))
+            steps = [number(row.get(f"full_{key}")) for key, _title in FACT_FIELDS]
             cells.append([f"{cell_name(row)}, full decode and resize", *steps])
-            cells[-1] += [""] * (len(FACT_FIELDS) + 1 - len(cells[-1]))
     return ["model", *(title for _key, title in FACT_FIELDS)], cells
+
+
+def overhead(row: Row, rows: Sequence[Row]) -> float | None:
+    """Return the microseconds of one core that a row takes in SQL beyond the bare loop."""
+    bare = next((r for r in rows if r["way"] == "bare" and cell_name(r) == cell_name(row)), None)
+    if bare is None or not row.get("cores"):
+        return None
+    return float(row["cores"] * (1 / row["images_per_s"] - 1 / bare["images_per_s"]) * 1e6)
+
+
+def naive_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and cells: where a call of the naive function spends its time, and ours beside it."""
+    known = [row for row in rows if "naive_compile_ms" in row]
+    steps = ("naive_read_ms", "naive_compile_ms", "naive_infer_ms")
+    ours = [row.get("infer_us", 0) / 1000 for row in known]
+    cells = [
+        [cell_name(row), *(number(row[key]) for key in steps), number(infer)]
+        for row, infer in zip(known, ours, strict=True)
+    ]
+    return [
+        "model",
+        "read ms",
+        "compile ms",
+        "first inference ms, all cores",
+        "ours: inference ms, one core",
+    ], cells
 
 
 def target_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
@@ -100,7 +128,10 @@ def markdown(report: Row) -> str:
         ("Must hold", target_table(rows)),
         ("Images per second", speed_table(rows)),
         ("One row in a backend", fact_table(rows)),
+        ("One call of the naive function", naive_table(rows)),
     ):
+        if not cells:
+            continue
         parts.append(f"### {title}\n\n{_markdown_table(headings, cells)}")
     return "\n\n".join(parts) + "\n"
 

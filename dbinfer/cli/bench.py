@@ -65,9 +65,7 @@ def _bench(
     precision: Annotated[str | None, typer.Option(help="Of f32,bf16,int8; default what the CPU has.")] = None,
     ways: Annotated[
         str | None,
-        typer.Option(
-            help="Of benchmark_app,bare,sql,batch,ctas,client,naive,naive_parallel,keras,spark; default all."
-        ),
+        typer.Option(help="Of benchmark_app,bare,sql,batch,ctas,client,naive,keras,...; default all."),
     ] = None,
     rows: Annotated[int | None, typer.Option(help="Rows to score; default: what --seconds takes.")] = None,
     seconds: Annotated[

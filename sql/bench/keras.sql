@@ -1,6 +1,6 @@
--- Keras inside a function, as first written: the model is kept between calls, every row is a model.predict.
-CREATE FUNCTION {schema}.keras(img bytea) RETURNS real[] LANGUAGE plpython3u STABLE COST 100000 AS $$
-if "keras_model" not in GD:
+-- Keras inside a function, as first written: the model is kept between calls or loaded in each; every row is a model.predict.
+CREATE FUNCTION {schema}.{name}(img bytea) RETURNS real[] LANGUAGE plpython3u STABLE COST 100000 AS $$
+if {each} or "keras_model" not in GD:
     import os, site
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
     site.addsitedir({site})

@@ -8,7 +8,7 @@ from dbinfer.bench.ways.app import BenchmarkApp
 from dbinfer.bench.ways.client import Client
 from dbinfer.bench.ways.context import Context, Sample, Skip, Way
 from dbinfer.bench.ways.local import Bare
-from dbinfer.bench.ways.other import KerasUdf, NaiveParallelUdf, NaiveUdf
+from dbinfer.bench.ways.other import KerasNaiveUdf, KerasUdf, NaiveParallelUdf, NaiveUdf, naive_steps
 from dbinfer.bench.ways.spark import Spark
 from dbinfer.bench.ways.statement import Batch, Ctas, Sql
 
@@ -22,7 +22,8 @@ MAKERS: dict[str, Callable[[Context], Way]] = {
     "naive": NaiveUdf,
     "naive_parallel": NaiveParallelUdf,
     "keras": KerasUdf,
+    "keras_naive": KerasNaiveUdf,
     "spark": Spark,
 }
 
-__all__ = ["MAKERS", "Context", "Sample", "Skip", "Way"]
+__all__ = ["MAKERS", "Context", "Sample", "Skip", "Way", "naive_steps"]

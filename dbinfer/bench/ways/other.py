@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import numpy as np
 import psycopg2
 from psycopg2 import sql
 
 from dbinfer.bench.ways.context import Context, Sample, Skip
+from dbinfer.ir import import_openvino
 from dbinfer.sqlfiles import read
 
-FIRST_ROWS, MIN_ROWS = 4, 8
+FIRST_ROWS, MIN_ROWS, NAIVE_CALLS = 4, 8, 7
 
 
 class _Udf:
@@ -81,6 +85,26 @@ class NaiveUdf(_Udf):
         }
 
 
+def naive_steps(context: Context) -> dict[str, float]:
+    """Return the median milliseconds of what the naive function does in each call, in this process."""
+    openvino, manifest, taken = import_openvino(), context.files.manifest, []
+    blank = np.zeros((1, manifest.height, manifest.width, manifest.channels), np.float32)
+    for _ in range(NAIVE_CALLS):
+        times = [time.perf_counter()]
+        core = openvino.Core()
+        graph = core.read_model(str(context.files.source))
+        times.append(time.perf_counter())
+        compiled = core.compile_model(graph, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+        times.append(time.perf_counter())
+        compiled(blank)
+        times.append(time.perf_counter())
+        taken.append([(b - a) * 1000 for a, b in itertools.pairwise(times)])
+    names = ("naive_read_ms", "naive_compile_ms", "naive_infer_ms")
+    return {
+        name: round(median(column), 1) for name, column in zip(names, zip(*taken, strict=True), strict=True)
+    }
+
+
 class NaiveParallelUdf(NaiveUdf):
     """The same, declared PARALLEL SAFE."""
 
@@ -97,6 +121,8 @@ class KerasUdf(_Udf):
     """model.predict on every row, the model kept between calls; TensorFlow's own threads, nothing said of plans."""
 
     name = "keras"
+    file = "keras"
+    each = False
 
     def names(self) -> dict[str, sql.Composable]:
         """Return also where the server finds TensorFlow and the Keras file."""
@@ -105,7 +131,16 @@ class KerasUdf(_Udf):
             **super().names(),
             "site": _text(_site(venv)),
             "model": _text(str(self.context.files.keras)),
+            "name": sql.Identifier(self.name),
+            "each": _text(self.each),
         }
+
+
+class KerasNaiveUdf(KerasUdf):
+    """Loads the Keras model in every call."""
+
+    name = "keras_naive"
+    each = True
 
 
 def _site(venv: str) -> str:
