@@ -19,8 +19,8 @@ check: bootstrap ## ruff, mypy and the layer test
 
 bench: bootstrap ## images per second of SQL against a bare loop and other ways; rewrites docs/performance.md, under 30 minutes
 	@.venv/bin/pip install --quiet -e '.[bench]'
-	@mkdir -p build && .venv/bin/dbinfer bench --json build/bench.json --plot build/bench.png --markdown docs/performance.md
-	@.venv/bin/dbinfer bench growth --json build/growth.json --plot build/growth.png --markdown docs/performance.md
+	@mkdir -p build && .venv/bin/dbinfer bench --json build/bench.json --plot docs/performance.png --markdown docs/performance.md
+	@.venv/bin/dbinfer bench growth --json build/growth.json --plot docs/growth.png --markdown docs/performance.md
 
 test-greenplum: bootstrap ## the database tests on the cluster that DBINFER_TEST_GREENPLUM_DSN names
 	@test -n "$$DBINFER_TEST_GREENPLUM_DSN" || { echo "set DBINFER_TEST_GREENPLUM_DSN to a superuser's dsn"; exit 2; }

@@ -52,21 +52,26 @@ def _version(package: str) -> str | None:
         return None
 
 
-WATCHED_SECONDS = 3.0
+WATCHED_SECONDS, WATCHES = 3.0, 5
 QUIET_SHARE = 0.05
 
 
 def busy() -> str:
-    """Watch the machine for some seconds; return a sentence where others use it, so that figures will be off."""
+    """Wait until the machine is quiet, a quarter of a minute at most; return a sentence where others go on using it."""
+    share = 1.0
+    for _ in range(WATCHES):
+        share = min(share, _used())
+        if share < QUIET_SHARE:
+            return ""
+    return f"the machine was not quiet: others used {share:.0%} of it before the run."
+
+
+def _used() -> float:
+    """Return the share of all processors' time that is used for some seconds."""
     before = _processor_times()
     time.sleep(WATCHED_SECONDS)
     passed = [b - a for a, b in zip(before, _processor_times(), strict=True)]
-    share = 1 - sum(passed[3:5]) / max(1, sum(passed))  # idle and waiting for disks
-    return (
-        ""
-        if share < QUIET_SHARE
-        else f"the machine was not quiet: others used {share:.0%} of it before the run."
-    )
+    return 1 - sum(passed[3:5]) / max(1, sum(passed))  # idle and waiting for disks
 
 
 def _processor_times() -> list[int]:

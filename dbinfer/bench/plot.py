@@ -85,7 +85,11 @@ def plot_growth(growth: dict[str, Sequence[Row]], path: Path) -> None:
         axis.set_ylabel("images/s", fontsize=8)
         if len(rows) > 1 and rows[-1][across] > 50 * max(rows[0][across], 1e-9):
             axis.set_xscale("log")
-        axis.set_ylim(bottom=0)
+        rates = [row["images/s"] for row in rows]
+        if max(rates) > 50 * min(rates):
+            axis.set_yscale("log")
+        else:
+            axis.set_ylim(0, max(rates) * 1.1)
         axis.tick_params(labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
