@@ -9,7 +9,7 @@ import pytest
 from dbinfer.bench.options import Cell
 from dbinfer.bench.plot import plot
 from dbinfer.bench.results import Report, results
-from dbinfer.bench.text import markdown, number, put_between
+from dbinfer.bench.text import fact_table, markdown, naive_table, number, overhead, put_between
 from dbinfer.bench.ways import Sample
 from dbinfer.errors import DataError
 
@@ -74,3 +74,30 @@ def test_the_plot_is_a_picture(tmp_path: Path) -> None:
 def test_without_results_there_is_no_plot(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no results"):
         plot([], tmp_path / "b.png")
+
+
+def test_overhead_is_what_sql_takes_beyond_the_bare_loop() -> None:
+    cell = {"network": "digits", "precision": "f32", "function": "classify", "images": "28x28"}
+    sql = {**cell, "way": "sql", "images_per_s": 40_000.0, "cores": 2}
+    bare = {**cell, "way": "bare", "images_per_s": 50_000.0}
+    assert overhead(sql, [sql, bare]) == pytest.approx(10.0)
+    assert overhead(sql, [sql]) is None
+
+
+def test_full_decode_is_a_line_below_ours_and_naive_calls_have_a_table() -> None:
+    cell = {"network": "mobilenet_v2", "precision": "f32", "function": "classify", "images": "4000x3000"}
+    row = {
+        **cell,
+        "way": "sql",
+        "images_per_s": 80.0,
+        "first_row_ms": 200.0,
+        "decode_us": 13.0,
+        "infer_us": 7000.0,
+    }
+    row |= {"full_decode_us": 50.0, "naive_read_ms": 5.0, "naive_compile_ms": 70.0, "naive_infer_ms": 80.0}
+    headings, cells = fact_table([row])
+    assert [line[headings.index("decode us")] for line in cells] == ["13.0", "50.0"]
+    assert all(len(line) == len(headings) for line in cells)
+    headings, cells = naive_table([row])
+    assert cells[0][1:] == ["5", "70.0", "80.0", "7"]
+    assert len(headings) == len(cells[0])
