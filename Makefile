@@ -22,7 +22,7 @@ bench: bootstrap ## images per second of SQL against a bare loop and other ways;
 	@mkdir -p build && .venv/bin/dbinfer bench --json build/bench.json --plot docs/performance.png --markdown docs/performance.md
 	@.venv/bin/dbinfer bench growth --json build/growth.json --plot docs/growth.png --markdown docs/performance.md
 
-test-greenplum: bootstrap ## the database tests on the cluster that DBINFER_TEST_GREENPLUM_DSN names
+test-greenplum: bootstrap train-env ## the database tests on the cluster that DBINFER_TEST_GREENPLUM_DSN names
 	@test -n "$$DBINFER_TEST_GREENPLUM_DSN" || { echo "set DBINFER_TEST_GREENPLUM_DSN to a superuser's dsn"; exit 2; }
 	@.venv/bin/pytest tests/db tests/greenplum
 
