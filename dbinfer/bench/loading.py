@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import io
 import os
-import struct
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import psycopg2
 from psycopg2 import sql
@@ -25,11 +23,11 @@ from dbinfer.bench.options import BenchOptions
 from dbinfer.bench.tables import Bench
 from dbinfer.connection import connect
 from dbinfer.load import LoadOptions, load
+from dbinfer.load.copybinary import encode
 from dbinfer.sqlfiles import read
 
 FILES, DISTINCT = 4000, 64
 ROUNDS = 7  # at least: a round is short, and writing out makes single ones slow
-SIGNATURE = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 COPY = "COPY {table} (path, img) FROM STDIN WITH (FORMAT binary)"
 
 
@@ -82,7 +80,7 @@ def _copy(made: Bench, images: list[bytes], count: int) -> Callable[[], object]:
     names = {"path": sql.Identifier("path"), "img": sql.Identifier("img"), "label": sql.SQL("")}
     create = made.format(read("client/create_images.sql"), table=made.table("copied"), **names)
     copy = made.format(COPY, table=made.table("copied"))
-    rows = io.BytesIO(_encoded(images, count))
+    rows = io.BytesIO(b"".join(encode((_path(i).encode(), images[i % len(images)]) for i in range(count))))
 
     def copied() -> None:
         with closing(connect(made.dsn)) as conn, conn.cursor() as cur:
@@ -95,11 +93,3 @@ def _copy(made: Bench, images: list[bytes], count: int) -> Callable[[], object]:
 
 def _path(i: int) -> str:
     return f"{i:06}.jpg"
-
-
-def _encoded(images: list[bytes], count: int) -> bytes:
-    parts: list[Any] = [SIGNATURE]
-    for i in range(count):
-        path, image = _path(i).encode(), images[i % len(images)]
-        parts += [struct.pack("!hi", 2, len(path)), path, struct.pack("!i", len(image)), image]
-    return b"".join([*parts, struct.pack("!h", -1)])

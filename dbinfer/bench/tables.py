@@ -17,7 +17,6 @@ from dbinfer.dsn import resolve
 from dbinfer.errors import ServerError
 from dbinfer.platform import Platform, detect
 from dbinfer.registry import DeployOptions, deploy, drop
-from dbinfer.server.machine import cores
 from dbinfer.sqlfiles import read
 
 PAD_BYTES, PADDED_ROWS = 700, 2000
@@ -128,8 +127,3 @@ def bench(dsn: str | None, keep: bool = False) -> Iterator[Bench]:
         if not keep:
             made.clean()
         made.conn.close()
-
-
-def threads(made: Bench) -> int:
-    """Return the threads that each backend has on this machine."""
-    return max(1, cores() // made.workers)

@@ -14,7 +14,7 @@ import numpy as np
 from . import place
 from .errors import ImageError, UsageError
 from .model import Model
-from .postprocess import scores
+from .postprocess import quoted, scores
 
 MOST_ROWS = 32  # digits CNN, microseconds a row of inference: 1 row 30, 8 rows 21, 32 rows 17, 128 rows 17
 WAITING_BYTES = 1 << 18  # of image files, which each call returns again
@@ -51,7 +51,7 @@ class Batch:
         with place.signals_blocked():
             self.network = model.batch_network(size)
         self.size = self.network.rows
-        self._labels = [_quoted(label) for label in model.manifest.labels]
+        self._labels = [_label(label) for label in model.manifest.labels]
         self._clear()
 
     def _clear(self) -> None:
@@ -124,7 +124,6 @@ class Batch:
         return winners.tolist(), table[np.arange(self._used), winners].tolist()
 
 
-def _quoted(label: str) -> str:
+def _label(label: str) -> str:
     """Return a label as an element of an array within a quoted field of a composite literal."""
-    element = '"%s"' % label.replace("\\", "\\\\").replace('"', '\\"')
-    return element.replace("\\", "\\\\").replace('"', '""')
+    return quoted(label).replace("\\", "\\\\").replace('"', '""')

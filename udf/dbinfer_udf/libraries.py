@@ -53,9 +53,8 @@ def load(venv: str) -> Dict[str, Any]:
     if venv:
         add_venv(venv)
     os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")
-    os.environ.setdefault(
-        "OPENBLAS_NUM_THREADS", "1"
-    )  # numpy starts a thread for each core, which nothing here uses
+    # numpy would start a thread for each core, which nothing here uses
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         with signals_blocked():
             libraries = {name: importlib.import_module(name) for name in ("numpy", "cv2", "orjson")}

@@ -17,6 +17,7 @@ __all__ = [
     "l2_normalize",
     "mask",
     "mask_layout",
+    "quoted",
     "scores",
     "sigmoid",
     "tensor_bytes",
@@ -44,6 +45,11 @@ def _literal_with_gaps(flat: np.ndarray) -> str:
     """Return the literal where some values are NaN or infinite, for which JSON has no words."""
     words = [repr(value).replace("nan", "NaN").replace("inf", "Infinity") for value in flat.tolist()]
     return "{" + ",".join(words) + "}"
+
+
+def quoted(text: str) -> str:
+    """Return a text as an element of an array literal or a field of a composite literal."""
+    return '"%s"' % text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def tensor_bytes(values: np.ndarray) -> bytes:

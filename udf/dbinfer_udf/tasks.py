@@ -14,7 +14,7 @@ from .errors import UsageError
 from .header import read_header
 from .mask import mask
 from .model import Model
-from .postprocess import best, float_array_literal, l2_normalize, scores, tensor_bytes, top
+from .postprocess import best, float_array_literal, l2_normalize, quoted, scores, tensor_bytes, top
 
 Task = Callable[[Any, bytes, Any], Any]
 
@@ -46,7 +46,7 @@ def classify_top(model: Model, img: bytes, k: Optional[int]) -> str:
         raise UsageError("k is NULL, but must be at least 1", hint="k is the number of classes to return.")
     model.score(img)
     rows = ["(%d,%s,%.9g)" % (c, _label(model, c), score) for c, score in top(_class_scores(model), k)]
-    return "{%s}" % ",".join(_quoted(row) for row in rows)
+    return "{%s}" % ",".join(quoted(row) for row in rows)
 
 
 def segment(model: Model, img: bytes, k: Optional[int]) -> bytes:
@@ -94,11 +94,7 @@ def _class_scores(model: Model) -> Any:
 
 def _label(model: Model, number: int) -> str:
     labels = model.manifest.labels
-    return _quoted(labels[number]) if number < len(labels) else ""
-
-
-def _quoted(text: str) -> str:
-    return '"%s"' % text.replace("\\", "\\\\").replace('"', '\\"')
+    return quoted(labels[number]) if number < len(labels) else ""
 
 
 POSTPROCESS: Dict[str, Callable[[Model, Any, Any], Any]] = {

@@ -29,7 +29,7 @@ class _Udf:
     def __init__(self, context: Context) -> None:
         self.context = context
         try:
-            context.bench.run(read(f"bench/{self.file or self.name}.sql"), **self.names())
+            context.bench.run(read(f"bench/{self.file}.sql"), **self.names())
             self.table = f"rows_{self.name}"
             seconds = self.seconds(context.bench.fill(self.table, FIRST_ROWS, len(context.images)))
             wanted = int(FIRST_ROWS / seconds * context.seconds)

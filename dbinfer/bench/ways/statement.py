@@ -35,12 +35,16 @@ class Sql:
         self.context = context
         self.seconds("small")
 
+    def statement(self, table: str) -> sql.Composed:
+        """Return the statement on a table."""
+        made = self.context.bench
+        return made.format(COUNT, call=self.context.call(), table=made.table(table))
+
     def seconds(self, table: str) -> float:
         """Return how long the statement takes on a table."""
-        made = self.context.bench
-        text = made.format(COUNT, call=self.context.call(), table=made.table(table))
+        text = self.statement(table)
         started = time.perf_counter()
-        made.one(text)
+        self.context.bench.one(text)
         return time.perf_counter() - started
 
     def measure(self) -> Sample:
@@ -51,14 +55,11 @@ class Sql:
 class Batch(Sql):
     """SELECT count(*) FROM dbinfer.classify_table(a table)."""
 
-    def seconds(self, table: str) -> float:
-        """Return how long the statement takes on a table."""
+    def statement(self, table: str) -> sql.Composed:
+        """Return the statement on a table."""
         made = self.context.bench
-        name = f"{made.schema}.{table}"
-        text = made.format(BATCH, table=sql.Literal(name), model=sql.Literal(self.context.cell.model))
-        started = time.perf_counter()
-        made.one(text)
-        return time.perf_counter() - started
+        names = {"table": f"{made.schema}.{table}", "model": self.context.cell.model}
+        return made.format(BATCH, **{key: sql.Literal(name) for key, name in names.items()})
 
 
 class Ctas(Sql):
