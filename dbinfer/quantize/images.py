@@ -14,7 +14,7 @@ from dbinfer.errors import DataError
 from dbinfer_udf.errors import ImageError
 from dbinfer_udf.image import Decoder, target_of
 from dbinfer_udf.manifest import Manifest
-from dbinfer_udf.preprocess import Fitter
+from dbinfer_udf.preprocess import Resizer
 
 PULL_ROWS = 32
 Row = tuple[bytes, Any]
@@ -63,7 +63,7 @@ class Tensors:
 
     def __init__(self, manifest: Manifest, order: str) -> None:
         self.decode = Decoder(manifest.color, target=target_of(manifest))
-        self.fit = Fitter(manifest).fit
+        self.resize = Resizer(manifest).resize
         self.shape = (manifest.height, manifest.width, manifest.channels)
         self.mean = np.asarray(manifest.mean or (0,), np.float32)
         self.scale = np.asarray(manifest.scale or (1,), np.float32)
@@ -77,7 +77,7 @@ class Tensors:
         """
         pixels = np.empty(self.shape, np.uint8)
         try:
-            self.fit(self.decode(image)[0], pixels)
+            self.resize(self.decode(image)[0], pixels)
         except ImageError as err:
             raise DataError(f"an image of the query cannot be used: {err.message}.") from err
         x = (pixels.astype(np.float32) - self.mean) / self.scale

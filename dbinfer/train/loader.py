@@ -1,6 +1,6 @@
 """From encoded files to the arrays a network trains on, with the very code that prepares images in the backend.
 
-Decoder and Fitter come from dbinfer_udf, so that training and scoring cannot drift apart.
+Decoder and Resizer come from dbinfer_udf, so that training and scoring cannot drift apart.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dbinfer.train.sources import Samples, Target
 from dbinfer_udf.errors import ImageError
 from dbinfer_udf.image import Decoder, target_of
 from dbinfer_udf.manifest import Manifest
-from dbinfer_udf.preprocess import Fitter
+from dbinfer_udf.preprocess import Resizer
 
 Float = NDArray[np.float32]
 
@@ -38,7 +38,7 @@ class Seed:
 
 
 class Loader:
-    """Reads, decodes and fits samples for one network.
+    """Reads, decodes and resizes samples for one network.
 
     Args:
         samples: what to read.
@@ -51,9 +51,9 @@ class Loader:
         self._manifest = manifest
         self._decode = Decoder(manifest.color, target=target_of(manifest))
         self._decode_mask = Decoder("GRAY")
-        self._fitter = Fitter(manifest)
+        self._resize = Resizer(manifest).resize
         mask = replace(manifest, channels=1, color="GRAY", pad_value=0, mean=(), scale=())
-        self._mask_fitter = Fitter(mask)
+        self._resize_mask = Resizer(mask).resize
         self._mean = np.array(manifest.mean or (0.0,), np.float32)
         self._scale = np.array(manifest.scale or (1.0,), np.float32)
         self._skip_bad = skip_bad
@@ -90,7 +90,7 @@ class Loader:
         data, target = self.samples.read(index)
         image, size = self._decoded(self._decode, data, index, "image")
         tensor = np.empty((self._manifest.height, self._manifest.width, self._manifest.channels), np.uint8)
-        self._fitter.fit(image, tensor)
+        self._resize(image, tensor)
         return tensor, self._mask(target, size, index) if isinstance(target, bytes) else target
 
     def _mask(self, data: Target, size: tuple[int, int], index: int) -> NDArray[np.uint8]:
@@ -105,7 +105,7 @@ class Loader:
         if mask.max() == 1:
             mask = mask * np.uint8(255)
         tensor = np.empty((self._manifest.height, self._manifest.width, 1), np.uint8)
-        self._mask_fitter.fit(mask, tensor)
+        self._resize_mask(mask, tensor)
         binary: NDArray[np.uint8] = cv2.compare(tensor, 127, cv2.CMP_GT)
         return binary.reshape(tensor.shape)
 

@@ -15,7 +15,7 @@ from dbinfer.registry.prepare import prepare
 from dbinfer.registry.source import read_source
 from dbinfer_udf.image import Decoder, target_of
 from dbinfer_udf.manifest import Manifest
-from dbinfer_udf.preprocess import Fitter
+from dbinfer_udf.preprocess import Resizer
 
 
 def jpeg(seed: int = 0) -> bytes:
@@ -39,7 +39,7 @@ def test_tensors_equal_the_prepared_graphs_own_preprocessing(tmp_path: Path, ord
     (tmp_path / "p.bin").write_bytes(files.bin)
 
     pixels = np.empty((16, 24, 3), np.uint8)
-    Fitter(manifest).fit(Decoder("BGR", target=target_of(manifest))(jpeg())[0], pixels)
+    Resizer(manifest).resize(Decoder("BGR", target=target_of(manifest))(jpeg())[0], pixels)
     compiled = ov.Core().compile_model(tmp_path / "p.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     expected = compiled(pixels[None])[0]
     np.testing.assert_allclose(Tensors(manifest, order)(jpeg()), expected, atol=1e-4)

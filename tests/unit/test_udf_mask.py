@@ -11,7 +11,7 @@ from PIL import Image
 from dbinfer_udf.errors import ModelError
 from dbinfer_udf.manifest import Manifest
 from dbinfer_udf.mask import MaskLayout, mask, mask_layout
-from dbinfer_udf.preprocess import Fitter, Placement
+from dbinfer_udf.preprocess import Placement, Resizer
 
 MODES = ["standard", "fit_to_window", "fit_to_window_letterbox", "crop"]
 
@@ -107,8 +107,8 @@ def seen_by_network(
     """Return what a perfect network would say of a bright shape: its tensor, scaled to 0..1."""
     manifest = Manifest("segmentation", *size, channels=1, color="GRAY", resize=mode, pad_value=255)
     tensor = np.zeros((*size, 1), np.uint8)
-    place = Fitter(manifest).fit(image, tensor)
-    return (tensor / np.float32(255))[None], place, manifest
+    placement = Resizer(manifest).resize(image, tensor)
+    return (tensor / np.float32(255))[None], placement, manifest
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -118,16 +118,16 @@ def test_resizing_is_undone(shape, size, mode) -> None:
     height, width = shape
     truth = np.zeros(shape, np.uint8)
     truth[height // 4 : height // 2, width // 3 : width * 3 // 4] = 255
-    output, place, manifest = seen_by_network(truth, mode, size)
-    got = read(mask(output, mask_layout(output.shape), manifest, place, (width, height)))
+    output, placement, manifest = seen_by_network(truth, mode, size)
+    got = read(mask(output, mask_layout(output.shape), manifest, placement, (width, height)))
     assert got.shape == shape
     assert set(np.unique(got)) <= {0, 255}
     inside = np.zeros(shape, bool)
-    box = [round(v) for v in np.multiply(place[4:], (width, height, width, height))]
+    box = [round(v) for v in np.multiply(placement[4:], (width, height, width, height))]
     inside[box[1] : box[3], box[0] : box[2]] = True
     assert (got[~inside] == 0).all()
     wrong = (got != truth) & inside
-    coarse = max(1.0, (box[2] - box[0]) / place.width, (box[3] - box[1]) / place.height)
+    coarse = max(1.0, (box[2] - box[0]) / placement.width, (box[3] - box[1]) / placement.height)
     assert wrong.sum() <= coarse * (height / 2 + width)  # at most half a tensor pixel along the shape's edge
 
 
@@ -136,12 +136,12 @@ def test_classes_are_not_mixed_by_resizing(mode) -> None:
     numbers = np.zeros((90, 150), np.uint8)
     numbers[:, 50:] = 7
     numbers[:, 100:] = 2
-    output, place, _ = seen_by_network(numbers, mode, (60, 60))
+    output, placement, _ = seen_by_network(numbers, mode, (60, 60))
     manifest = Manifest("segmentation", 60, 60, resize=mode, labels=tuple("abcdefghi"))
     indices = np.choose(np.searchsorted([1, 5, 8], np.rint(output[..., 0] * 255)), [0, 2, 7, 0]).astype(
         np.float32
     )
-    got = read(mask(indices, mask_layout(indices.shape, manifest.labels), manifest, place, (150, 90)))
+    got = read(mask(indices, mask_layout(indices.shape, manifest.labels), manifest, placement, (150, 90)))
     assert set(np.unique(got)) <= {0, 2, 7}
     assert (got[45, [70, 80]] == 7).all()
     assert got[45, 108] == 2
@@ -160,8 +160,8 @@ def test_an_output_smaller_than_the_input() -> None:
 @pytest.mark.parametrize("size", [(1, 1), (1, 4000), (4000, 1), (3, 2)])
 def test_tiny_and_thin_images(size, mode) -> None:
     width, height = size
-    output, place, manifest = seen_by_network(np.full((height, width), 255, np.uint8), mode, (64, 48))
-    got = read(mask(output, mask_layout(output.shape), manifest, place, size))
+    output, placement, manifest = seen_by_network(np.full((height, width), 255, np.uint8), mode, (64, 48))
+    got = read(mask(output, mask_layout(output.shape), manifest, placement, size))
     assert got.shape == (height, width)
     assert got.max() == 255
 

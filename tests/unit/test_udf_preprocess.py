@@ -8,7 +8,7 @@ import pytest
 from udf_images import photographs
 
 from dbinfer_udf.manifest import Manifest
-from dbinfer_udf.preprocess import Fitter, Placement
+from dbinfer_udf.preprocess import Placement, Resizer
 
 MODES = ["standard", "fit_to_window", "fit_to_window_letterbox", "crop"]
 
@@ -19,7 +19,7 @@ def fit(image: np.ndarray, height: int, width: int, **changes: object) -> tuple[
     color = "GRAY" if channels == 1 else "RGB"
     manifest = Manifest("classification", height, width, channels=channels, color=color, **changes)
     out = np.full((height, width, channels), 77, np.uint8)
-    return out, Fitter(manifest).fit(image, out)
+    return out, Resizer(manifest).resize(image, out)
 
 
 def flat(height: int, width: int, level: int = 200, gray: bool = False) -> np.ndarray:
@@ -31,18 +31,18 @@ def flat(height: int, width: int, level: int = 200, gray: bool = False) -> np.nd
 def test_the_same_size_is_copied(mode, gray) -> None:
     image = photographs()[0][:32, :48]
     image = np.ascontiguousarray(image[..., 0]) if gray else image
-    out, place = fit(image, 32, 48, resize=mode, pad_value=9)
+    out, placement = fit(image, 32, 48, resize=mode, pad_value=9)
     assert np.array_equal(out.reshape(image.shape), image)
-    assert place == (0, 0, 48, 32, 0, 0, 1, 1)
+    assert placement == (0, 0, 48, 32, 0, 0, 1, 1)
 
 
 @pytest.mark.parametrize("gray", [False, True])
 def test_standard_stretches(gray) -> None:
     image = photographs()[0][..., 0].copy() if gray else photographs()[0]
-    out, place = fit(image, 40, 80)
+    out, placement = fit(image, 40, 80)
     want = cv2.resize(image, (80, 40), interpolation=cv2.INTER_AREA)
     assert np.array_equal(out.reshape(want.shape), want)
-    assert place == (0, 0, 80, 40, 0, 0, 1, 1)
+    assert placement == (0, 0, 80, 40, 0, 0, 1, 1)
 
 
 @pytest.mark.parametrize("gray", [False, True])
@@ -60,8 +60,8 @@ def test_standard_stretches(gray) -> None:
     ],
 )
 def test_windows_keep_the_proportions_and_pad_the_rest(shape, mode, box, gray) -> None:
-    out, place = fit(flat(*shape, gray=gray), 64, 64, resize=mode, pad_value=9)
-    assert place == (*box, 0, 0, 1, 1)
+    out, placement = fit(flat(*shape, gray=gray), 64, 64, resize=mode, pad_value=9)
+    assert placement == (*box, 0, 0, 1, 1)
     x, y, width, height = box
     inside = np.zeros((64, 64), bool)
     inside[y : y + height, x : x + width] = True
@@ -85,21 +85,21 @@ def test_crop_cuts_the_centre(shape, target, part, gray) -> None:
     height, width = shape
     left, top, right, bottom = part
     image[int(top * height) : int(bottom * height), int(left * width) : int(right * width)] = 200
-    out, place = fit(image, *target, resize="crop")
-    assert place == (0, 0, target[1], target[0], *part)
+    out, placement = fit(image, *target, resize="crop")
+    assert placement == (0, 0, target[1], target[0], *part)
     assert (out == 200).all()
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shape", [(1, 1), (1, 300), (300, 1), (3, 2)])
 def test_tiny_and_thin_images(mode, shape) -> None:
-    out, place = fit(flat(*shape), 28, 30, resize=mode, pad_value=5)
-    box = out[place.y : place.y + place.height, place.x : place.x + place.width]
+    out, placement = fit(flat(*shape), 28, 30, resize=mode, pad_value=5)
+    box = out[placement.y : placement.y + placement.height, placement.x : placement.x + placement.width]
     assert box.size > 0
     assert (box == 200).all()
     assert set(np.unique(out)) <= {5, 200}
-    assert 0 <= place.left < place.right <= 1
-    assert 0 <= place.top < place.bottom <= 1
+    assert 0 <= placement.left < placement.right <= 1
+    assert 0 <= placement.top < placement.bottom <= 1
 
 
 METHODS = {"linear": "LINEAR", "area": "AREA", "cubic": "CUBIC", "nearest": "NEAREST"}
@@ -131,16 +131,16 @@ def test_a_side_that_shrinks_is_averaged_while_the_other_grows() -> None:
 def test_writes_in_place_into_a_view_of_a_larger_array(mode) -> None:
     tensor = np.zeros((2, 1, 28, 28, 1), np.uint8)
     manifest = Manifest("classification", 28, 28, channels=1, color="GRAY", resize=mode, pad_value=3)
-    Fitter(manifest).fit(flat(50, 60, gray=True), tensor[1, 0])
+    Resizer(manifest).resize(flat(50, 60, gray=True), tensor[1, 0])
     assert (tensor[0] == 0).all()
     assert set(np.unique(tensor[1])) <= {3, 200}
     assert (tensor[1] == 200).sum() >= 23 * 28
 
 
-def test_a_fitter_forgets_the_image_before() -> None:
-    fitter = Fitter(Manifest("classification", 32, 32, resize="fit_to_window_letterbox", pad_value=1))
+def test_a_resizer_forgets_the_image_before() -> None:
+    resizer = Resizer(Manifest("classification", 32, 32, resize="fit_to_window_letterbox", pad_value=1))
     out = np.zeros((32, 32, 3), np.uint8)
-    fitter.fit(flat(64, 32), out)
-    fitter.fit(flat(32, 64, level=90), out)
+    resizer.resize(flat(64, 32), out)
+    resizer.resize(flat(32, 64, level=90), out)
     assert set(np.unique(out)) == {1, 90}
     assert (out == 90).sum() == 32 * 16 * 3

@@ -85,7 +85,7 @@ class Batch:
         return whole
 
     def _put(self, img: Optional[bytes], on_error: str) -> int:
-        """Decode and fit the image into the next place of the input; return it, -1 for no image."""
+        """Decode and resize the image into the next place of the input; return it, -1 for no image."""
         if img is None:
             return -1
         try:
@@ -94,7 +94,7 @@ class Batch:
             if on_error == "null":
                 return -1
             raise
-        self.model.fit(image, self.network.inputs[self._used])
+        self.model.resize(image, self.network.inputs[self._used])
         self._used += 1
         return self._used - 1
 

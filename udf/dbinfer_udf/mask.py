@@ -87,7 +87,11 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
 
 
 def mask(
-    output: np.ndarray, layout: MaskLayout, manifest: Manifest, place: Placement, image_size: Tuple[int, int]
+    output: np.ndarray,
+    layout: MaskLayout,
+    manifest: Manifest,
+    placement: Placement,
+    image_size: Tuple[int, int],
 ) -> bytes:
     """Return the mask as an 8-bit gray PNG.
 
@@ -96,13 +100,13 @@ def mask(
 
     Args:
         output: float32 (or whole numbers, where the network did the argmax) in the shape of `layout`.
-        place: where the image lay in the input tensor.
+        placement: where the image lay in the input tensor.
         image_size: (width, height) of the mask.
     """
     one = layout.classes == 1
     pixels = _classes(output, layout) if not one or layout.indices else _probability(output, layout, manifest)
-    x, y, right, bottom = _seen(layout, manifest, place)
-    left_to, top_to, right_to, bottom_to = _part(place, image_size)
+    x, y, right, bottom = _seen(layout, manifest, placement)
+    left_to, top_to, right_to, bottom_to = _part(placement, image_size)
     size = (right_to - left_to, bottom_to - top_to)
     method = cv2.INTER_NEAREST if pixels.dtype == np.uint8 else cv2.INTER_LINEAR
     part = cv2.resize(pixels[y:bottom, x:right], size, interpolation=method)
@@ -123,19 +127,21 @@ def _probability(output: np.ndarray, layout: MaskLayout, manifest: Manifest) -> 
     return sigmoid(values) if manifest.activation == "sigmoid" else values
 
 
-def _seen(layout: MaskLayout, manifest: Manifest, place: Placement) -> Tuple[int, int, int, int]:
+def _seen(layout: MaskLayout, manifest: Manifest, placement: Placement) -> Tuple[int, int, int, int]:
     """Return the image's box in the output, which may be smaller than the input tensor."""
     across, down = layout.width / manifest.width, layout.height / manifest.height
-    x, y = min(layout.width - 1, round(place.x * across)), min(layout.height - 1, round(place.y * down))
-    right, bottom = round((place.x + place.width) * across), round((place.y + place.height) * down)
+    x = min(layout.width - 1, round(placement.x * across))
+    y = min(layout.height - 1, round(placement.y * down))
+    right = round((placement.x + placement.width) * across)
+    bottom = round((placement.y + placement.height) * down)
     return x, y, max(x + 1, right), max(y + 1, bottom)
 
 
-def _part(place: Placement, image_size: Tuple[int, int]) -> Tuple[int, int, int, int]:
+def _part(placement: Placement, image_size: Tuple[int, int]) -> Tuple[int, int, int, int]:
     """Return the box of the image that the network saw, in pixels."""
     width, height = image_size
-    x, y = min(width - 1, round(place.left * width)), min(height - 1, round(place.top * height))
-    return x, y, max(x + 1, round(place.right * width)), max(y + 1, round(place.bottom * height))
+    x, y = min(width - 1, round(placement.left * width)), min(height - 1, round(placement.top * height))
+    return x, y, max(x + 1, round(placement.right * width)), max(y + 1, round(placement.bottom * height))
 
 
 def _png(part: np.ndarray, at: Tuple[int, int], image_size: Tuple[int, int]) -> bytes:

@@ -13,7 +13,7 @@ from .errors import ModelError, UsageError
 from .image import Decoder, Limits, target_of
 from .manifest import Manifest
 from .mask import mask_layout
-from .preprocess import Fitter
+from .preprocess import Resizer
 
 FUNCTIONS = {
     "classification": "classify, classify_top or predict",
@@ -33,7 +33,7 @@ def limits(settings: Dict[str, str]) -> Limits:
 
 
 class Model:
-    """A compiled model with its decoder and fitter.
+    """A compiled model with its decoder and resizer.
 
     Args:
         openvino: the module.
@@ -52,7 +52,7 @@ class Model:
         self.output = self.compiled.output
         self.flat = self.output.reshape(-1)
         self.decode = Decoder(self.manifest.color, limits(facts["settings"]), target_of(self.manifest))
-        self.fit = Fitter(self.manifest).fit
+        self.resize = Resizer(self.manifest).resize
         self.layout: Any = (
             mask_layout(self.output.shape, self.manifest.labels)
             if self.manifest.task == "segmentation"
@@ -81,7 +81,7 @@ class Model:
     def score(self, img: bytes) -> Tuple[Any, Any]:
         """Run the model on one image file; return the image's placement in the tensor and its header."""
         image, header = self.decode(img)
-        placement = self.fit(image, self.compiled.input)
+        placement = self.resize(image, self.compiled.input)
         self.compiled.infer()
         return placement, header
 
@@ -100,7 +100,7 @@ class Model:
         times: List[float] = [perf_counter()]
         image, header = self.decode(img)
         times.append(perf_counter())
-        placement = self.fit(image, self.compiled.input)
+        placement = self.resize(image, self.compiled.input)
         times.append(perf_counter())
         self.compiled.infer()
         times.append(perf_counter())

@@ -1,4 +1,4 @@
-"""Fits an image of any size into a model's input tensor, as its manifest says."""
+"""Resizes an image of any size into a model's input tensor, as its manifest says."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Placement(NamedTuple):
     bottom: float = 1.0
 
 
-class Fitter:
-    """Fits images into the input tensor of one model; see Manifest.resize and Manifest.interpolation."""
+class Resizer:
+    """Brings images into the input tensor of one model; see Manifest.resize and Manifest.interpolation."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._width, self._height = manifest.width, manifest.height
@@ -54,7 +54,7 @@ class Fitter:
         }
         self._mode = modes[manifest.resize]
 
-    def fit(self, image: np.ndarray, out: np.ndarray) -> Placement:
+    def resize(self, image: np.ndarray, out: np.ndarray) -> Placement:
         """Write the image into the tensor's memory.
 
         Args:
@@ -72,7 +72,7 @@ class Fitter:
         return self._mode(image, out)
 
     def _stretch(self, image: np.ndarray, out: np.ndarray) -> Placement:
-        self._resize(image, out)
+        self._scale(image, out)
         return self._whole
 
     def _fit(self, image: np.ndarray, out: np.ndarray) -> Placement:
@@ -90,14 +90,14 @@ class Fitter:
         scale = min(self._width / width, self._height / height)
         return max(1, round(width * scale)), max(1, round(height * scale))
 
-    def _pad_around(self, image: np.ndarray, out: np.ndarray, place: Placement) -> Placement:
-        right, bottom = place.x + place.width, place.y + place.height
-        out[: place.y] = self._pad
+    def _pad_around(self, image: np.ndarray, out: np.ndarray, placement: Placement) -> Placement:
+        right, bottom = placement.x + placement.width, placement.y + placement.height
+        out[: placement.y] = self._pad
         out[bottom:] = self._pad
-        out[:, : place.x] = self._pad
+        out[:, : placement.x] = self._pad
         out[:, right:] = self._pad
-        self._resize(image, out[place.y : bottom, place.x : right])
-        return place
+        self._scale(image, out[placement.y : bottom, placement.x : right])
+        return placement
 
     def _crop(self, image: np.ndarray, out: np.ndarray) -> Placement:
         """Cut the largest centred part with the tensor's proportions, then scale it."""
@@ -107,11 +107,11 @@ class Fitter:
         part_height = min(height, max(1, round(self._height / scale)))
         x, y = (width - part_width) // 2, (height - part_height) // 2
         right, bottom = x + part_width, y + part_height
-        self._resize(image[y:bottom, x:right], out)
+        self._scale(image[y:bottom, x:right], out)
         box = (x / width, y / height, right / width, bottom / height)
         return Placement(0, 0, self._width, self._height, *box)
 
-    def _resize(self, image: np.ndarray, out: np.ndarray) -> None:
+    def _scale(self, image: np.ndarray, out: np.ndarray) -> None:
         """Scale the image into `out`, averaging areas along each side that shrinks if that is wanted."""
         (height, width), (to_height, to_width) = image.shape[:2], out.shape[:2]
         method = self._interpolation
