@@ -25,7 +25,7 @@ def read_onnx(path: Path) -> Source:
 
 
 def _onnxruntime(path: Path) -> tuple[str, Runner]:
-    import onnxruntime  # type: ignore[import-not-found]  # optional, and in no extra
+    import onnxruntime  # optional, and in no extra
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     (entry,) = session.get_inputs()
