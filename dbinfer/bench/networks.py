@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dbinfer.bench.images import make_images
+from dbinfer import samples
 from dbinfer.errors import ConvertError
 from dbinfer.quantize import QuantizeOptions, quantize_images
 from dbinfer.registry.describe import describe
@@ -89,13 +89,21 @@ def _build(network: str, place: Path) -> None:
 def _quantized(network: str, source: Path) -> tuple[Path, float]:
     target, note = source.with_name(f"{network}-int8.xml"), source.with_name(f"{network}-int8.agreement")
     if not (target.exists() and note.exists()):
-        images = "28x28" if network == "digits" else "500x375"
-        subset = CALIBRATION.get(network, CALIBRATION_STANDARD)
-        samples = make_images(images, subset * 2 if network != "digits" else 750, seed=1)
-        options = QuantizeOptions(subset=subset, limit=0.0, force=True)
-        report = quantize_images(source, target, samples[:subset], samples[subset:], options)
+        calibration, compared = _calibration(network)
+        options = QuantizeOptions(subset=len(calibration), limit=0.0, force=True)
+        report = quantize_images(source, target, calibration, compared, options)
         note.write_text(str(report.agreement))
     return target, float(note.read_text())
+
+
+def _calibration(network: str) -> tuple[list[bytes], list[bytes]]:
+    """Return the images to calibrate with, and others to compare the answers on."""
+    subset = CALIBRATION.get(network, CALIBRATION_STANDARD)
+    if network == "digits":
+        parts = [[data for data, _label in samples.digit_files(part)] for part in samples.PARTS]
+        return parts[0][:subset], parts[1]
+    photographs = samples.photograph_files((500, 375), subset * 2, seed=1)
+    return photographs[:subset], photographs[subset:]
 
 
 def prepared(source: Path, keras: Path, precision: str, agreement: float | None = None) -> ModelFiles:

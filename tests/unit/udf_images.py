@@ -51,6 +51,6 @@ def turned(image: Image.Image, orientation: int) -> np.ndarray:
 @functools.lru_cache(maxsize=1)
 def photographs() -> tuple[np.ndarray, ...]:
     """Return scikit-learn's two photographs, uint8 (427, 640, 3) RGB."""
-    from sklearn.datasets import load_sample_images
+    from dbinfer import samples
 
-    return tuple(load_sample_images().images)
+    return tuple(photo[:, :, ::-1] for photo in samples.photographs())

@@ -1,0 +1,129 @@
+"""Real images that need no download: scikit-learn's handwritten digits and its two photographs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from dbinfer.errors import DataError, UsageError
+
+PARTS = ("train", "heldout")
+EVERY = 5  # every fifth digit is held out; the one rule of training, benchmark, demo and tests
+DIGIT_SIZE = 28  # of a digit's PNG, in pixels; scikit-learn has 8 x 8
+JPEG_QUALITY = 90
+NOISE = 2.0  # grey levels, as a camera's sensor has them
+
+Image = NDArray[np.uint8]
+
+
+def digits(part: str) -> tuple[Image, NDArray[np.int64]]:
+    """Return the digits of one part, uint8 (n, 28, 28) white on black, and their labels.
+
+    They are scikit-learn's 1797 scans of 43 people's digits (UCI optdigits); every fifth is held out.
+
+    Raises:
+        UsageError: `part` is neither `train` nor `heldout`.
+        DataError: scikit-learn is not installed.
+    """
+    images, labels = _digits()
+    heldout = np.arange(len(images)) % EVERY == EVERY - 1
+    chosen = heldout if checked_part(part) == "heldout" else ~heldout
+    return images[chosen], labels[chosen]
+
+
+def digit_files(part: str) -> Iterator[tuple[bytes, int]]:
+    """Yield each digit of a part as PNG, with its label."""
+    for image, label in zip(*digits(part), strict=True):
+        yield encode(".png", image), int(label)
+
+
+def write_digits(folder: Path | str, part: str = "heldout") -> list[tuple[Path, int]]:
+    """Write the digits of a part as folder/LABEL/NNNN.png; return each file with its label."""
+    written = []
+    for number, (data, label) in enumerate(digit_files(part)):
+        path = Path(folder) / str(label) / f"{number:04d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        written.append((path, label))
+    return written
+
+
+@cache
+def photographs() -> tuple[Image, ...]:
+    """Return scikit-learn's two photographs, uint8 (427, 640, 3), BGR as OpenCV writes, not to be written to."""
+    found = _sklearn().load_sample_images().images
+    return tuple(_frozen(np.ascontiguousarray(photo[:, :, ::-1])) for photo in found)
+
+
+def photograph_files(size: tuple[int, int], count: int, seed: int = 0) -> list[bytes]:
+    """Return JPEG files of that (width, height): parts of the photographs, scaled, lighter or darker, with noise.
+
+    All of them differ; the same seed gives the same files.
+    """
+    random = np.random.default_rng(seed)
+    sources = photographs()
+    return [encode(".jpg", _variation(sources[i % len(sources)], size, random)) for i in range(count)]
+
+
+def encode(suffix: str, image: Image, quality: int = JPEG_QUALITY) -> bytes:
+    """Return the file (`.png`, `.jpg`) of an image, uint8 (height, width) or (height, width, 3) BGR.
+
+    Raises:
+        DataError: OpenCV cannot write it.
+    """
+    options = [cv2.IMWRITE_JPEG_QUALITY, quality] if suffix == ".jpg" else []
+    try:
+        return bytes(cv2.imencode(suffix, image, options)[1].tobytes())
+    except cv2.error as err:
+        raise DataError(f"OpenCV cannot encode an image of shape {image.shape} as {suffix}.") from err
+
+
+def checked_part(part: str) -> str:
+    """Return `part` if it names one."""
+    if part not in PARTS:
+        raise UsageError(f"part is {part!r}, but must be one of {', '.join(PARTS)}.")
+    return part
+
+
+@cache
+def _digits() -> tuple[Image, NDArray[np.int64]]:
+    bunch = _sklearn().load_digits()
+    size = (DIGIT_SIZE, DIGIT_SIZE)
+    scans = (bunch.images * (255 / 16)).astype(np.float32)
+    scaled = [cv2.resize(scan, size, interpolation=cv2.INTER_CUBIC) for scan in scans]
+    return np.clip(np.stack(scaled), 0, 255).astype(np.uint8), bunch.target.astype(np.int64)
+
+
+def _frozen(image: Image) -> Image:
+    image.flags.writeable = False
+    return image
+
+
+def _sklearn() -> Any:
+    try:
+        import sklearn.datasets
+    except ImportError as err:
+        raise DataError(
+            "the sample images come from scikit-learn, which is not installed.",
+            "Install it with `pip install scikit-learn`.",
+        ) from err
+    return sklearn.datasets
+
+
+def _variation(photo: Image, size: tuple[int, int], random: np.random.Generator) -> Image:
+    height, width = photo.shape[:2]
+    share = random.uniform(0.6, 0.95)
+    part_width, part_height = int(width * share), int(height * share)
+    x, y = random.integers(0, width - part_width), random.integers(0, height - part_height)
+    part = np.ascontiguousarray(photo[y : y + part_height, x : x + part_width])
+    scaled = cv2.resize(part, size, interpolation=cv2.INTER_CUBIC).astype(np.float32)
+    scaled *= random.uniform(0.7, 1.2)
+    scaled += random.normal(0, NOISE, scaled.shape).astype(np.float32)
+    pixels: Image = np.clip(scaled, 0, 255).astype(np.uint8)
+    return pixels
