@@ -37,7 +37,15 @@ ENDED = (  # how mpirun and horovodrun tell of it
     re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<status>\d+)"),
     re.compile(r"Process name: (?P<rank>\d+)\s+Exit code: (?P<status>\d+)"),
 )
-PASSED = re.compile(r"(PATH|PYTHON.*|LD_LIBRARY_PATH|KERAS_.*|TF_.*|OMP_.*|PG.*|DBINFER_.*)$")
+# mpirun gives other hosts only what -x names (and OMPI_*, by itself); horovodrun gives them the whole environment.
+# So each family that tunes something in a rank stands here: what is set before the command must hold on every host.
+PASSED_NAMES = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LANG", "TZ")
+PASSED_PREFIXES = (
+    *("DBINFER_", "PG", "PYTHON", "LC_", "MALLOC_"),
+    *("HOROVOD_", "GLOO_", "NCCL_", "UCX_"),
+    *("TF_", "KERAS_", "XLA_", "JAX_", "CUDA_", "ONEDNN_", "DNNL_"),
+    *("OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_"),
+)
 
 
 def launch(
@@ -61,7 +69,7 @@ def launch(
     hosts = hosts_of(config)
     check_reachable(hosts)
     environment = _environment(config)
-    command = [*_launcher(config, hosts, environment), sys.executable, *worker, encode(config)]
+    command = [*launcher_command(config, hosts, environment), sys.executable, *worker, encode(config)]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -114,7 +122,8 @@ def _environment(config: TrainConfig) -> dict[str, str]:
     return environment
 
 
-def _launcher(config: TrainConfig, hosts: dict[str, int], environment: dict[str, str]) -> list[str]:
+def launcher_command(config: TrainConfig, hosts: dict[str, int], environment: dict[str, str]) -> list[str]:
+    """Return the words that start the ranks, without what each of them runs."""
     if config.ranks == 1:
         return []
     places = ",".join(f"{host}:{count}" for host, count in hosts.items())
@@ -122,8 +131,12 @@ def _launcher(config: TrainConfig, hosts: dict[str, int], environment: dict[str,
         program = Path(sys.executable).parent / "horovodrun"
         return [str(program), "--gloo", "-np", str(config.ranks), "-H", places]
     root = ["--allow-run-as-root"] if os.getuid() == 0 else []
-    passed = [word for name in sorted(environment) if PASSED.match(name) for word in ("-x", name)]
+    passed = [word for name in sorted(environment) if _is_passed(name) for word in ("-x", name)]
     return ["mpirun", *root, "-np", str(config.ranks), "-H", places, *MPI_FLAGS, *passed]
+
+
+def _is_passed(name: str) -> bool:
+    return name in PASSED_NAMES or name.startswith(PASSED_PREFIXES)
 
 
 def _follow(

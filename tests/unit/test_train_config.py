@@ -13,7 +13,7 @@ from dbinfer.cli._app import app
 from dbinfer.errors import DbinferError, UsageError
 from dbinfer.train import TrainConfig, make_config, read_config
 from dbinfer.train.hosts import check_reachable, hosts_of
-from dbinfer.train.launch import decode, encode
+from dbinfer.train.launch import decode, encode, launcher_command
 
 GOOD: dict[str, Any] = {"network": "digits", "data": "digits", "out": "run"}
 
@@ -98,3 +98,29 @@ def test_resume_without_an_epoch_is_the_last(tmp_path: Path) -> None:
     ):
         result = CliRunner().invoke(app, [*words, *more])
         assert message in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "HOROVOD_FUSION_THRESHOLD",
+            "HOROVOD_CYCLE_TIME",
+            "KMP_BLOCKTIME",
+            "KMP_AFFINITY",
+            "OMP_NUM_THREADS",
+        ),
+        *("MKL_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS", "ONEDNN_VERBOSE", "XLA_FLAGS", "NCCL_DEBUG", "LANG"),
+        *("DBINFER_DSN", "PGPASSFILE", "PYTHONPATH"),
+    ],
+)
+def test_what_tunes_a_rank_reaches_the_other_hosts(name: str) -> None:
+    config = TrainConfig("digits", "digits", "run", ranks=2, hosts="a:1,b:1", launcher="mpi")
+    words = launcher_command(config, hosts_of(config), {name: "1"})
+    assert words[words.index("-x") + 1] == name
+
+
+@pytest.mark.parametrize("name", ["HOME", "HOSTNAME", "SSH_AUTH_SOCK", "TMPDIR", "AWS_SECRET_ACCESS_KEY"])
+def test_what_belongs_to_this_host_or_is_no_ones_business_stays_here(name: str) -> None:
+    config = TrainConfig("digits", "digits", "run", ranks=2, launcher="mpi")
+    assert "-x" not in launcher_command(config, hosts_of(config), {name: "1"})
