@@ -9,7 +9,8 @@ from importlib import resources
 
 from dbinfer import sqlfiles
 
-RERUN_FOLDERS = ("private", "functions", "views")
+# In this order: what LANGUAGE sql functions call is looked up when they are made.
+RERUN_FOLDERS = ("runtime", "registry", "resolve", "batch", "functions", "views")
 
 
 def sha256(text: str) -> str:

@@ -1,4 +1,3 @@
--- Makes a version the one that the plain name means, from the next statement on; also the way back.
 CREATE OR REPLACE FUNCTION dbinfer.activate(model text, version integer)
 RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -1,4 +1,3 @@
--- best class with its label and score, e.g. SELECT (dbinfer.classify(img)).label FROM images
 CREATE OR REPLACE FUNCTION dbinfer.classify(img bytea, model text DEFAULT NULL, on_error text DEFAULT 'error')
 RETURNS dbinfer.classification LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._text('classify', img, dbinfer._resolve(model, img IS NULL), on_error, 0)::dbinfer.classification

@@ -1,4 +1,3 @@
--- best class of every row of a table or view, scored in batches and put into a table (id, class, label, score)
 CREATE OR REPLACE FUNCTION dbinfer.classify_into(results regclass, images regclass, model text DEFAULT NULL, on_error text DEFAULT 'error',
   id_column name DEFAULT 'id', img_column name DEFAULT 'img')
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE AS $$

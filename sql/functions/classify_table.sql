@@ -1,5 +1,4 @@
--- best class of every row of a table or view, scored in batches: for small networks, where a row costs more than its
--- inference. On Greenplum it stands alone in its FROM, because functions that read tables run on the coordinator only.
+-- On Greenplum it stands alone in its FROM, because functions that read tables run on the coordinator only.
 CREATE OR REPLACE FUNCTION dbinfer.classify_table(images regclass, model text DEFAULT NULL, on_error text DEFAULT 'error',
   id_column name DEFAULT 'id', img_column name DEFAULT 'img')
 RETURNS TABLE(id bigint, class integer, label text, score real)

@@ -1,4 +1,3 @@
--- the k best classes, best first
 CREATE OR REPLACE FUNCTION dbinfer.classify_top(img bytea, k integer, model text DEFAULT NULL, on_error text DEFAULT 'error')
 RETURNS dbinfer.classification[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._text('classify_top', img, dbinfer._resolve(model, img IS NULL), on_error, k)::dbinfer.classification[]

@@ -1,4 +1,3 @@
--- Removes the second name of a version.
 CREATE OR REPLACE FUNCTION dbinfer.drop_alias(model text, alias text)
 RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

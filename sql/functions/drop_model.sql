@@ -1,4 +1,4 @@
--- Removes one version, or a whole model; parts that other versions share survive.
+-- Parts that other versions share survive.
 CREATE OR REPLACE FUNCTION dbinfer.drop_model(model text, version integer DEFAULT NULL, force boolean DEFAULT false)
 RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

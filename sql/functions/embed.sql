@@ -1,4 +1,3 @@
--- embedding vector; of length one where the manifest says l2_normalize
 CREATE OR REPLACE FUNCTION dbinfer.embed(img bytea, model text DEFAULT NULL, on_error text DEFAULT 'error')
 RETURNS real[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._text('embed', img, dbinfer._resolve(model, img IS NULL), on_error, 0)::real[]

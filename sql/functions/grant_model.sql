@@ -1,4 +1,3 @@
--- Lets a role (public: everybody) run a model; reading its weights stays with the owner.
 CREATE OR REPLACE FUNCTION dbinfer.grant_model(model text, role text)
 RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

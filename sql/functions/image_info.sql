@@ -1,4 +1,3 @@
--- format, width, height, channels and bytes of an image from its header; no pixel is decoded
 CREATE OR REPLACE FUNCTION dbinfer.image_info(img bytea)
 RETURNS dbinfer.image_facts LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._text('image_info', img, dbinfer._resolve('', img IS NULL), 'error', 0)::dbinfer.image_facts

@@ -1,4 +1,3 @@
--- first output of the model, flattened row-major, e.g. SELECT dbinfer.predict(img, ''digits@2'') FROM images
 CREATE OR REPLACE FUNCTION dbinfer.predict(img bytea, model text DEFAULT NULL, on_error text DEFAULT 'error')
 RETURNS real[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._text('predict', img, dbinfer._resolve(model, img IS NULL), on_error, 0)::real[]

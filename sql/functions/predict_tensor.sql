@@ -1,4 +1,3 @@
--- first output of the model as little-endian float32, row-major
 CREATE OR REPLACE FUNCTION dbinfer.predict_tensor(img bytea, model text DEFAULT NULL, on_error text DEFAULT 'error')
 RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._bytes('tensor', img, dbinfer._resolve(model, img IS NULL), on_error, 0)

@@ -1,4 +1,3 @@
--- microseconds of decode, preprocess, infer and postprocess for one image
 CREATE OR REPLACE FUNCTION dbinfer.profile(img bytea, model text DEFAULT NULL)
 RETURNS jsonb LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._text('profile', img, dbinfer._resolve(model, img IS NULL), 'error', 0)::pg_catalog.jsonb

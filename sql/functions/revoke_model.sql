@@ -1,4 +1,3 @@
--- Takes a grant back, from the next statement on.
 CREATE OR REPLACE FUNCTION dbinfer.revoke_model(model text, role text)
 RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -1,4 +1,3 @@
--- mask as a PNG in the size of the image: 0 and 255, or class numbers
 CREATE OR REPLACE FUNCTION dbinfer.segment(img bytea, model text DEFAULT NULL, on_error text DEFAULT 'error')
 RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._bytes('segment', img, dbinfer._resolve(model, img IS NULL), on_error, 0)

@@ -1,4 +1,3 @@
--- Gives a version a second name: digits@production.
 CREATE OR REPLACE FUNCTION dbinfer.set_alias(model text, alias text, version integer)
 RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

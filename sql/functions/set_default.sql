@@ -1,4 +1,3 @@
--- Makes a model the one that calls without a model name use.
 CREATE OR REPLACE FUNCTION dbinfer.set_default(model text)
 RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -1,4 +1,3 @@
--- Makes every segment (on PostgreSQL: this session) ready for a model and says how long each took.
 CREATE OR REPLACE FUNCTION dbinfer.warm(model text DEFAULT NULL)
 RETURNS TABLE (content integer, host text, pid integer, milliseconds real) LANGUAGE sql VOLATILE AS $$
 SELECT (s.f->>'content')::integer, s.f->>'host', (s.f->>'pid')::integer, (s.f->>'milliseconds')::real

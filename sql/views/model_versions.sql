@@ -1,4 +1,3 @@
--- One row per deployed version.
 CREATE OR REPLACE VIEW dbinfer.model_versions AS
 SELECT v.model AS name,
        v.version,
@@ -12,6 +11,6 @@ SELECT v.model AS name,
        v.manifest
   FROM dbinfer_private.model_version v
   JOIN dbinfer_private.model m ON m.name = v.model;
-COMMENT ON VIEW dbinfer.model_versions IS 'all versions of all models, with their manifests';
+COMMENT ON VIEW dbinfer.model_versions IS 'one row per version of every model, with its manifest';
 ALTER VIEW dbinfer.model_versions OWNER TO dbinfer_owner;
 GRANT SELECT ON dbinfer.model_versions TO PUBLIC;

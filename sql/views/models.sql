@@ -1,4 +1,3 @@
--- One row per model with its active version.
 CREATE OR REPLACE VIEW dbinfer.models AS
 SELECT m.name,
        m.active AS version,
@@ -17,6 +16,6 @@ SELECT m.name,
        v.manifest->'provenance' AS provenance
   FROM dbinfer_private.model m
   LEFT JOIN dbinfer_private.model_version v ON v.model = m.name AND v.version = m.active;
-COMMENT ON VIEW dbinfer.models IS 'deployed models and their active version';
+COMMENT ON VIEW dbinfer.models IS 'one row per model, with its active version';
 ALTER VIEW dbinfer.models OWNER TO dbinfer_owner;
 GRANT SELECT ON dbinfer.models TO PUBLIC;

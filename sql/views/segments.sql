@@ -1,4 +1,3 @@
--- One row per segment (on PostgreSQL: this backend).
 CREATE OR REPLACE VIEW dbinfer.segments AS
 SELECT (s.f->>'content')::integer AS content,
        s.f->>'host' AS host,

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 from dbinfer import sqlfiles
+from dbinfer.install.content import RERUN_FOLDERS
 
 UPGRADES = sqlfiles.root() / "upgrades"
 
@@ -43,7 +44,7 @@ def test_upgrades_are_numbered_without_gaps() -> None:
 
 
 def test_what_runs_again_never_makes_or_changes_tables() -> None:
-    for folder in ("private", "functions", "views"):
+    for folder in RERUN_FOLDERS:
         for path in sorted((sqlfiles.root() / folder).glob("*.sql")):
             text = path.read_text(encoding="utf-8")
             assert not re.search(
@@ -56,8 +57,9 @@ def test_what_runs_again_never_makes_or_changes_tables() -> None:
 
 
 def test_python_bodies_are_at_most_five_lines() -> None:
-    for path in sorted((sqlfiles.root() / "private").glob("*.sql")):
-        text = path.read_text(encoding="utf-8")
-        if "LANGUAGE plpython3u" in text:
-            body = text.split("$$")[1].strip().splitlines()
-            assert len(body) <= 5, f"{path.name} has {len(body)} lines"
+    paths = [path for folder in RERUN_FOLDERS for path in sorted((sqlfiles.root() / folder).glob("*.sql"))]
+    python = {path.name: text for path in paths if "LANGUAGE plpython3u" in (text := path.read_text("utf-8"))}
+    assert len(python) > 10
+    for name, text in python.items():
+        body = text.split("$$")[1].strip().splitlines()
+        assert len(body) <= 5, f"{name} has {len(body)} lines"

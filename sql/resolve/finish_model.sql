@@ -1,4 +1,3 @@
--- checks the digests of the files taken and puts them into the host cache
 CREATE OR REPLACE FUNCTION dbinfer_private.finish_model() RETURNS void
 LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
 GD["dbinfer"].finish_model(plpy)

@@ -1,4 +1,3 @@
--- Raises unless a model of that plain name exists; with a version (not NULL) also unless it has that version.
 CREATE OR REPLACE FUNCTION dbinfer_private.require_model(wanted text, any_version boolean, wanted_version integer) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN

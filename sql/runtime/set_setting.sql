@@ -1,4 +1,3 @@
--- Writes one setting of the runtime.
 CREATE OR REPLACE FUNCTION dbinfer_private.set_setting(setting_name text, setting_value text) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN

@@ -1,4 +1,4 @@
--- The results of all rows of a table or view. What is left of the last batch of each process is scored row by row, here.
+-- What is left of the last batch of each process is scored row by row, here.
 CREATE OR REPLACE FUNCTION dbinfer._batches(images regclass, model text, on_error text, id_column name, img_column name)
 RETURNS dbinfer._scored[] LANGUAGE plpgsql STABLE PARALLEL UNSAFE AS $$
 DECLARE

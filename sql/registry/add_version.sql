@@ -1,4 +1,4 @@
--- Registers a version whose parts are stored; activates it where asked, and makes the first model the default.
+-- The first model of a database becomes its default.
 CREATE OR REPLACE FUNCTION dbinfer_private.add_version(model_name text, facts jsonb, activate boolean) RETURNS integer
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -30,6 +30,6 @@ BEGIN
   PERFORM dbinfer_private.forget();
   RETURN new_version;
 END $$;
-COMMENT ON FUNCTION dbinfer_private.add_version(text, jsonb, boolean) IS 'registers a version whose parts are stored';
+COMMENT ON FUNCTION dbinfer_private.add_version(text, jsonb, boolean) IS 'registers a version whose parts are stored, and activates it where asked';
 REVOKE ALL ON FUNCTION dbinfer_private.add_version(text, jsonb, boolean) FROM PUBLIC;
 ALTER FUNCTION dbinfer_private.add_version(text, jsonb, boolean) OWNER TO dbinfer_owner;

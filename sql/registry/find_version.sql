@@ -1,4 +1,3 @@
--- The version id that a model reference means: NULL (the default), name, name@3 or name@alias.
 CREATE OR REPLACE FUNCTION dbinfer_private.find_version(reference text) RETURNS integer
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- The statement that scores a table in batches: (number of rows, results of whole batches, rows that were left waiting).
--- Innermost, _batch sees each row once, where the row lies; one state of each process moves, with less than a batch of images.
+-- Its row: (number of rows, results of whole batches, rows that were left waiting). Innermost, _batch sees each row once,
+-- where the row lies; one state of each process moves, with less than a batch of images.
 CREATE OR REPLACE FUNCTION dbinfer._batch_query(images regclass, id_column name, img_column name, model text, on_error text)
 RETURNS text LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
 SELECT pg_catalog.format($q$

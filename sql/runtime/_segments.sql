@@ -1,4 +1,3 @@
--- Facts of every place where functions run: on Greenplum one row per segment, on PostgreSQL this backend.
 CREATE OR REPLACE FUNCTION dbinfer._segments() RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 /* greenplum: EXECUTE ON ALL SEGMENTS */ AS $$

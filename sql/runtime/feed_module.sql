@@ -1,4 +1,3 @@
--- takes one module of the runtime
 CREATE OR REPLACE FUNCTION dbinfer_private.feed_module(name text, source text) RETURNS void
 LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
 GD["dbinfer.modules"][name] = source

@@ -1,4 +1,3 @@
--- starts the runtime from the modules taken before
 CREATE OR REPLACE FUNCTION dbinfer_private.start_runtime(digest text) RETURNS void
 LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
 modules, scope = GD.pop("dbinfer.modules"), {"__name__": "dbinfer_bootstrap"}

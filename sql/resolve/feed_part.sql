@@ -1,4 +1,3 @@
--- takes one part of a model file (kind xml or bin)
 CREATE OR REPLACE FUNCTION dbinfer_private.feed_part(kind text, data bytea) RETURNS void
 LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
 GD["dbinfer"].feed_part(plpy, kind, data)

@@ -1,4 +1,3 @@
--- Deletes versions with their aliases and the parts that nobody else uses.
 CREATE OR REPLACE FUNCTION dbinfer_private.remove_versions(gone text, gone_version integer) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN

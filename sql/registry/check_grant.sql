@@ -1,4 +1,3 @@
--- Raises 42501 unless the user may run the model: granted to it, to a role it has, or to everybody.
 CREATE OR REPLACE FUNCTION dbinfer_private.check_grant(caller oid, wanted text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
@@ -13,6 +12,6 @@ BEGIN
     DETAIL = format('Role "%s" was not granted the use of this model.', pg_catalog.pg_get_userbyid(caller)),
     HINT = format('Ask an administrator for: SELECT dbinfer.grant_model(%L, %L)', wanted, pg_catalog.pg_get_userbyid(caller));
 END $$;
-COMMENT ON FUNCTION dbinfer_private.check_grant(oid, text) IS 'raises 42501 unless the user may run the model';
+COMMENT ON FUNCTION dbinfer_private.check_grant(oid, text) IS 'raises 42501 unless the model is granted to the user, to a role it has, or to everybody';
 REVOKE ALL ON FUNCTION dbinfer_private.check_grant(oid, text) FROM PUBLIC;
 ALTER FUNCTION dbinfer_private.check_grant(oid, text) OWNER TO dbinfer_owner;

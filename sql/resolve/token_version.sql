@@ -1,4 +1,3 @@
--- The version id that a token names; anything that is no token of ours is refused.
 CREATE OR REPLACE FUNCTION dbinfer_private.token_version(token text) RETURNS integer
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN

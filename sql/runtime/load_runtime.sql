@@ -1,6 +1,6 @@
--- Makes the runtime of the registry the one that this backend runs; does nothing where it is loaded. PARALLEL RESTRICTED, as
--- all that keeps something in GD: a plan of its own must not carry `SELECT load_runtime()` into another process. STABLE, because a
--- VOLATILE function cannot read in a parallel plan under CREATE TABLE AS ("cannot start commands").
+-- Does nothing where it is loaded. PARALLEL RESTRICTED, as all that keeps something in GD: a plan of its own must not carry
+-- `SELECT load_runtime()` into another process. STABLE, because a VOLATILE function cannot read in a parallel plan under
+-- CREATE TABLE AS ("cannot start commands").
 CREATE OR REPLACE FUNCTION dbinfer_private.load_runtime() RETURNS void
 LANGUAGE plpgsql /* greenplum: VOLATILE */ /* postgresql: STABLE */ PARALLEL RESTRICTED AS $$
 DECLARE

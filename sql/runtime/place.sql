@@ -1,4 +1,3 @@
--- name and cores of the host that this backend runs on
 CREATE OR REPLACE FUNCTION dbinfer_private.place() RETURNS text
 LANGUAGE plpython3u VOLATILE PARALLEL SAFE AS $$
 import os, socket

@@ -1,4 +1,3 @@
--- facts of this backend and its host as JSON
 CREATE OR REPLACE FUNCTION dbinfer_private.status(settings text) RETURNS text
 LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
 return GD["dbinfer"].status(plpy, settings)

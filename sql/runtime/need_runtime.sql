@@ -1,4 +1,3 @@
--- whether this backend lacks the runtime of that digest
 CREATE OR REPLACE FUNCTION dbinfer_private.need_runtime(digest text) RETURNS boolean
 LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
 session = GD.get("dbinfer")

@@ -1,4 +1,3 @@
--- Which of these parts the registry does not hold yet.
 CREATE OR REPLACE FUNCTION dbinfer_private.missing_parts(wanted text[]) RETURNS text[]
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN

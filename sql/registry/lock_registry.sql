@@ -1,4 +1,3 @@
--- Lets one session at a time change the registry; scoring goes on.
 CREATE OR REPLACE FUNCTION dbinfer_private.lock_registry() RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN

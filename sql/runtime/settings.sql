@@ -1,4 +1,4 @@
--- All settings as one JSON text, with the number of backends that score at once on a host.
+-- `workers` among them says how many backends score at once beside the leader.
 CREATE OR REPLACE FUNCTION dbinfer_private.settings() RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT json_object_agg(s.name, s.value)::text FROM (

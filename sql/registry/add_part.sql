@@ -1,4 +1,3 @@
--- Stores one part of a model file.
 CREATE OR REPLACE FUNCTION dbinfer_private.add_part(part_digest text, content bytea) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN

@@ -1,4 +1,3 @@
--- Says that a model or version does not exist, and which ones do.
 CREATE OR REPLACE FUNCTION dbinfer_private.raise_unknown(base text, suffix text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 DECLARE
