@@ -1,12 +1,19 @@
-"""One psycopg2 connection, with errors that say which server could not be reached and what to do."""
+"""Connections and transactions, with the server's errors as one sentence and its cure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any
+
 import psycopg2
+from psycopg2 import sql
 from psycopg2.extensions import connection as Connection
+from psycopg2.extensions import cursor as Cursor
 
 from dbinfer.dsn import resolve
-from dbinfer.errors import ServerError
+from dbinfer.errors import DataError, DbinferError, ServerError
 
 
 def connect(dsn: str | None = None) -> Connection:
@@ -29,3 +36,91 @@ def connect(dsn: str | None = None) -> Connection:
             f"cannot connect to the server: {first}",
             "Check --dsn, $DBINFER_DSN and that the server runs ('dbinfer status' for the embedded one).",
         ) from err
+
+
+@contextmanager
+def session(
+    dsn: str | None = None,
+    *,
+    error: type[DbinferError] = DataError,
+    needs_dbinfer: bool = True,
+    autocommit: bool = False,
+    readonly: bool = False,
+) -> Iterator[Connection]:
+    """Yield a connection; commit at the end, roll everything back on an error.
+
+    Args:
+        error: what a refusal by the server becomes; see `sentence`.
+        needs_dbinfer: refuse a database without dbinfer.
+        autocommit: each statement is a transaction of its own.
+        readonly: the server refuses every change.
+
+    Raises:
+        ServerError: the server cannot be reached, or the connection was lost.
+    """
+    conn = connect(dsn)
+    try:
+        conn.set_client_encoding("UTF8")  # whatever PGCLIENTENCODING says: COPY sends bytes that we encoded
+        conn.set_session(autocommit=autocommit, readonly=readonly)
+        if needs_dbinfer:
+            require_dbinfer(conn, error)
+        yield conn
+        conn.commit()
+    except psycopg2.Error as err:
+        raise sentence(err, error) from err
+    finally:
+        conn.close()
+
+
+def require_dbinfer(conn: Connection, error: type[DbinferError] = DataError) -> None:
+    """Refuse a database without dbinfer; ends the transaction, so that settings of the next one can be made.
+
+    Raises:
+        DbinferError: of the given class: dbinfer is not installed in this database.
+    """
+    with conn.cursor() as cur:
+        cur.execute("SELECT pg_catalog.to_regclass('dbinfer.models') IS NOT NULL")
+        installed = one(cur)
+    conn.rollback()
+    if not installed:
+        raise not_installed(error)
+
+
+def not_installed(error: type[DbinferError]) -> DbinferError:
+    """Return what to raise for a database without dbinfer."""
+    return error("dbinfer is not installed in this database.", "Install it with: dbinfer install")
+
+
+def one(cur: Cursor) -> Any:
+    """Return the first value of the next row; None where there is no row."""
+    row = cur.fetchone()
+    return row[0] if row else None
+
+
+def execute_patiently(cur: Cursor, statement: str | sql.Composable) -> None:
+    """Execute a long statement so that Ctrl-C cancels it on the server, too.
+
+    psycopg2 waits in C, where Python handles no signal; so a thread waits, and this one hears the signal.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(cur.execute, statement)
+        try:
+            wait([future])
+        except KeyboardInterrupt:
+            cur.connection.cancel()
+            wait([future])
+            raise
+        future.result()
+
+
+def sentence(err: psycopg2.Error, error: type[DbinferError] = DataError) -> DbinferError:
+    """Return the server's error as a sentence with its cure; DETAIL's first line is kept, tracebacks are not."""
+    primary = (err.diag.message_primary or str(err).strip().split("\n")[0]).rstrip(".")
+    if err.pgcode is None and not isinstance(err, psycopg2.ProgrammingError):
+        return ServerError(
+            f"{primary}.", "The connection was lost, what was not committed is undone; see the server's log."
+        )
+    detail = (err.diag.message_detail or "").strip().split("\n")[0]
+    detail = "" if not detail or detail.startswith("Traceback") else f" ({detail.rstrip('.')})"
+    denied = error.when_denied if isinstance(err, psycopg2.errors.InsufficientPrivilege) else ""
+    return error(f"{primary}{detail}.", err.diag.message_hint or denied)

@@ -10,7 +10,8 @@ import psycopg2
 from psycopg2.extras import RealDictCursor
 
 from dbinfer._version import __version__
-from dbinfer.connection import connect
+from dbinfer.connection import session
+from dbinfer.errors import ServerError
 from dbinfer.install.content import Content
 from dbinfer.platform import Platform, detect
 
@@ -37,9 +38,7 @@ def examine(dsn: str | None = None) -> list[Check]:
     Raises:
         ServerError: the server cannot be reached.
     """
-    conn = connect(dsn)
-    try:
-        conn.set_session(autocommit=True)
+    with session(dsn, error=ServerError, needs_dbinfer=False, autocommit=True) as conn:
         platform = detect(conn)
         checks = [Check("server", True, f"{platform.name} {platform.version}")]
         settings = _settings(conn)
@@ -54,8 +53,6 @@ def examine(dsn: str | None = None) -> list[Check]:
         for row in rows:
             checks += _place(row, rows, settings)
         return checks
-    finally:
-        conn.close()
 
 
 def _settings(conn: Any) -> dict[str, str] | None:

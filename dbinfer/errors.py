@@ -20,9 +20,14 @@ class DbinferError(Exception):
     Args:
         message: one sentence: what was wrong, and which value.
         cure: what to do about it; shown on a line of its own.
+
+    Attributes:
+        exit_code: of the command line.
+        when_denied: the cure where the server denies permission and names none itself.
     """
 
     exit_code = 1
+    when_denied = ""
 
     def __init__(self, message: str, cure: str = "") -> None:
         super().__init__(message)
@@ -46,9 +51,13 @@ class ServerError(DbinferError):
 class InstallError(DbinferError):
     """The database objects of dbinfer cannot be made, upgraded or removed."""
 
+    when_denied = "Connect as a superuser: functions in PL/Python need one."
+
 
 class RegistryError(DbinferError):
     """A model, version, alias or grant is missing or not allowed."""
+
+    when_denied = "Deploying and managing models takes: GRANT dbinfer_owner TO your_role;"
 
 
 class ModelFileError(DbinferError):

@@ -61,7 +61,7 @@ def load(
     """
     from dbinfer.load import Columns, LoadOptions
     from dbinfer.load import load as run
-    from dbinfer.load.names import column as name
+    from dbinfer.names import column as name
 
     if label_from not in (None, "folder"):
         raise UsageError(f"--label-from is {label_from!r}, but must be folder.")

@@ -8,16 +8,12 @@ import psycopg2
 from psycopg2.extensions import cursor as Cursor
 
 from dbinfer._version import __version__
+from dbinfer.connection import one, sentence
 from dbinfer.errors import InstallError
 from dbinfer.install.content import Content, Upgrade
 from dbinfer.platform import Platform
 
 ROLE_COMMENT = "owns the objects of dbinfer; its members deploy and manage models"
-
-
-def one(cur: Cursor) -> object:
-    row = cur.fetchone()
-    return None if row is None else row[0]
 
 
 def settings_of(cur: Cursor) -> dict[str, str]:
@@ -63,11 +59,11 @@ def make_extension(cur: Cursor) -> bool:
 def apply(cur: Cursor, platform: Platform, content: Content) -> None:
     steps = pending(cur, content) if _has_tables(cur) else content.upgrades
     for step in steps:
-        cur.execute(platform.adapt(step.sql))
+        _run(cur, f"upgrades/{step.name}.sql", platform.adapt(step.sql))
     for step in steps:
         cur.execute("INSERT INTO dbinfer_private.upgrade SELECT %s, %s, now()", (step.name, step.digest))
-    for sql in content.rerun.values():
-        cur.execute(platform.adapt(sql))
+    for name, sql in content.rerun.items():
+        _run(cur, name, platform.adapt(sql))
     cur.execute("DELETE FROM dbinfer_private.runtime_module")
     for name, source in content.modules.items():
         cur.execute("INSERT INTO dbinfer_private.runtime_module VALUES (%s, %s)", (name, source))
@@ -76,6 +72,15 @@ def apply(cur: Cursor, platform: Platform, content: Content) -> None:
         {"version": __version__, "runtime_digest": content.runtime_digest, "sql_digest": content.sql_digest}
         | platform.host_settings(cur),
     )
+
+
+def _run(cur: Cursor, name: str, sql: str) -> None:
+    """Run one of our files; an error names it."""
+    try:
+        cur.execute(sql)
+    except psycopg2.Error as err:
+        refusal = sentence(err, InstallError)
+        raise type(refusal)(f"sql/{name} failed: {refusal.message}", refusal.cure) from err
 
 
 def _has_tables(cur: Cursor) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import psycopg2
-from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import cursor as Cursor
 
 from dbinfer._version import __version__
-from dbinfer.connection import connect
-from dbinfer.errors import DbinferError, InstallError
+from dbinfer.connection import not_installed, one, session
+from dbinfer.errors import InstallError
 from dbinfer.install._steps import (
     apply,
     as_tuple,
@@ -20,7 +20,6 @@ from dbinfer.install._steps import (
     check_possible,
     drop_role,
     make_extension,
-    one,
     outdated,
     pending,
     settings_of,
@@ -48,6 +47,9 @@ class Outcome:
     version: str | None
 
 
+_session = partial(session, error=InstallError, needs_dbinfer=False)
+
+
 def installed_version(cur: Cursor) -> str | None:
     """Return the version of dbinfer in this database, or None."""
     cur.execute("SELECT to_regclass('dbinfer_private.setting') IS NOT NULL")
@@ -66,8 +68,8 @@ def install(dsn: str | None = None, settings: Mapping[str, str] | None = None) -
     Raises:
         InstallError: no superuser, no PL/Python, or objects of that name that are not ours.
     """
-    with _transaction(dsn) as (conn, cur, platform):
-        version = installed_version(cur)
+    with _session(dsn) as conn, conn.cursor() as cur:
+        platform, version = detect(conn), installed_version(cur)
         if version is not None:
             return _already(cur, version, dict(settings or {}))
         check_possible(cur)
@@ -75,7 +77,6 @@ def install(dsn: str | None = None, settings: Mapping[str, str] | None = None) -
         values = {"venv": DEFAULT_VENV, **(settings or {}), "made_extension": str(made_extension)}
         apply(cur, platform, Content())
         write_settings(cur, values)
-        conn.commit()
         return Outcome(
             True, f"dbinfer {__version__} is installed on {platform.name} {platform.version}.", __version__
         )
@@ -86,7 +87,6 @@ def _already(cur: Cursor, version: str, settings: dict[str, str]) -> Outcome:
     other = {key: value for key, value in settings.items() if have.get(key) != value}
     if other:
         write_settings(cur, other)
-        cur.connection.commit()
         names = ", ".join(f"{key} = {value}" for key, value in other.items())
         return Outcome(True, f"dbinfer {version} is already installed; changed settings: {names}.", version)
     if outdated(have, Content()):
@@ -104,12 +104,10 @@ def upgrade(dsn: str | None = None) -> Outcome:
     Raises:
         InstallError: dbinfer is not installed there, is newer, or an applied upgrade was edited.
     """
-    with _transaction(dsn) as (conn, cur, platform):
-        version = installed_version(cur)
+    with _session(dsn) as conn, conn.cursor() as cur:
+        platform, version = detect(conn), installed_version(cur)
         if version is None:
-            raise InstallError(
-                "dbinfer is not installed in this database.", "Install it with: dbinfer install"
-            )
+            raise not_installed(InstallError)
         if as_tuple(version) > as_tuple(__version__):
             raise InstallError(
                 f"the database has dbinfer {version}, this client is {__version__}.",
@@ -118,9 +116,8 @@ def upgrade(dsn: str | None = None) -> Outcome:
         content = Content()
         check_frozen(cur, content)
         if not outdated(settings_of(cur), content) and not pending(cur, content):
-            return _follow_hosts(conn, cur, platform, version)
+            return _follow_hosts(cur, platform, version)
         apply(cur, platform, content)
-        conn.commit()
         change = (
             f"from {version} to {__version__}" if version != __version__ else f"to this client's {version}"
         )
@@ -129,7 +126,7 @@ def upgrade(dsn: str | None = None) -> Outcome:
         )
 
 
-def _follow_hosts(conn: Connection, cur: Cursor, platform: Platform, version: str) -> Outcome:
+def _follow_hosts(cur: Cursor, platform: Platform, version: str) -> Outcome:
     """Note segments that were added or moved since; they decide how many threads each one takes."""
     hosts = platform.host_settings(cur)
     have = {key: value for key, value in settings_of(cur).items() if key.startswith("segments@")}
@@ -137,7 +134,6 @@ def _follow_hosts(conn: Connection, cur: Cursor, platform: Platform, version: st
         return Outcome(False, f"dbinfer {version} is up to date; nothing changed.", version)
     cur.execute("DELETE FROM dbinfer_private.setting WHERE name LIKE 'segments@%'")
     write_settings(cur, hosts)
-    conn.commit()
     found = ", ".join(f"{key.partition('@')[2]} {value}" for key, value in sorted(hosts.items()))
     return Outcome(True, f"dbinfer {version} is up to date; segments per host are now: {found}.", version)
 
@@ -148,7 +144,7 @@ def uninstall(dsn: str | None = None) -> Outcome:
     Raises:
         InstallError: an object of somebody else uses a function of dbinfer.
     """
-    with _transaction(dsn) as (conn, cur, _platform):
+    with _session(dsn) as conn, conn.cursor() as cur:
         version = installed_version(cur)
         if version is None:
             return Outcome(False, "dbinfer is not installed in this database; nothing changed.", None)
@@ -163,7 +159,6 @@ def uninstall(dsn: str | None = None) -> Outcome:
         if made_extension:
             attempt(cur, "DROP EXTENSION plpython3u RESTRICT")
         drop_role(cur)
-        conn.commit()
         return Outcome(True, f"dbinfer {version} is removed.", None)
 
 
@@ -172,24 +167,3 @@ def ensure(dsn: str | None = None, settings: Mapping[str, str] | None = None) ->
     outcome = install(dsn, settings)
     following = upgrade(dsn)
     return following if following.changed and not outcome.changed else outcome
-
-
-class _transaction:  # noqa: N801 - reads like a statement
-    """A connection whose transaction is rolled back unless committed; server errors become one sentence."""
-
-    def __init__(self, dsn: str | None) -> None:
-        self.conn: Connection = connect(dsn)
-
-    def __enter__(self) -> tuple[Connection, Cursor, Platform]:
-        platform = detect(self.conn)
-        return self.conn, self.conn.cursor(), platform
-
-    def __exit__(self, kind: object, err: BaseException | None, trace: object) -> None:
-        self.conn.close()
-        if isinstance(err, psycopg2.errors.InsufficientPrivilege):
-            raise InstallError(
-                f"permission denied: {err.diag.message_primary}.",
-                "Connect as a superuser: functions in PL/Python need one.",
-            ) from err
-        if isinstance(err, psycopg2.Error) and not isinstance(err, DbinferError):
-            raise InstallError(f"the server refused: {str(err).strip()}") from err

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import psycopg2
 
+from dbinfer.connection import session
 from dbinfer.errors import DataError
 from dbinfer.load.copybinary import MESSAGE_BYTES, Stream, encode
 from dbinfer.load.files import Found, Refused, find
-from dbinfer.load.names import TableName
 from dbinfer.load.reader import read_ahead
-from dbinfer.load.session import data_session
 from dbinfer.load.table import Columns, ImageTable
+from dbinfer.names import TableName
 from dbinfer.platform import detect
 
 Progress = Callable[[int, int, int], None]
@@ -82,7 +82,7 @@ def load(
     found = find(sources, options.base, report.refused, options.recursive)
     if not found and not report.refused:
         raise DataError(f"there are no files in {', '.join(repr(str(source)) for source in sources)}.")
-    with data_session(dsn, needs_dbinfer=False) as conn:
+    with session(dsn, needs_dbinfer=False) as conn:
         table = ImageTable(conn, name, options.columns, detect(conn))
         report.table, report.created = str(table.name), table.created
         todo = _new_files(found, table.known_paths({item.path for item in found}), report)

@@ -9,9 +9,9 @@ from psycopg2 import sql
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import cursor as Cursor
 
+from dbinfer.connection import one
 from dbinfer.errors import DataError
-from dbinfer.load.names import TableName
-from dbinfer.load.session import one
+from dbinfer.names import TableName
 from dbinfer.platform import PARALLEL_SINCE, Platform
 from dbinfer.sqlfiles import read
 

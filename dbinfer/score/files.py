@@ -12,10 +12,10 @@ import psycopg2
 from psycopg2 import sql
 from psycopg2.extensions import cursor as Cursor
 
+from dbinfer.connection import one, sentence, session
 from dbinfer.errors import UsageError
 from dbinfer.load.files import Found, Refused
 from dbinfer.load.reader import read_ahead
-from dbinfer.load.session import data_session, one, sentence
 from dbinfer.score.functions import Arguments, Function, choose
 
 IMAGE_STATES = ("22P03", "54000")
@@ -57,19 +57,17 @@ def predict_files(
         UsageError: no such function, or one that returns bytes with need_folder.
     """
     arguments = arguments or Arguments()
-    with data_session(dsn) as conn:
-        conn.autocommit = True
-        with conn.cursor() as cur:
-            chosen = choose(cur, function, arguments.model)
-            if chosen.binary and need_folder:
-                raise UsageError(
-                    f"{chosen.name} makes files: there is no folder for them.", "Name one with --out."
-                )
-            for file, outcome in zip(files, read_ahead(Found(f, str(f)) for f in files), strict=True):
-                if isinstance(outcome, Refused):
-                    yield Answer(file, chosen.name, error=outcome.reason)
-                else:
-                    yield _ask(cur, file, outcome[1], chosen, arguments)
+    with session(dsn, autocommit=True) as conn, conn.cursor() as cur:
+        chosen = choose(cur, function, arguments.model)
+        if chosen.binary and need_folder:
+            raise UsageError(
+                f"{chosen.name} makes files: there is no folder for them.", "Name one with --out."
+            )
+        for file, outcome in zip(files, read_ahead(Found(f, str(f)) for f in files), strict=True):
+            if isinstance(outcome, Refused):
+                yield Answer(file, chosen.name, error=outcome.reason)
+            else:
+                yield _ask(cur, file, outcome[1], chosen, arguments)
 
 
 def _ask(cur: Cursor, file: Path, data: bytes, function: Function, arguments: Arguments) -> Answer:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from psycopg2 import sql
 from psycopg2.extensions import cursor as Cursor
 
+from dbinfer.connection import one
 from dbinfer.errors import UsageError
-from dbinfer.load.session import one
 from dbinfer.sqlfiles import read
 
 BY_TASK = {"classification": "classify", "segmentation": "segment", "embedding": "embed"}

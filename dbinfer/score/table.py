@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from psycopg2 import errors, sql
 from psycopg2.extensions import cursor as Cursor
 
+from dbinfer.connection import execute_patiently, one, session
 from dbinfer.errors import DataError, UsageError
-from dbinfer.load.names import TableName, column
-from dbinfer.load.session import data_session, execute_patiently, one
 from dbinfer.load.table import resolve
+from dbinfer.names import TableName, column
 from dbinfer.platform import Platform, detect
 from dbinfer.score.functions import Arguments, check_on_error, choose
 from dbinfer.sqlfiles import read
@@ -78,7 +78,7 @@ def score(options: ScoreOptions, dsn: str | None = None) -> ScoreReport:
     check_on_error(options.arguments.on_error)
     if options.existing not in EXISTING:
         raise UsageError(f"existing is {options.existing!r}, but must be one of {', '.join(EXISTING)}.")
-    with data_session(dsn) as conn, conn.cursor() as cur:
+    with session(dsn) as conn, conn.cursor() as cur:
         job = _Job(cur, options, detect(conn))
         begin = time.monotonic()
         execute_patiently(cur, job.statement())

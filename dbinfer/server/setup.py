@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import psycopg2
+from psycopg2.extensions import connection as Connection
 
+from dbinfer.connection import session
+from dbinfer.errors import ServerError
 from dbinfer.server import home as homes
 from dbinfer.server import postgres, process, runtime, state
 from dbinfer.server.account import Account
@@ -64,16 +65,14 @@ class Setup:
     def fill(self) -> None:
         """Make the database, install dbinfer in it, and save what is known now."""
         state.save(self.home, self.known)
-        with closing(self._connect("postgres")) as connection:
-            connection.autocommit = True
+        admin = state.dsn(self.home, self.known, "postgres")
+        # no transaction: CREATE DATABASE takes none
+        with session(admin, error=ServerError, needs_dbinfer=False, autocommit=True) as connection:
             make_database(connection)
         install(state.dsn(self.home, self.known), Path(self.known.venv))
 
-    def _connect(self, database: str) -> psycopg2.extensions.connection:
-        return psycopg2.connect(state.dsn(self.home, self.known, database), password=self.known.password)
 
-
-def make_database(connection: psycopg2.extensions.connection) -> None:
+def make_database(connection: Connection) -> None:
     """Create the database of the embedded server unless it is there."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1 FROM pg_catalog.pg_database WHERE datname = %s", (DATABASE,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbinfer.errors import UsageError
-from dbinfer.load.names import TableName, column
+from dbinfer.names import TableName, column
 
 
 @pytest.mark.parametrize(
