@@ -1,4 +1,4 @@
-"""Finds the files to load, says under which path each is stored, and tells images by their first bytes."""
+"""Finds the files to load and says under which path each is stored."""
 
 from __future__ import annotations
 
@@ -9,20 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dbinfer.errors import DataError, UsageError
-
-FORMATS = "JPEG, PNG, BMP, TIFF, WebP or GIF"
-HEAD_BYTES = 18
-SIGNATURES = (
-    b"\xff\xd8\xff",
-    b"\x89PNG\r\n\x1a\n",
-    b"II*\0",
-    b"MM\0*",
-    b"II+\0",
-    b"MM\0+",
-    b"GIF87a",
-    b"GIF89a",
-)
-BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 
 
 class Found(NamedTuple):
@@ -39,15 +25,6 @@ class Refused:
 
     file: str
     reason: str
-
-
-def is_image(head: bytes) -> bool:
-    """Return whether a file that starts with these 18 bytes is one of FORMATS."""
-    if head[:4] == b"RIFF":
-        return head[8:12] == b"WEBP"
-    if head[:2] == b"BM":
-        return int.from_bytes(head[14:18], "little") in BMP_HEADERS
-    return head.startswith(SIGNATURES)
 
 
 def find(

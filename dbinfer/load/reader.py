@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
-from dbinfer.load.files import FORMATS, HEAD_BYTES, Found, Refused, is_image
+from dbinfer.load.files import Found, Refused
+from dbinfer_udf.header import FORMATS, HEAD_BYTES, sniff
 
 THREADS = 4
 BATCH, BATCH_BYTES = 16, 1 << 20
@@ -70,6 +71,6 @@ def read(found: Found) -> Outcome:
 def _why_not(head: bytes, size: int) -> str:
     if not head:
         return "is empty (0 bytes)"
-    if not is_image(head):
-        return f"is not an image ({FORMATS})"
+    if sniff(head) is None:
+        return f"is not an image ({', '.join(FORMATS[:-1])} or {FORMATS[-1]})"
     return f"has {size} bytes; a value in a table holds less than 1 GiB" if size > MAX_BYTES else ""

@@ -16,7 +16,9 @@ MANIFEST = {"dbinfer_udf", "dbinfer_udf.manifest"}
 PIXELS = {f"dbinfer_udf.{name}" for name in ("image", "preprocess", "postprocess", "mask", "errors")}
 # The benchmark's bare loop is the backend's own work without the database.
 LOOP = PIXELS | {f"dbinfer_udf.{name}" for name in ("cache", "libraries", "model", "tasks")}
-MORE = {"bench": LOOP, "quantize": PIXELS, "train": PIXELS}
+# What is loaded is what can be scored.
+HEADER = {"dbinfer_udf.header"}
+MORE = {"load": HEADER, "bench": LOOP, "quantize": PIXELS, "train": PIXELS}
 ZOO_MAY_USE_OF_OURS = {"dbinfer_models", "dbinfer_udf.manifest", "dbinfer_udf"}
 STANDARD_LIBRARY_ONLY = (
     "manifest",

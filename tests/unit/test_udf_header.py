@@ -11,7 +11,7 @@ import pytest
 from udf_images import HEIGHT, WIDTH, encode, picture
 
 from dbinfer_udf.errors import ImageError
-from dbinfer_udf.header import FORMATS, read_header
+from dbinfer_udf.header import FORMATS, HEAD_BYTES, read_header, sniff
 
 CASES = [
     ("JPEG", "RGB", 3, {}),
@@ -124,6 +124,43 @@ def test_no_image(data) -> None:
     if "not an image" in caught.value.message:
         assert repr(data[:8]) in caught.value.message
         assert all(name in caught.value.hint for name in FORMATS)
+
+
+@pytest.mark.parametrize(("kind", "mode", "channels", "options"), files())
+def test_the_first_bytes_tell_the_format(kind, mode, channels, options) -> None:
+    data = encode(see_through(mode), kind, **options)
+    assert sniff(data[:HEAD_BYTES]) == kind
+    for length in range(HEAD_BYTES):
+        assert sniff(data[:length]) in (kind, None)
+
+
+@pytest.mark.parametrize("size", [*range(0, 70), 108, 124, 2**31])
+def test_bmps_are_those_that_opencv_reads(size) -> None:
+    header = (
+        struct.pack("<IHHHH", 12, 8, 4, 1, 24) if size == 12 else struct.pack("<IiiHH24x", size, 8, 4, 1, 24)
+    )
+    whole = header[: min(size, 200)].ljust(min(size, 200), b"\0")
+    data = b"BM" + struct.pack("<IHHI", 14 + len(whole) + 96, 0, 0, 14 + len(whole)) + whole + bytes(96)
+    if sniff(data) == "BMP":
+        assert read_header(data)[:3] == ("BMP", 8, 4)
+        assert cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR).shape == (4, 8, 3)
+    else:
+        with pytest.raises(ImageError, match="not an image"):
+            read_header(data)
+
+
+def test_no_format_is_what_is_no_image() -> None:
+    rng = np.random.default_rng(3)
+    for data in [encode(picture(), kind) for kind in ("JPEG", "PNG", "BMP", "TIFF", "WebP", "GIF")]:
+        for _ in range(300):
+            bad = bytearray(data)
+            bad[rng.integers(HEAD_BYTES)] = rng.integers(256)
+            try:
+                read_header(bytes(bad))
+                refused = False
+            except ImageError as err:
+                refused = "not an image" in err.message
+            assert refused == (sniff(bytes(bad[:HEAD_BYTES])) is None)
 
 
 def test_no_bytes() -> None:

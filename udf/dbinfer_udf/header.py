@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, Iterator, NamedTuple, Tuple
+from typing import Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 from .errors import ImageError
 from .exif import (
@@ -20,14 +20,18 @@ from .exif import (
 
 FORMATS = ("JPEG", "PNG", "BMP", "TIFF", "WebP", "GIF")
 HINT = "Supported formats: JPEG, PNG, BMP, TIFF, WebP and GIF."
+HEAD_BYTES = 18  # what sniff() looks at: a BMP's tell-tale comes last
 
-_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
-_BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
+# Two letters are too little to tell a BMP from a text, so the size of its second header must be one that exists; OpenCV
+# reads these and not the 16 bytes of OS/2's short form.
+_BMP_HEADERS = frozenset(struct.pack("<I", size) for size in (12, 40, 52, 56, 64, 108, 124))
+_TIFF_SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+_WEBP_CHUNKS = (b"VP8 ", b"VP8L", b"VP8X")
 _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _STANDALONE = frozenset(range(0xD0, 0xD9)) | {0x01, 0x00}
 
-_png_start = struct.Struct(">8s4x4sIIxB7x4s").unpack_from
+_png_start = struct.Struct(">16xIIxB7x4s").unpack_from
 _png_chunk = struct.Struct(">I4s").unpack_from
 _u16 = struct.Struct(">H").unpack_from
 _jpeg_frame = struct.Struct(">HHB").unpack_from
@@ -57,19 +61,40 @@ class Header(NamedTuple):
         return (self.width, self.height) if self.orientation < 5 else (self.height, self.width)
 
 
+def sniff(head: bytes) -> Optional[str]:
+    """Return the format of a file by its first 18 bytes (HEAD_BYTES); None for what read_header calls no image."""
+    format_, is_one = _SIGNATURES.get(head[:2], _NOTHING)
+    return format_ if is_one(head) else None
+
+
+_SIGNATURES: Dict[bytes, Tuple[Optional[str], Callable[[bytes], bool]]] = {
+    b"\xff\xd8": ("JPEG", lambda head: head[2:3] == b"\xff"),
+    b"\x89P": ("PNG", lambda head: head[:8] == b"\x89PNG\r\n\x1a\n" and head[12:16] == b"IHDR"),
+    b"BM": ("BMP", lambda head: head[14:18] in _BMP_HEADERS),
+    b"II": ("TIFF", lambda head: head[:4] in _TIFF_SIGNATURES),
+    b"MM": ("TIFF", lambda head: head[:4] in _TIFF_SIGNATURES),
+    b"RI": (
+        "WebP",
+        lambda head: head[:4] == b"RIFF" and head[8:12] == b"WEBP" and head[12:16] in _WEBP_CHUNKS,
+    ),
+    b"GI": ("GIF", lambda head: head[:6] in (b"GIF87a", b"GIF89a")),
+}
+_NOTHING: Tuple[Optional[str], Callable[[bytes], bool]] = (None, lambda head: False)
+
+
 def read_header(data: bytes) -> Header:
     """Return the facts of an image file.
 
     Raises:
         ImageError: no bytes, no image of a supported format, or a header that is cut off or makes no sense.
     """
-    reader = _READERS.get(data[:2])
-    if reader is None:
+    format_ = sniff(data)
+    if format_ is None:
         raise _not_an_image(data)
     try:
-        header = reader(data)
+        header = _READERS[format_](data)
     except (struct.error, IndexError, OverflowError):
-        raise ImageError(f"the image is cut off: its {len(data)} bytes end within the header") from None
+        raise _cut_off(data) from None
     if header.width < 1 or header.height < 1:
         raise ImageError(f"the {header.format} image has no pixels: {header.width} x {header.height}")
     return header
@@ -78,13 +103,17 @@ def read_header(data: bytes) -> Header:
 def _not_an_image(data: bytes) -> ImageError:
     if not data:
         return ImageError("the image is empty: it has 0 bytes", hint="Use NULL where there is no image.")
+    if len(data) < HEAD_BYTES and data[:2] in _SIGNATURES:
+        return _cut_off(data)
     return ImageError(f"not an image: the first bytes are {bytes(data[:8])!r}", hint=HINT)
 
 
+def _cut_off(data: bytes) -> ImageError:
+    return ImageError(f"the image is cut off: its {len(data)} bytes end within the header")
+
+
 def _png(data: bytes) -> Header:
-    signature, ihdr, width, height, color, second = _png_start(data)
-    if signature != _PNG_SIGNATURE or ihdr != b"IHDR":
-        raise _not_an_image(data)
+    width, height, color, second = _png_start(data)
     orientation = 1 if second == b"IDAT" else _png_orientation(data)
     return Header("PNG", width, height, _PNG_CHANNELS.get(color, 3), len(data), orientation)
 
@@ -125,8 +154,6 @@ def jpeg_segments(data: bytes) -> Iterator[Tuple[int, int, int]]:
 
 
 def _jpeg(data: bytes) -> Header:
-    if data[2] != 0xFF:
-        raise _not_an_image(data)
     orientation = 1
     for marker, start, length in jpeg_segments(data):
         if marker in _SOF:
@@ -138,23 +165,17 @@ def _jpeg(data: bytes) -> Header:
 
 
 def _gif(data: bytes) -> Header:
-    if data[:6] not in (b"GIF87a", b"GIF89a"):
-        raise _not_an_image(data)
     width, height = struct.unpack_from("<HH", data, 6)
     return Header("GIF", width, height, 3, len(data))
 
 
 def _bmp(data: bytes) -> Header:
-    size = struct.unpack_from("<I", data, 14)[0] if len(data) >= 18 else 0
-    if size not in _BMP_HEADERS:
-        raise _not_an_image(data)
-    width, height, _planes, bits = struct.unpack_from("<HHHH" if size == 12 else "<iiHH", data, 18)
+    layout = "<HHHH" if data[14:18] == b"\x0c\0\0\0" else "<iiHH"
+    width, height, _planes, bits = struct.unpack_from(layout, data, 18)
     return Header("BMP", width, abs(height), 4 if bits == 32 else 3, len(data))
 
 
 def _webp(data: bytes) -> Header:
-    if data[:4] != b"RIFF" or data[8:12] != b"WEBP":
-        raise _not_an_image(data)
     kind = data[12:16]
     if kind == b"VP8 ":
         width, height = struct.unpack_from("<HH", data, 26)
@@ -163,8 +184,6 @@ def _webp(data: bytes) -> Header:
         bits = struct.unpack_from("<I", data, 21)[0]
         width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
         return Header("WebP", width, height, 4 if bits >> 28 & 1 else 3, len(data))
-    if kind != b"VP8X":
-        raise ImageError(f"the WebP image is damaged: its first chunk is {bytes(kind)!r}")
     flags, low, high, low2, high2 = struct.unpack_from("<B3xHBHB", data, 20)
     orientation = _webp_orientation(data) if flags & 8 else 1
     channels = 4 if flags & 16 else 3
@@ -183,20 +202,17 @@ def _webp_orientation(data: bytes) -> int:
 
 
 def _tiff(data: bytes) -> Header:
-    if data[:4] not in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
-        raise _not_an_image(data)
     tags = dict(tiff_tags(data))
     channels = 3 if tags.get(PHOTOMETRIC) == PALETTE else tags.get(SAMPLES, 1)
     orientation = valid_orientation(tags.get(ORIENTATION, 1))
     return Header("TIFF", tags.get(WIDTH, 0), tags.get(HEIGHT, 0), channels, len(data), orientation)
 
 
-_READERS: Dict[bytes, Callable[[bytes], Header]] = {
-    b"\x89P": _png,
-    b"\xff\xd8": _jpeg,
-    b"BM": _bmp,
-    b"II": _tiff,
-    b"MM": _tiff,
-    b"RI": _webp,
-    b"GI": _gif,
+_READERS: Dict[str, Callable[[bytes], Header]] = {
+    "JPEG": _jpeg,
+    "PNG": _png,
+    "BMP": _bmp,
+    "TIFF": _tiff,
+    "WebP": _webp,
+    "GIF": _gif,
 }
