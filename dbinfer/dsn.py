@@ -5,8 +5,15 @@ from __future__ import annotations
 import os
 
 from dbinfer.errors import ServerError
+from dbinfer.state import embedded_dsn
 
 LIBPQ_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE", "PGPORT")
+
+
+def named(dsn: str | None = None) -> str | None:
+    """Return the connection string that the user names; empty for libpq's own variables, None for nothing."""
+    chosen = dsn or os.environ.get("DBINFER_DSN")
+    return chosen or ("" if any(os.environ.get(name) for name in LIBPQ_VARIABLES) else None)
 
 
 def resolve(dsn: str | None = None) -> str:
@@ -15,17 +22,11 @@ def resolve(dsn: str | None = None) -> str:
     Raises:
         ServerError: nothing is named and no embedded server runs.
     """
-    named = dsn or os.environ.get("DBINFER_DSN")
-    if named:
-        return named
-    if any(os.environ.get(name) for name in LIBPQ_VARIABLES):
-        return ""
-    from dbinfer.server import embedded_dsn
-
-    embedded = embedded_dsn()
-    if embedded is None:
+    chosen = named(dsn)
+    chosen = embedded_dsn() if chosen is None else chosen
+    if chosen is None:
         raise ServerError(
             "no database server: none is named and the embedded server is not running.",
             "Start it with 'dbinfer up', or name one with --dsn or $DBINFER_DSN.",
         )
-    return embedded
+    return chosen

@@ -14,7 +14,7 @@ from dbinfer.bench.run import quiet, server_dsn
 from dbinfer.bench.tables import Bench, bench
 from dbinfer.bench.ways import Context
 from dbinfer.bench.ways.statement import Sql
-from dbinfer.server.machine import cores
+from dbinfer.machine import cores
 
 Row = dict[str, Any]
 Say = Callable[[str], None]

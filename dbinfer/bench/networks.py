@@ -13,7 +13,7 @@ from dbinfer.quantize import QuantizeOptions, quantize_images
 from dbinfer.registry.describe import describe
 from dbinfer.registry.prepare import prepare
 from dbinfer.registry.source import read_source
-from dbinfer.server import home
+from dbinfer.state import home
 from dbinfer_udf.cache import Entry, Writer, open_cache
 from dbinfer_udf.manifest import Manifest
 

@@ -15,7 +15,7 @@ from dbinfer.bench.results import Report, Result, with_facts
 from dbinfer.bench.tables import Bench, bench
 from dbinfer.dsn import LIBPQ_VARIABLES
 from dbinfer.errors import DbinferError
-from dbinfer.server.machine import cores
+from dbinfer.machine import cores
 
 Say = Callable[[str], None]
 

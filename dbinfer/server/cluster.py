@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dbinfer.errors import ServerError
-from dbinfer.server import machine, process, settings
+from dbinfer.server import settings
 from dbinfer.server.account import Account, utf8_locale
-from dbinfer.server.home import Home, Say, discard
-from dbinfer.server.state import USER, State
+from dbinfer.server.folders import Say, discard
+from dbinfer.server.ports import choose_port
+from dbinfer.state import process
+from dbinfer.state.home import Home
+from dbinfer.state.record import USER, State
 
 START_SECONDS = 120
 STOP_SECONDS = 60
@@ -127,22 +130,3 @@ class Cluster:
         with self.home.log.open("rb") as handle:
             handle.seek(begin)
             return "\n".join(handle.read().decode(errors="replace").splitlines()[-lines:])
-
-
-def choose_port(state: State, say: Say) -> None:
-    """Keep the recorded port while it is free; else record a free one and say so.
-
-    Raises:
-        ServerError: every port of the range is taken.
-    """
-    if state.port and machine.port_is_free(state.port):
-        return
-    chosen = machine.free_port()
-    if chosen is None:
-        ports = machine.PORTS
-        raise ServerError(
-            f"no free port between {ports[0]} and {ports[-1]} on 127.0.0.1.", "End what listens there."
-        )
-    if state.port:
-        say(f"port {state.port} is taken by another program; the embedded server now uses {chosen}.")
-    state.port = chosen

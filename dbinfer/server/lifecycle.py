@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dbinfer import machine
 from dbinfer.errors import ServerError
-from dbinfer.server import home as homes
-from dbinfer.server import machine, postgres, process, state
+from dbinfer.server import folders, postgres
 from dbinfer.server.account import server_account
 from dbinfer.server.cluster import Cluster
-from dbinfer.server.home import Home, Say
+from dbinfer.server.folders import Say
 from dbinfer.server.setup import Setup
-from dbinfer.server.state import State
+from dbinfer.state import process, record
+from dbinfer.state.home import Home, locate
+from dbinfer.state.record import State
 
 
 def quiet(message: str) -> None:
@@ -43,15 +45,15 @@ class Server:
 
 def status(home: Path | str | None = None) -> Server:
     """Return the facts of the embedded server in this state folder; starts and changes nothing."""
-    place = homes.locate(home)
-    known = state.load(place)
+    place = locate(home)
+    known = record.load(place)
     pid = process.postmaster(place)
     facts = Server(pid is not None, place.path, place.data, place.log, machine.cores())
     if known is None:
         return facts
     return replace(
         facts,
-        dsn=state.dsn(place, known) if pid else None,
+        dsn=record.dsn(place, known) if pid else None,
         port=known.port,
         socket_dir=known.socket_dir,
         version=known.version,
@@ -76,9 +78,9 @@ def up(
     Raises:
         ServerError: anything that stands in the way, with its cure.
     """
-    place, account = homes.locate(home), server_account()
-    homes.prepare(place, account)
-    with homes.locked(place, say):
+    place, account = locate(home), server_account()
+    folders.prepare(place, account)
+    with folders.locked(place, say):
         setup = Setup(place, account, _known(place), postgres.find(_major(place)), say)
         setup.choose_venv(venv, own_venv)
         setup.start()
@@ -87,7 +89,7 @@ def up(
 
 
 def _known(place: Home) -> State:
-    known = state.load(place)
+    known = record.load(place)
     if known is None and place.data.exists():
         raise ServerError(
             f"the folder {place.path} holds a server's data, but its password file server.json is gone.",
@@ -107,19 +109,12 @@ def down(home: Path | str | None = None, *, say: Say = quiet) -> bool:
     Raises:
         ServerError: it belongs to another user, or does not stop.
     """
-    place = homes.locate(home)
-    known = state.load(place)
+    place = locate(home)
+    known = record.load(place)
     if known is None:
         return False
-    with homes.locked(place, say):
+    with folders.locked(place, say):
         if process.postmaster(place) is None:
             return False
         Cluster(place, server_account(), Path(known.bindir)).stop(say)
     return True
-
-
-def embedded_dsn(home: Path | str | None = None) -> str | None:
-    """Return the connection string of the embedded server; None when it does not run."""
-    place = homes.locate(home)
-    known = state.load(place)
-    return state.dsn(place, known) if known is not None and process.postmaster(place) else None

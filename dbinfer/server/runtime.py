@@ -10,7 +10,8 @@ from pathlib import Path
 
 from dbinfer.errors import ServerError
 from dbinfer.server.account import Account
-from dbinfer.server.home import Home, Say, discard
+from dbinfer.server.folders import Say, discard
+from dbinfer.state.home import Home
 
 STAMP = "dbinfer-requirements.txt"
 VERSION_CODE = "import sys; print('%d.%d' % sys.version_info[:2])"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dbinfer.server import machine
-from dbinfer.server.home import Home
-from dbinfer.server.state import State
+from dbinfer import machine
+from dbinfer.state.home import Home
+from dbinfer.state.record import State
 
 TEMPLATE = """\
 # Written by 'dbinfer up' at each start; use ALTER SYSTEM for settings of your own.

@@ -9,13 +9,15 @@ from psycopg2.extensions import connection as Connection
 
 from dbinfer.connection import session
 from dbinfer.errors import ServerError
-from dbinfer.server import home as homes
-from dbinfer.server import postgres, process, runtime, state
+from dbinfer.install import ensure
+from dbinfer.server import folders, postgres, runtime
 from dbinfer.server.account import Account
 from dbinfer.server.cluster import Cluster
-from dbinfer.server.home import Home, Say
+from dbinfer.server.folders import Say
 from dbinfer.server.postgres import Installation
-from dbinfer.server.state import DATABASE, State
+from dbinfer.state import process, record
+from dbinfer.state.home import Home
+from dbinfer.state.record import DATABASE, State
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,17 @@ class Setup:
 
     def _record(self) -> None:
         self.known.version, self.known.bindir = self.found.version, str(self.found.bindir)
-        self.known.socket_dir = str(homes.socket_dir(self.home, self.account))
-        state.save(self.home, self.known)
+        self.known.socket_dir = str(folders.socket_dir(self.home, self.account))
+        record.save(self.home, self.known)
 
     def fill(self) -> None:
         """Make the database, install dbinfer in it, and save what is known now."""
-        state.save(self.home, self.known)
-        admin = state.dsn(self.home, self.known, "postgres")
+        record.save(self.home, self.known)
+        admin = record.dsn(self.home, self.known, "postgres")
         # no transaction: CREATE DATABASE takes none
         with session(admin, error=ServerError, needs_dbinfer=False, autocommit=True) as connection:
             make_database(connection)
-        install(state.dsn(self.home, self.known), Path(self.known.venv))
+        install(record.dsn(self.home, self.known), Path(self.known.venv))
 
 
 def make_database(connection: Connection) -> None:
@@ -84,6 +86,4 @@ def make_database(connection: Connection) -> None:
 
 def install(dsn: str, venv: Path) -> None:
     """Install or upgrade dbinfer in the database, with this venv for its backends."""
-    from dbinfer.install import ensure
-
     ensure(dsn, settings={"venv": str(venv)})

@@ -15,7 +15,8 @@ import pytest
 from psycopg2.extensions import make_dsn
 
 from dbinfer import server as embedded
-from dbinfer.server import home, postgres, runtime, setup
+from dbinfer.server import postgres, runtime, setup
+from dbinfer.state import home
 
 GREENPLUM_DSN = "DBINFER_TEST_GREENPLUM_DSN"
 LOG = pytest.StashKey[tuple[Path, int]]()

@@ -18,9 +18,10 @@ import pytest
 
 from dbinfer import server
 from dbinfer.errors import ServerError
-from dbinfer.server import Server, process
+from dbinfer.server import Server
 from dbinfer.server.account import server_account
-from dbinfer.server.home import Home
+from dbinfer.state import embedded_dsn, process
+from dbinfer.state.home import Home
 
 pytestmark = pytest.mark.postgres_only("the embedded server is PostgreSQL")
 
@@ -64,7 +65,7 @@ def test_data_survives_down_and_up(running: Server) -> None:
         cursor.execute("CREATE TABLE IF NOT EXISTS kept AS SELECT 42 AS answer")
     assert server.down(running.home) is True
     assert server.status(running.home).running is False
-    assert server.embedded_dsn(running.home) is None
+    assert embedded_dsn(running.home) is None
     assert ask(server.up(running.home), "SELECT answer FROM kept") == 42
 
 

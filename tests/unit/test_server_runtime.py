@@ -14,8 +14,8 @@ from packaging.requirements import Requirement
 from dbinfer.errors import ServerError
 from dbinfer.server import runtime
 from dbinfer.server.account import Account
-from dbinfer.server.home import Home
 from dbinfer.server.runtime import Python
+from dbinfer.state.home import Home
 
 HERE = Python(Path(sys.executable), f"{sys.version_info[0]}.{sys.version_info[1]}")
 

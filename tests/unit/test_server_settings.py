@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer.server.home import Home
 from dbinfer.server.settings import Size, render
-from dbinfer.server.state import State
+from dbinfer.state.home import Home
+from dbinfer.state.record import State
 
 
 def settings(size: Size, socket_dir: str = "/s") -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dbinfer.server.home import Home
+from dbinfer.state.home import Home
 
 PROC = Path("/proc")
 

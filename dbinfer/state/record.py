@@ -11,7 +11,7 @@ from pathlib import Path
 from psycopg2.extensions import make_dsn
 
 from dbinfer.errors import ServerError
-from dbinfer.server.home import Home
+from dbinfer.state.home import Home
 
 USER = DATABASE = "dbinfer"
 

@@ -1,14 +1,12 @@
-"""What this machine offers: cores and memory within container limits, and a free port."""
+"""What this machine offers: cores and memory within container limits."""
 
 from __future__ import annotations
 
 import math
 import os
-import socket
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
-PORTS = range(15432, 15632)
 
 
 def cores(cgroup: Path = CGROUP) -> int:
@@ -37,19 +35,3 @@ def _words(path: Path) -> list[str]:
         return path.read_text().split()
     except OSError:
         return []
-
-
-def port_is_free(port: int) -> bool:
-    """Return whether a server could listen on this loopback port now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
-def free_port(ports: range = PORTS) -> int | None:
-    """Return the first free port of the range, which lies below the ports that systems hand out."""
-    return next((port for port in ports if port_is_free(port)), None)

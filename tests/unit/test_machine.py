@@ -1,14 +1,13 @@
-"""Cores, memory and ports of this machine, within container limits."""
+"""Cores and memory of this machine, within container limits."""
 
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 
 import pytest
 
-from dbinfer.server import machine
+from dbinfer import machine
 
 
 @pytest.mark.parametrize(
@@ -29,13 +28,3 @@ def test_a_memory_limit_bounds_the_memory(tmp_path: Path) -> None:
     free = machine.memory_mb(tmp_path)
     (tmp_path / "memory.max").write_text(str(64 << 20))
     assert machine.memory_mb(tmp_path) == 64 < free
-
-
-def test_a_port_in_use_is_not_offered() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        assert not machine.port_is_free(port)
-        assert machine.free_port(range(port, port + 1)) is None
-        assert machine.free_port(range(port, port + 50)) not in (None, port)

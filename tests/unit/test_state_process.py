@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer.server import process
-from dbinfer.server.home import Home
+from dbinfer.state import process
+from dbinfer.state.home import Home
 
 SLEEP = "import time; time.sleep(60)"
 

@@ -8,23 +8,23 @@ import pytest
 from psycopg2.extensions import parse_dsn
 
 from dbinfer.errors import ServerError
-from dbinfer.server import state
-from dbinfer.server.home import Home
-from dbinfer.server.state import State
+from dbinfer.state import record
+from dbinfer.state.home import Home
+from dbinfer.state.record import State
 
 
 def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     known = State(port=15432, version="15.20", socket_dir="/s", venv="/v", own_venv=False)
-    state.save(Home(tmp_path), known)
-    assert state.load(Home(tmp_path)) == known
+    record.save(Home(tmp_path), known)
+    assert record.load(Home(tmp_path)) == known
 
 
 def test_nothing_saved_is_none(tmp_path: Path) -> None:
-    assert state.load(Home(tmp_path)) is None
+    assert record.load(Home(tmp_path)) is None
 
 
 def test_the_password_is_readable_by_its_owner_only(tmp_path: Path) -> None:
-    state.save(Home(tmp_path), State())
+    record.save(Home(tmp_path), State())
     for path in (Home(tmp_path).state, Home(tmp_path).passfile, Home(tmp_path).servicefile):
         assert path.stat().st_mode & 0o777 == 0o600, path
 
@@ -37,7 +37,7 @@ def test_passwords_differ_and_stay_out_of_repr() -> None:
 
 def test_the_dsn_survives_a_path_with_spaces_and_holds_no_password(tmp_path: Path) -> None:
     place, known = Home(tmp_path / "a 'b"), State(port=1, socket_dir="/s p")
-    parsed = parse_dsn(state.dsn(place, known))
+    parsed = parse_dsn(record.dsn(place, known))
     assert parsed["host"] == "/s p"
     assert parsed["passfile"] == str(place.passfile)
     assert "password" not in parsed
@@ -47,4 +47,4 @@ def test_the_dsn_survives_a_path_with_spaces_and_holds_no_password(tmp_path: Pat
 def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "server.json").write_text(content)
     with pytest.raises(ServerError, match=r"server\.json is damaged"):
-        state.load(Home(tmp_path))
+        record.load(Home(tmp_path))

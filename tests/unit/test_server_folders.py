@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from dbinfer.errors import ServerError
-from dbinfer.server import home as homes
+from dbinfer.server import folders
 from dbinfer.server.account import Account
+from dbinfer.state.home import Home, locate
 
 
 @pytest.fixture
@@ -20,14 +21,14 @@ def myself() -> Account:
 
 def test_the_argument_goes_before_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DBINFER_HOME", str(tmp_path / "variable"))
-    assert homes.locate(tmp_path / "argument").path == tmp_path / "argument"
-    assert homes.locate().path == tmp_path / "variable"
+    assert locate(tmp_path / "argument").path == tmp_path / "argument"
+    assert locate().path == tmp_path / "variable"
 
 
 def test_root_does_not_use_its_own_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DBINFER_HOME", raising=False)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert homes.locate().path == Path("/var/lib/dbinfer")
+    assert locate().path == Path("/var/lib/dbinfer")
 
 
 def test_a_user_gets_the_data_folder_of_the_desktop_standard(
@@ -36,28 +37,28 @@ def test_a_user_gets_the_data_folder_of_the_desktop_standard(
     monkeypatch.delenv("DBINFER_HOME", raising=False)
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert homes.locate().path == tmp_path / "dbinfer"
+    assert locate().path == tmp_path / "dbinfer"
 
 
 def test_the_socket_lies_in_the_state_folder(tmp_path: Path, myself: Account) -> None:
-    place = homes.Home(Path("/srv/dbinfer"))
-    assert homes.socket_dir(place, myself) == place.run
+    place = Home(Path("/srv/dbinfer"))
+    assert folders.socket_dir(place, myself) == place.run
 
 
 def test_a_long_path_gets_a_short_socket_folder(tmp_path: Path, myself: Account) -> None:
-    place = homes.Home(tmp_path / ("long" * 30))
-    short = homes.socket_dir(place, myself)
+    place = Home(tmp_path / ("long" * 30))
+    short = folders.socket_dir(place, myself)
     try:
-        assert len(str(short)) + homes.LONGEST_SOCKET_NAME <= homes.SOCKET_PATH_LIMIT
-        assert short == homes.socket_dir(place, myself), "the same folder each time"
+        assert len(str(short)) + folders.LONGEST_SOCKET_NAME <= folders.SOCKET_PATH_LIMIT
+        assert short == folders.socket_dir(place, myself), "the same folder each time"
         assert short.stat().st_mode & 0o777 == 0o700
     finally:
         short.rmdir()
 
 
 def test_prepare_makes_a_private_folder(tmp_path: Path, myself: Account) -> None:
-    place = homes.Home(tmp_path / "state")
-    homes.prepare(place, myself)
+    place = Home(tmp_path / "state")
+    folders.prepare(place, myself)
     assert place.path.stat().st_mode & 0o777 == 0o700
     assert place.run.is_dir()
     assert place.log.parent.is_dir()
@@ -68,17 +69,17 @@ def test_a_folder_of_another_user_is_refused(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
     with pytest.raises(ServerError, match="belongs to another user"):
-        homes.prepare(homes.Home(tmp_path), myself)
+        folders.prepare(Home(tmp_path), myself)
 
 
 def test_a_file_in_the_way_is_named(tmp_path: Path, myself: Account) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ServerError, match=r"file/state cannot be made"):
-        homes.prepare(homes.Home(tmp_path / "file" / "state"), myself)
+        folders.prepare(Home(tmp_path / "file" / "state"), myself)
 
 
 def test_the_second_holder_of_the_lock_says_so_and_waits(tmp_path: Path) -> None:
-    place, said, order = homes.Home(tmp_path), list[str](), list[str]()
+    place, said, order = Home(tmp_path), list[str](), list[str]()
     waiting = threading.Event()
 
     def hear(text: str) -> None:
@@ -86,11 +87,11 @@ def test_the_second_holder_of_the_lock_says_so_and_waits(tmp_path: Path) -> None
         waiting.set()
 
     def second() -> None:
-        with homes.locked(place, hear):
+        with folders.locked(place, hear):
             order.append("second")
 
     thread = threading.Thread(target=second)
-    with homes.locked(place, said.append):
+    with folders.locked(place, said.append):
         thread.start()
         assert waiting.wait(10)
         order.append("first")

@@ -1,0 +1,46 @@
+"""The port of the embedded server: the recorded one while it is free, else the first free one of a range."""
+
+from __future__ import annotations
+
+import socket
+
+from dbinfer.errors import ServerError
+from dbinfer.server.folders import Say
+from dbinfer.state.record import State
+
+# Below the ports that systems hand out to programs that ask for any
+PORTS = range(15432, 15632)
+
+
+def choose_port(state: State, say: Say) -> None:
+    """Keep the recorded port while it is free; else record a free one and say so.
+
+    Raises:
+        ServerError: every port of the range is taken.
+    """
+    if state.port and port_is_free(state.port):
+        return
+    chosen = free_port()
+    if chosen is None:
+        raise ServerError(
+            f"no free port between {PORTS[0]} and {PORTS[-1]} on 127.0.0.1.", "End what listens there."
+        )
+    if state.port:
+        say(f"port {state.port} is taken by another program; the embedded server now uses {chosen}.")
+    state.port = chosen
+
+
+def port_is_free(port: int) -> bool:
+    """Return whether a server could listen on this loopback port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port(ports: range = PORTS) -> int | None:
+    """Return the first free port of the range, which lies below the ports that systems hand out."""
+    return next((port for port in ports if port_is_free(port)), None)
