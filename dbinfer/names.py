@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from psycopg2.extensions import cursor as Cursor
 from psycopg2.sql import Identifier
 
-from dbinfer.errors import UsageError
+from dbinfer.errors import DataError, UsageError
+from dbinfer.sqlfiles import read
 
 PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".]+?))\s*(\.|$)')
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
@@ -37,6 +39,20 @@ class TableName:
                 "Write TABLE or SCHEMA.TABLE, at most 63 bytes each, odd names in double quotes.",
             )
         return cls(parts[0] if len(parts) == 2 else None, parts[-1])
+
+    def resolve(self, cur: Cursor) -> TableName:
+        """Return the name with its schema: where the table is, else where it would be made.
+
+        Raises:
+            DataError: no schema is named and the search path has none.
+        """
+        if self.schema is not None:
+            return self
+        cur.execute(read("client/find_schema.sql"), {"table": self.identifier.as_string(cur)})
+        (schema,) = cur.fetchone() or (None,)
+        if schema is None:
+            raise DataError("no schema is named and search_path has none.", "Write the name as SCHEMA.TABLE.")
+        return TableName(schema, self.name)
 
     @property
     def identifier(self) -> Identifier:

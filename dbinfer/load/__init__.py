@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dbinfer.load.files import Refused
+from dbinfer.imagefiles import Refused
 from dbinfer.load.loader import LoadOptions, LoadReport, load
 from dbinfer.load.table import Columns
 

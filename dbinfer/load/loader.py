@@ -11,9 +11,8 @@ import psycopg2
 
 from dbinfer.connection import session
 from dbinfer.errors import DataError
+from dbinfer.imagefiles import Found, Refused, find, read_ahead
 from dbinfer.load.copybinary import MESSAGE_BYTES, Stream, encode
-from dbinfer.load.files import Found, Refused, find
-from dbinfer.load.reader import read_ahead
 from dbinfer.load.table import Columns, ImageTable
 from dbinfer.names import TableName
 from dbinfer.platform import detect

@@ -34,17 +34,6 @@ class Columns:
         return {self.path: TEXT, self.img: ("bytea",), **labels}
 
 
-def resolve(cur: Cursor, name: TableName) -> TableName:
-    """Return the name with its schema: where the table is, else where it would be made."""
-    if name.schema is not None:
-        return name
-    cur.execute(read("client/find_schema.sql"), {"table": name.identifier.as_string(cur)})
-    schema = one(cur)
-    if schema is None:
-        raise DataError("no schema is named and search_path has none.", "Write the name as SCHEMA.TABLE.")
-    return TableName(schema, name.name)
-
-
 class ImageTable:
     """A table of images in the open transaction of `conn`; opening it makes it or checks it.
 
@@ -59,7 +48,7 @@ class ImageTable:
     def __init__(self, conn: Connection, name: TableName, columns: Columns, platform: Platform) -> None:
         self.conn, self.columns, self.platform = conn, columns, platform
         with conn.cursor() as cur:
-            self.name = resolve(cur, name)
+            self.name = name.resolve(cur)
             self._quoted = {"table": self.name.identifier.as_string(cur)}
             cur.execute(read("client/lock_load.sql"), self._quoted)
             cur.execute(read("client/target.sql"), {**self._quoted, "into": self._quoted["table"]})

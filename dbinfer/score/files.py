@@ -14,8 +14,7 @@ from psycopg2.extensions import cursor as Cursor
 
 from dbinfer.connection import one, sentence, session
 from dbinfer.errors import UsageError
-from dbinfer.load.files import Found, Refused
-from dbinfer.load.reader import read_ahead
+from dbinfer.imagefiles import Found, Refused, read_ahead
 from dbinfer.score.functions import Arguments, Function, choose
 
 IMAGE_STATES = ("22P03", "54000")

@@ -11,7 +11,6 @@ from psycopg2.extensions import cursor as Cursor
 
 from dbinfer.connection import execute_patiently, one, session
 from dbinfer.errors import DataError, UsageError
-from dbinfer.load.table import resolve
 from dbinfer.names import TableName, column
 from dbinfer.platform import Platform, detect
 from dbinfer.score.functions import Arguments, check_on_error, choose
@@ -95,8 +94,8 @@ class _Job:
 
     def __init__(self, cur: Cursor, options: ScoreOptions, platform: Platform) -> None:
         self.cur, self.options, self.platform = cur, options, platform
-        self.table = resolve(cur, TableName.parse(options.table))
-        self.into = resolve(cur, TableName.parse(options.into))
+        self.table = TableName.parse(options.table).resolve(cur)
+        self.into = TableName.parse(options.into).resolve(cur)
         self.scratch = TableName(self.into.schema, f"dbinfer_score_{uuid.uuid4().hex[:12]}")
         self.key, self.img = sql.Identifier(column(options.key)), sql.Identifier(column(options.img))
         self.function = choose(cur, options.function, options.arguments.model)

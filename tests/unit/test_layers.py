@@ -1,24 +1,43 @@
-"""Imports point one way: the client knows the manifest and the zoo; the runtime knows nothing of the client."""
+"""Imports point one way: downwards through the floors of the house, which docs/design.md shows, and in no circle."""
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+DESIGN = ROOT / "docs" / "design.md"
 IN_BACKENDS = {"numpy", "cv2", "openvino", "orjson", "dbinfer_udf"}
-MANIFEST = {"dbinfer_udf", "dbinfer_udf.manifest"}
-# Training, quantization and the bare loop of the benchmark see pixels exactly as backends do: by the same functions.
-PIXELS = {f"dbinfer_udf.{name}" for name in ("image", "preprocess", "postprocess", "mask", "errors")}
-# The benchmark's bare loop is the backend's own work without the database.
-LOOP = PIXELS | {f"dbinfer_udf.{name}" for name in ("cache", "libraries", "model", "tasks")}
-# What is loaded is what can be scored.
-HEADER = {"dbinfer_udf.header"}
-MORE = {"load": HEADER, "bench": LOOP, "quantize": PIXELS, "train": PIXELS}
+# A room (a module or package of dbinfer/) imports rooms of lower floors only; docs/design.md has the same table.
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ("_version", "errors", "progress", "report", "sqlfiles"),
+    ("machine", "names", "platform", "samples", "state"),
+    ("dsn", "sqlalchemy"),
+    ("connection",),
+    ("imagefiles", "ir"),
+    ("convert", "install", "load", "registry", "score"),
+    ("doctor", "quantize", "server", "train"),
+    ("bench", "demo"),
+    ("cli",),
+    ("dbinfer",),
+)
+PIXELS = ("errors", "image", "mask", "postprocess", "preprocess")
+# Goes with the rewrite of dbinfer/train.
+CIRCLE = "dbinfer.train.sources"
+# What a room takes of dbinfer_udf beside its manifest.
+RUNTIME: dict[str, tuple[str, ...]] = {
+    "bench": (*PIXELS, "cache", "libraries", "model", "tasks"),
+    "imagefiles": ("header",),
+    "quantize": PIXELS,
+    "train": PIXELS,
+}
 ZOO_MAY_USE_OF_OURS = {"dbinfer_models", "dbinfer_udf.manifest", "dbinfer_udf"}
 STANDARD_LIBRARY_ONLY = (
     "manifest",
@@ -62,6 +81,79 @@ def ours(path: Path) -> set[str]:
     return found
 
 
+def modules(package: str, folder: str = ".") -> dict[str, Path]:
+    """Return the modules of a package by their full names; a package itself is its __init__."""
+    top = ROOT / folder
+    paths = sorted((top / package).rglob("*.py"))
+    names = [".".join(path.relative_to(top).with_suffix("").parts) for path in paths]
+    return {name.removesuffix(".__init__"): path for name, path in zip(names, paths, strict=True)}
+
+
+CLIENT = modules("dbinfer")
+HOUSE = CLIENT | modules("dbinfer_udf", "udf") | modules("dbinfer_models", "models")
+
+
+@cache
+def needs(name: str) -> frozenset[str]:
+    """Return which of our modules a module imports, also within functions."""
+    package = name if HOUSE[name].name == "__init__.py" else name.rpartition(".")[0]
+    found = set()
+    for module, members in imports(HOUSE[name]):
+        dots = len(module) - len(module.lstrip("."))
+        start = package.split(".")[: len(package.split(".")) - dots + 1] if dots else []
+        whole = ".".join(filter(None, [*start, module.lstrip(".")]))
+        # `from package import module` needs the module; `from module import function` needs the module
+        found |= {
+            f"{whole}.{member}" if f"{whole}.{member}" in HOUSE else whole for member in members or [""]
+        }
+    return frozenset(found & set(HOUSE))
+
+
+def room(name: str) -> str:
+    return name.split(".")[1] if "." in name else name
+
+
+def table(first: str) -> list[list[str]]:
+    """Return the rows of the table of docs/design.md whose first heading this is."""
+    text = DESIGN.read_text(encoding="utf-8")
+    rows = re.search(rf"^\| {first} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
+    assert rows, f"docs/design.md has no table that begins with | {first} |"
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[1].splitlines()]
+
+
+def words(cell: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"`([^`]+)`", cell))
+
+
+def test_every_room_stands_on_one_floor() -> None:
+    rooms = [name for floor in FLOORS for name in floor]
+    assert sorted(rooms) == sorted({room(name) for name in CLIENT})
+
+
+@pytest.mark.parametrize("name", CLIENT)
+def test_imports_go_to_lower_floors_only(name: str) -> None:
+    floor = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
+    own = room(name)
+    others = {room(other) for other in needs(name) if other in CLIENT} - {own}
+    assert {other for other in others if floor[other] >= floor[own]} == set()
+
+
+def test_no_file_imports_itself_through_others() -> None:
+    try:
+        TopologicalSorter({name: needs(name) - {name, CIRCLE} for name in HOUSE}).prepare()
+    except CycleError as err:
+        pytest.fail(" -> ".join(reversed(err.args[1])))
+
+
+def test_the_design_shows_these_floors() -> None:
+    assert tuple(tuple(sorted(words(row[1]))) for row in table("floor")) == FLOORS[::-1]
+
+
+def test_the_design_shows_what_rooms_take_of_the_runtime() -> None:
+    shown = {name: words(row[1]) for row in table("room") for name in words(row[0])}
+    assert shown == RUNTIME
+
+
 @pytest.mark.parametrize("path", sources("udf"), ids=lambda path: path.name)
 def test_the_runtime_needs_only_what_hosts_have(path: Path) -> None:
     unknown = tops(path) - set(sys.stdlib_module_names) - IN_BACKENDS
@@ -91,10 +183,11 @@ def test_what_resolves_a_model_imports_no_library(name: str) -> None:
     assert relative <= set(STANDARD_LIBRARY_ONLY)
 
 
-@pytest.mark.parametrize("path", sources("dbinfer"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_client_uses_only_the_manifest_or_where_it_must_pixels_of_the_runtime(path: Path) -> None:
-    used = {module for module in ours(path) if module.startswith("dbinfer_udf")}
-    assert used <= MANIFEST | MORE.get(path.relative_to(ROOT / "dbinfer").parts[0], set())
+@pytest.mark.parametrize("name", CLIENT)
+def test_the_client_uses_of_the_runtime_what_the_design_allows(name: str) -> None:
+    used = {other for other in needs(name) if other.startswith("dbinfer_udf")}
+    allowed = {f"dbinfer_udf.{module}" for module in ("manifest", *RUNTIME.get(room(name), ()))}
+    assert used <= allowed
 
 
 @pytest.mark.parametrize("path", sources("models"), ids=lambda path: path.name)

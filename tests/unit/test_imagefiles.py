@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dbinfer import imagefiles
 from dbinfer.errors import DataError, UsageError
-from dbinfer.load import reader
-from dbinfer.load.files import Found, Refused, find
-from dbinfer.load.reader import BATCH, BATCH_BYTES, THREADS, Outcome, read, read_ahead
+from dbinfer.imagefiles import BATCH, BATCH_BYTES, THREADS, Found, Outcome, Refused, find, read, read_ahead
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(30)
 
@@ -126,7 +125,7 @@ def test_large_files_keep_the_order_and_few_are_held(
         calls += 1
         return read(found)
 
-    monkeypatch.setattr(reader, "read", counted)
+    monkeypatch.setattr(imagefiles, "read", counted)
     asked = [Found(tmp_path / "a.png", str(number)) for number in range(3 * BATCH * THREADS)]
     held = -(-BATCH_BYTES // size) * (THREADS + 1)
     for done, outcome in enumerate(read_ahead(asked), 1):

@@ -1,0 +1,157 @@
+"""Image files of this machine: found in folders, told by their first bytes, and read ahead in threads."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from dbinfer.errors import DataError, UsageError
+from dbinfer_udf.header import FORMATS, HEAD_BYTES, sniff
+
+THREADS = 4
+BATCH, BATCH_BYTES = 16, 1 << 20
+MAX_BYTES = 2**30 - 2**16  # a value in a table holds less than 1 GiB, its row's other values included
+
+
+class Found(NamedTuple):
+    """A file, the path that is stored for it, and the name of its folder."""
+
+    file: Path | str
+    path: str
+    folder: str = ""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A file or folder that is left out, and why."""
+
+    file: str
+    reason: str
+
+
+Outcome = tuple[Found, bytes] | Refused
+
+
+def find(
+    sources: Sequence[Path], base: Path | None, refused: list[Refused], recursive: bool = True
+) -> list[Found]:
+    """Return the files of folders, sorted, and single files; hidden files and folders are left out.
+
+    Stored paths have slashes and are relative to `base`, else to the parent of the folder that is loaded; a single
+    file keeps its name as given.
+
+    Args:
+        refused: folders that cannot be read are added here.
+
+    Raises:
+        DataError: a source is not there.
+        UsageError: a source lies outside `base`.
+    """
+    found: list[Found] = []
+    for source in sources:
+        if source.is_dir():
+            start = base or Path(os.path.normpath(source.absolute())).parent
+            found += _files(source, start, refused, recursive)
+        elif os.path.lexists(source):
+            path = _relative(source, base) if base else source.as_posix()
+            found.append(Found(str(source), path, _folder(source.parent)))
+        else:
+            raise DataError(f"there is no file or folder {str(source)!r}.")
+    return found
+
+
+def _files(top: Path, start: Path, refused: list[Refused], recursive: bool) -> Iterator[Found]:
+    """Walk a folder; what all files of a place have in common is worked out once."""
+
+    def note(err: OSError) -> None:
+        refused.append(Refused(str(err.filename), f"cannot be read: {err.strerror}"))
+
+    for place, folders, names in os.walk(top, onerror=note):
+        folders[:] = sorted(name for name in folders if recursive and not name.startswith("."))
+        stored, named = _within(_relative(Path(place), start), "/"), _within(str(Path(place)), os.sep)
+        folder = _folder(Path(place))
+        for name in sorted(names):
+            if not name.startswith("."):
+                yield Found(named + name, stored + name, folder)
+
+
+def _within(place: str, slash: str) -> str:
+    """Return what stands before the names of a place's files."""
+    return "" if place == "." else place if place.endswith(slash) else place + slash
+
+
+def _folder(place: Path) -> str:
+    return os.path.basename(os.path.abspath(place))
+
+
+def _relative(file: Path, base: Path) -> str:
+    whole = Path(os.path.normpath(file.absolute()))
+    try:
+        return whole.relative_to(os.path.normpath(base.absolute())).as_posix()
+    except ValueError as err:
+        raise UsageError(f"{str(file)!r} lies outside the base {str(base)!r}.") from err
+
+
+def read_ahead(files: Iterable[Found]) -> Iterator[Outcome]:
+    """Yield each file's bytes, or why it is refused, in the order of `files`.
+
+    Threads take 16 files at once, because handing over costs as much as reading a small file; they stop at 1 MiB and
+    read the rest of the 16 when its turn comes. So at most 5 MiB and 5 files are held.
+    """
+    todo = iter(files)
+    batches = iter(lambda: list(islice(todo, BATCH)), [])
+    threads = ThreadPoolExecutor(THREADS)
+    try:
+        waiting = deque(threads.submit(_read_some, batch) for batch in islice(batches, THREADS))
+        while waiting:
+            outcomes, rest = waiting.popleft().result()
+            if rest:
+                waiting.appendleft(threads.submit(_read_some, rest))
+            else:
+                waiting.extend(threads.submit(_read_some, batch) for batch in islice(batches, 1))
+            yield from outcomes
+    finally:
+        threads.shutdown(wait=True, cancel_futures=True)
+
+
+def _read_some(files: Sequence[Found]) -> tuple[list[Outcome], Sequence[Found]]:
+    """Return the outcomes of the first files, and the files that are still to be read."""
+    outcomes: list[Outcome] = []
+    size = 0
+    while size < BATCH_BYTES and len(outcomes) < len(files):
+        outcomes.append(outcome := read(files[len(outcomes)]))
+        size += 0 if isinstance(outcome, Refused) else len(outcome[1])
+    return outcomes, files[len(outcomes) :]
+
+
+def read(found: Found) -> Outcome:
+    """Return a file's bytes, or why it is refused; a file that is no image is not read further than its head."""
+    try:
+        (found.path + found.folder).encode()
+        if not stat.S_ISREG(os.stat(found.file).st_mode):  # opening a pipe would wait
+            return Refused(str(found.file), "cannot be read: not a regular file")
+        with open(found.file, "rb", buffering=0) as handle:
+            reason = _why_not(handle.read(HEAD_BYTES), os.fstat(handle.fileno()).st_size)
+            if reason:
+                return Refused(str(found.file), reason)
+            handle.seek(0)
+            return found, handle.read()
+    except UnicodeEncodeError:
+        return Refused(os.fsencode(found.file).decode("utf-8", "replace"), "its name is not valid UTF-8")
+    except OSError as err:
+        return Refused(str(found.file), f"cannot be read: {err.strerror or err}")
+
+
+def _why_not(head: bytes, size: int) -> str:
+    if not head:
+        return "is empty (0 bytes)"
+    if sniff(head) is None:
+        return f"is not an image ({', '.join(FORMATS[:-1])} or {FORMATS[-1]})"
+    return f"has {size} bytes; a value in a table holds less than 1 GiB" if size > MAX_BYTES else ""
