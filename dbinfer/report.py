@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Set
 from dataclasses import fields, is_dataclass
 from datetime import date
@@ -28,7 +29,7 @@ class Report:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as plain JSON: paths and dates as text, dataclasses as dicts, a number that is none as None."""
+    """Return a value as plain JSON: paths and dates as text, bytes in base64, NaN as None."""
     for kinds, change in FORMS:
         if isinstance(value, kinds):
             return change(value)
@@ -47,6 +48,7 @@ FORMS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (float, lambda value: value if math.isfinite(value) else None),  # JSON has no NaN and no infinity
     (date, lambda value: value.isoformat()),
     (PurePath, str),
+    (bytes | bytearray, lambda value: b64encode(value).decode()),
     (Mapping, lambda value: {str(key): plain(part) for key, part in value.items()}),
     ((list, tuple, Set), lambda value: [plain(part) for part in value]),
 )

@@ -59,13 +59,14 @@ def test_nested_values_become_json() -> None:
     assert type(done.to_dict()["colour"]) is str
 
 
-def test_numpy_values_become_numbers() -> None:
+def test_bytes_become_base64_and_numpy_values_numbers() -> None:
+    assert plain(b"raw") == "cmF3"
     assert plain({"mean": np.float32(0.5), "shape": np.array([1, 2])}) == {"mean": 0.5, "shape": [1, 2]}
 
 
 def test_a_value_without_a_form_is_an_error() -> None:
-    with pytest.raises(TypeError, match="a bytes has no form in JSON"):
-        plain(b"raw")
+    with pytest.raises(TypeError, match="a object has no form in JSON"):
+        plain(object())
 
 
 def test_progress_may_be_ignored() -> None:

@@ -1,0 +1,80 @@
+"""The one progress bar of all commands: it shows what a verb tells through dbinfer.progress, on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.text import Text
+
+from dbinfer.cli._options import bytes_text
+from dbinfer.progress import OnProgress, Progress
+
+
+@contextmanager
+def progress_bar(steps: bool = False, console: Console | None = None) -> Iterator[OnProgress]:
+    """Yield the listener to give to a verb; the bar goes when the verb is done, notes stay.
+
+    Args:
+        steps: where stderr is no terminal print each new step as a line, for commands that run for many minutes.
+    """
+    stderr = console or Console(stderr=True, highlight=False, soft_wrap=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), Amount(), Rate())
+    with Bar(
+        *columns, TimeElapsedColumn(), console=stderr, disable=not stderr.is_terminal, transient=True
+    ) as bar:
+        yield Listener(bar, steps)
+
+
+class Listener:
+    """Shows one step at a time; a new step starts a new line, so that its rate is its own."""
+
+    def __init__(self, bar: Bar, steps: bool) -> None:
+        self._bar, self._steps = bar, steps
+        self._step = ""
+        self._task: TaskID | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.step != self._step:
+            self._begin(progress)
+        if self._task is not None:
+            self._bar.update(self._task, completed=progress.done, total=progress.total)
+        if progress.note:
+            self._bar.console.print(progress.note, markup=False)
+
+    def _begin(self, progress: Progress) -> None:
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+        self._step = progress.step
+        self._task = self._bar.add_task(progress.step, total=progress.total, unit=progress.unit)
+        if self._steps and self._bar.disable:
+            self._bar.console.print(progress.step, markup=False)
+
+
+class Amount(ProgressColumn):
+    """How much is done, of how much where that is known."""
+
+    def render(self, task: Task) -> Text:
+        """Return `120/400 images`, or `1.2 of 30.5 MB`."""
+        unit = task.fields["unit"]
+        if not unit:
+            return Text()
+        if unit == "bytes":
+            total = f" of {bytes_text(task.total)}" if task.total is not None else ""
+            return Text(bytes_text(task.completed) + total)
+        total = f"/{task.total:,.0f}" if task.total is not None else ""
+        return Text(f"{task.completed:,.0f}{total} {unit}")
+
+
+class Rate(ProgressColumn):
+    """How much is done each second."""
+
+    def render(self, task: Task) -> Text:
+        """Return `85 images/s`; nothing before there is a rate."""
+        unit = task.fields["unit"]
+        if not (unit and task.speed):
+            return Text()
+        return Text(f"{bytes_text(task.speed)}/s" if unit == "bytes" else f"{task.speed:,.0f} {unit}/s")
