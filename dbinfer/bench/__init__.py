@@ -2,8 +2,38 @@
 
 from __future__ import annotations
 
-from dbinfer.bench.options import WAYS, BenchOptions
-from dbinfer.bench.results import Report, Result
-from dbinfer.bench.run import run
+from dbinfer.bench.options import METHODS, BenchOptions
+from dbinfer.bench.report import BenchReport, Result, ScalingReport
+from dbinfer.progress import OnProgress, silent
 
-__all__ = ["WAYS", "BenchOptions", "Report", "Result", "run"]
+__all__ = ["METHODS", "BenchOptions", "BenchReport", "Result", "ScalingReport", "bench", "bench_scaling"]
+
+
+def bench(
+    options: BenchOptions | None = None, dsn: str | None = None, progress: OnProgress = silent
+) -> BenchReport:
+    """Measure networks, precisions and methods, and return the report.
+
+    Args:
+        options: what to measure; the default is everything that this machine can run, in less than 30 minutes.
+        dsn: the database, see dbinfer.dsn; where none is named, the embedded server, started if need be.
+
+    Raises:
+        ServerError: no server, or dbinfer is not installed there.
+    """
+    from dbinfer.bench.benchmark import run_benchmark
+
+    return run_benchmark(options or BenchOptions(), dsn, progress)
+
+
+def bench_scaling(
+    options: BenchOptions | None = None, dsn: str | None = None, progress: OnProgress = silent
+) -> ScalingReport:
+    """Measure how cost grows with rows, processes, model size and image size; of the options, `seconds` and `keep`.
+
+    Raises:
+        ServerError: no server, or dbinfer is not installed there.
+    """
+    from dbinfer.bench.scaling import run_scaling
+
+    return run_scaling(options or BenchOptions(), dsn, progress)

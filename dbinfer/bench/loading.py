@@ -18,9 +18,9 @@ from statistics import median
 import psycopg2
 from psycopg2 import sql
 
-from dbinfer.bench.images import make_images
+from dbinfer import samples
 from dbinfer.bench.options import BenchOptions
-from dbinfer.bench.tables import Bench
+from dbinfer.bench.database import Database
 from dbinfer.connection import connect
 from dbinfer.load import LoadOptions, load
 from dbinfer.load.copybinary import encode
@@ -31,16 +31,16 @@ ROUNDS = 7  # at least: a round is short, and writing out makes single ones slow
 COPY = "COPY {table} (path, img) FROM STDIN WITH (FORMAT binary)"
 
 
-def load_speed(made: Bench, options: BenchOptions) -> dict[str, float]:
+def load_speed(database: Database, options: BenchOptions) -> dict[str, float]:
     """Return images per second of both, and their ratio as the median over the rounds."""
-    images = make_images("500x375", DISTINCT)
+    images = samples.photograph_files((500, 375), DISTINCT)
     count = FILES // 4 if options.quick else FILES
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for i in range(count):
             (folder / _path(i)).write_bytes(images[i % DISTINCT])
         os.sync()
-        rounds = [_round(made, folder, images, count, i % 2 == 1) for i in range(max(ROUNDS, options.rounds))]
+        rounds = [_round(database, folder, images, count, i % 2 == 1) for i in range(max(ROUNDS, options.rounds))]
     loaded, copied = zip(*rounds, strict=True)
     return {
         "load_images_per_s": round(count / median(loaded), 1),
@@ -49,41 +49,41 @@ def load_speed(made: Bench, options: BenchOptions) -> dict[str, float]:
     }
 
 
-def _round(made: Bench, folder: Path, images: list[bytes], count: int, swap: bool) -> tuple[float, float]:
-    """Return the seconds of load and of COPY; every other round has them the other way round."""
-    ways = [_load(made, folder), _copy(made, images, count)]
+def _round(database: Database, folder: Path, images: list[bytes], count: int, swap: bool) -> tuple[float, float]:
+    """Return the seconds of load and of COPY; every other round has them in the other order."""
+    methods = [_load(database, folder), _copy(database, images, count)]
     if swap:
-        copied, loaded = (_timed(made, way) for way in ways[::-1])
+        copied, loaded = (_timed(database, method) for method in methods[::-1])
     else:
-        loaded, copied = (_timed(made, way) for way in ways)
+        loaded, copied = (_timed(database, method) for method in methods)
     return loaded, copied
 
 
-def _timed(made: Bench, way: Callable[[], object]) -> float:
-    """Return the seconds of a way, with no table there and nothing left to write out."""
+def _timed(database: Database, method: Callable[[], object]) -> float:
+    """Return the seconds of a method, with no table there and nothing left to write out."""
     for name in ("copied", "loaded"):
-        made.run("DROP TABLE IF EXISTS {table}", table=made.table(name))
+        database.run("DROP TABLE IF EXISTS {table}", table=database.table(name))
     with suppress(psycopg2.errors.InsufficientPrivilege):
-        made.run("CHECKPOINT")
+        database.run("CHECKPOINT")
     started = time.perf_counter()
-    way()
+    method()
     return time.perf_counter() - started
 
 
-def _load(made: Bench, folder: Path) -> Callable[[], object]:
-    options = LoadOptions(table=f"{made.schema}.loaded", base=folder)
-    return lambda: load([folder], options, made.dsn)
+def _load(database: Database, folder: Path) -> Callable[[], object]:
+    options = LoadOptions(table=f"{database.schema}.loaded", base=folder)
+    return lambda: load([folder], options, database.dsn)
 
 
-def _copy(made: Bench, images: list[bytes], count: int) -> Callable[[], object]:
+def _copy(database: Database, images: list[bytes], count: int) -> Callable[[], object]:
     """Copy into an empty table like the one that load makes."""
     names = {"path": sql.Identifier("path"), "img": sql.Identifier("img"), "label": sql.SQL("")}
-    create = made.format(read("client/create_images.sql"), table=made.table("copied"), **names)
-    copy = made.format(COPY, table=made.table("copied"))
+    create = database.format(read("client/create_images.sql"), table=database.table("copied"), **names)
+    copy = database.format(COPY, table=database.table("copied"))
     rows = io.BytesIO(b"".join(encode((_path(i).encode(), images[i % len(images)]) for i in range(count))))
 
     def copied() -> None:
-        with closing(connect(made.dsn)) as conn, conn.cursor() as cur:
+        with closing(connect(database.dsn)) as conn, conn.cursor() as cur:
             cur.execute(create)
             cur.copy_expert(copy, rows, 1 << 20)
             conn.commit()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from dbinfer import samples
 from dbinfer.errors import ConvertError
@@ -14,8 +16,11 @@ from dbinfer.registry.describe import describe
 from dbinfer.registry.prepare import prepare
 from dbinfer.registry.source import read_source
 from dbinfer.state import home
+from dbinfer_udf import libraries
 from dbinfer_udf.cache import Entry, Writer, open_cache
 from dbinfer_udf.manifest import Manifest
+from dbinfer_udf.model import Model
+from dbinfer_udf.tasks import TASKS
 
 CALIBRATION = {"digits": 300, "unet": 24}
 CALIBRATION_STANDARD = 64
@@ -51,12 +56,29 @@ class ModelFiles:
         """Size of the prepared weights."""
         return Path(self.entry.path("bin")).stat().st_size / 1e6
 
+    def compile(self, exact: bool = False) -> Model:
+        """Return the model, compiled as a backend does it (one thread, one stream, pinning off).
+
+        Args:
+            exact: decode every pixel and average them all into the network's size, instead of decoding to size.
+        """
+        manifest = self.manifest.to_dict()
+        if exact:
+            manifest.update(decode="exact", interpolation="area")
+        facts = {"model": self.manifest.name, "version": 0, "manifest": manifest, "settings": {}}
+        return Model(libraries.load("")["openvino"], self.entry, facts, 1)
+
+    def scorer(self, function: str, exact: bool = False) -> Callable[[bytes], Any]:
+        """Return what scores one image file as the SQL function of that name does."""
+        model, task = self.compile(exact), TASKS[function]
+        return lambda img: task(model, img, None)
+
 
 def folder() -> Path:
-    """Return the folder that keeps the networks; readable for the server's user, who loads them in naive ways."""
-    place = home.locate(None).path / "bench"
-    place.mkdir(mode=0o755, parents=True, exist_ok=True)
-    return place
+    """Return the folder that keeps the networks; readable for the server's user, who loads them in naive functions."""
+    found = home.locate(None).path / "bench"
+    found.mkdir(mode=0o755, parents=True, exist_ok=True)
+    return found
 
 
 def model_files(network: str, precision: str) -> ModelFiles:
@@ -65,18 +87,18 @@ def model_files(network: str, precision: str) -> ModelFiles:
     Raises:
         ConvertError: it could not be built (TensorFlow is missing, for example).
     """
-    place = folder()
-    source = place / f"{network}.xml"
+    source = folder() / f"{network}.xml"
     if not source.exists():
-        _build(network, place)
+        _build(network, folder())
     agreement = None
     if precision == "int8":
         source, agreement = _quantized(network, source)
-    return prepared(source, place / f"{network}.keras", precision, agreement)
+    return prepared(source, folder() / f"{network}.keras", precision, agreement)
 
 
-def _build(network: str, place: Path) -> None:
-    program = [sys.executable, "-m", "dbinfer.bench.build", network, str(place)]
+def _build(network: str, target: Path) -> None:
+    """Build in a process of its own, so that TensorFlow's threads and memory are gone before anything is measured."""
+    program = [sys.executable, "-m", "dbinfer.bench.build", network, str(target)]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no message"]

@@ -1,4 +1,4 @@
-"""The report as a picture: images per second of every way, one panel for each cell."""
+"""The report as a picture: images per second of every method, one panel for each case."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dbinfer.bench.text import cell_name, number
+from dbinfer.bench.report import Row, case_name
+from dbinfer.bench.tables import number
 from dbinfer.errors import DataError
 
-Row = dict[str, Any]
 COLORS = {
     "sql": "#1f6f8b",
     "batch": "#144a5c",
@@ -52,19 +52,19 @@ def _panels(count: int) -> tuple[Any, list[Any]]:
 
 def plot(rows: Sequence[Row], path: Path) -> None:
     """Write the picture of a report's results (.png, .svg, .pdf)."""
-    cells = list(dict.fromkeys(cell_name(row) for row in rows))
-    if not cells:
+    cases = list(dict.fromkeys(case_name(row) for row in rows))
+    if not cases:
         raise DataError("there are no results to plot.")
-    figure, axes = _panels(len(cells))
-    for axis, cell in zip(axes, cells, strict=False):
-        mine = [row for row in rows if cell_name(row) == cell]
-        _bars(axis, cell, mine)
+    figure, axes = _panels(len(cases))
+    for axis, case in zip(axes, cases, strict=False):
+        mine = [row for row in rows if case_name(row) == case]
+        _bars(axis, case, mine)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 
 
 def _bars(axis: Any, title: str, rows: Sequence[Row]) -> None:
-    names, rates = [row["way"] for row in rows], [row["images_per_s"] for row in rows]
+    names, rates = [row["method"] for row in rows], [row["images_per_s"] for row in rows]
     bars = axis.barh(names, rates, color=[COLORS.get(name, "#777777") for name in names])
     axis.bar_label(bars, [number(rate) for rate in rates], padding=3, fontsize=8)
     axis.set_title(title, fontsize=9)
@@ -74,10 +74,10 @@ def _bars(axis: Any, title: str, rows: Sequence[Row]) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def plot_growth(growth: dict[str, Sequence[Row]], path: Path) -> None:
+def plot_scaling(scaling: dict[str, Sequence[Row]], path: Path) -> None:
     """Write the picture of how cost grows: one panel for each series, the first column across, images/s up."""
-    figure, axes = _panels(len(growth))
-    for axis, (title, rows) in zip(axes, growth.items(), strict=False):
+    figure, axes = _panels(len(scaling))
+    for axis, (title, rows) in zip(axes, scaling.items(), strict=False):
         across = next(iter(rows[0]))
         axis.plot([row[across] for row in rows], [row["images/s"] for row in rows], "o-", color=COLORS["sql"])
         axis.set_title(title, fontsize=9)

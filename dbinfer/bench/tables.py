@@ -1,129 +1,150 @@
-"""A schema of the harness's own with tables of images, and the models, in the database that is measured."""
+"""The report for people: tables on the terminal, and the same ones as Markdown for docs/performance.md."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from typing import Any
 
-import psycopg2
-from psycopg2 import sql
+from dbinfer.bench.report import Row, case_name, find
+from dbinfer.bench.targets import check_targets
 
-from dbinfer.bench.networks import ModelFiles
-from dbinfer.bench.options import Cell
-from dbinfer.connection import connect
-from dbinfer.dsn import resolve
-from dbinfer.errors import ServerError
-from dbinfer.platform import Platform, detect
-from dbinfer.registry import DeployOptions, deploy, drop
-from dbinfer.sqlfiles import read
-
-PAD_BYTES, PADDED_ROWS = 700, 2000
-SPARE = 1.5
-# Or the statement on the small table would run in one process, and the difference to the big one would say nothing
-PARALLEL_SMALL = "SET parallel_setup_cost = 0"
-
-
-class Bench:
-    """An open session in autocommit mode, and the names of what the harness has made.
-
-    Attributes:
-        dsn: of further sessions; schema: the harness's own.
-        workers: processes that score one statement.
-    """
-
-    def __init__(self, dsn: str | None) -> None:
-        self.dsn = resolve(dsn)
-        self.conn = connect(self.dsn)
-        self.conn.autocommit = True
-        self.platform: Platform = detect(self.conn)
-        self.schema = f"dbinfer_bench_{uuid.uuid4().hex[:8]}"
-        self.models: set[str] = set()
-        self.workers = self.platform.segments or 1 + int(self.one("SHOW max_parallel_workers_per_gather"))
-        self.run("CREATE SCHEMA {schema}")
-        if not self.platform.mpp:
-            self.run(PARALLEL_SMALL)
-        self.run("CREATE TABLE {source} (id bigint, img bytea)", source=self.table("source"))
-
-    def table(self, name: str) -> sql.Identifier:
-        """Return the name of a table of the harness."""
-        return sql.Identifier(self.schema, name)
-
-    def format(self, text: str, **names: sql.Composable) -> sql.Composed:
-        """Return SQL, as this platform takes it, with names filled in."""
-        return sql.SQL(self.platform.adapt(text)).format(schema=sql.Identifier(self.schema), **names)
-
-    def run(self, text: str, values: Any = None, **names: sql.Composable) -> None:
-        """Run a statement without a result."""
-        with self.conn.cursor() as cur:
-            cur.execute(self.format(text, **names), values)
-
-    def rows(self, text: str | sql.Composed, values: Any = None) -> list[tuple[Any, ...]]:
-        """Return the rows of a query."""
-        with self.conn.cursor() as cur:
-            cur.execute(text, values)
-            return cur.fetchall()
-
-    def one(self, text: str | sql.Composed, values: Any = None) -> Any:
-        """Return the single value of a query."""
-        return self.rows(text, values)[0][0]
-
-    def images(self, images: Sequence[bytes]) -> None:
-        """Put the different images into the source table."""
-        self.run("TRUNCATE {source}", source=self.table("source"))
-        for i, image in enumerate(images):
-            text = "INSERT INTO {source} VALUES (%s, %s)"
-            self.run(text, (i, psycopg2.Binary(image)), source=self.table("source"))
-
-    def fill(self, name: str, rows: int, images: int) -> int:
-        """Make a table of `rows` rows anew; return how many it has (on Greenplum, equally many a segment)."""
-        table, source = self.table(name), self.table("source")
-        self.run("DROP TABLE IF EXISTS {table}", table=table)
-        self.run(read("bench/create_table.sql"), table=table, workers=sql.Literal(self.workers - 1))
-        segments = self.platform.segments
-        spare = int(rows * SPARE) + 20 * segments if segments and rows < PADDED_ROWS else rows
-        pad = PAD_BYTES if rows < PADDED_ROWS else 0
-        values = {"rows": spare, "images": images, "pad": pad}
-        self.run(read("bench/fill_table.sql"), values, table=table, source=source)
-        if spare > rows:
-            self.run(read("bench/balance.sql"), {"each": max(1, rows // segments)}, table=table)
-        self.run("VACUUM ANALYZE {table}", table=table)
-        return int(self.one(self.format("SELECT count(*) FROM {table}", table=table)))
-
-    def deploy(self, cell: Cell, files: ModelFiles) -> None:
-        """Deploy the model of a cell, unless this run has done it."""
-        if cell.model not in self.models:
-            values = {"precision": files.manifest.precision}
-            deploy(files.source, DeployOptions(name=cell.model, manifest=values), self.dsn)
-            self.models.add(cell.model)
-
-    def clean(self) -> None:
-        """Drop the schema and the models."""
-        with suppress(psycopg2.Error):
-            self.run("DROP SCHEMA {schema} CASCADE")
-        for model in self.models:
-            drop(model, True, self.dsn)
+METHOD_COLUMNS = ("method", "images/s", "/ bare", "/ app", "whole", "start ms", "rounds")
+PROFILE_FIELDS = (
+    ("decode_us", "decode us"),
+    ("preprocess_us", "preprocess us"),
+    ("infer_us", "infer us"),
+    ("postprocess_us", "postprocess us"),
+    ("overhead_us", "overhead us"),
+    ("first_row_ms", "first row ms"),
+    ("pss_mb", "PSS MB"),
+    ("private_mb", "private MB"),
+    ("processes", "processes"),
+)
 
 
-@contextmanager
-def bench(dsn: str | None, keep: bool = False) -> Iterator[Bench]:
-    """Yield a Bench; drop what it made, unless it is to be kept.
+def number(value: Any) -> str:
+    """Return a number as people read it: three or four digits."""
+    if value is None:
+        return ""
+    if isinstance(value, str | int):
+        return str(value)
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
-    Raises:
-        ServerError: dbinfer is not installed there.
-    """
-    with connect(resolve(dsn)) as probe, probe.cursor() as cur:
-        cur.execute("SELECT to_regclass('dbinfer.models') IS NOT NULL")
-        if not (cur.fetchone() or (False,))[0]:
-            raise ServerError(
-                "dbinfer is not installed in this database.", "Install it with: dbinfer install"
-            )
-    probe.close()
-    made = Bench(dsn)
-    try:
-        yield made
-    finally:
-        if not keep:
-            made.clean()
-        made.conn.close()
+
+def _ratio(value: Any) -> str:
+    return "" if value is None else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def speed_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and cells: one line for each result."""
+    lines = []
+    for row in rows:
+        spread = f"{row['rounds']}x {number(row['lowest'])}..{number(row['highest'])}"
+        rates = [
+            number(row["images_per_s"]),
+            _ratio(row.get("ratio_bare")),
+            _ratio(row.get("ratio_benchmark_app")),
+        ]
+        whole = [number(row.get("images_per_s_whole")), number(row.get("start_ms"))]
+        lines.append([case_name(row), row["method"], *rates, *whole, spread])
+    return ["model", *METHOD_COLUMNS], lines
+
+
+def profile_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and cells: steps, first row and memory of SQL in each case."""
+    known = [row for row in rows if row["method"] == "sql" and "first_row_ms" in row]
+    cells = []
+    for row in known:
+        values = {**row, "overhead_us": overhead(row, rows)}
+        cells.append([case_name(row), *(number(values.get(key)) for key, _title in PROFILE_FIELDS)])
+        if "full_decode_us" in row:
+            steps = [number(row.get(f"full_{key}")) for key, _title in PROFILE_FIELDS]
+            cells.append([f"{case_name(row)}, full decode and resize", *steps])
+    return ["model", *(title for _key, title in PROFILE_FIELDS)], cells
+
+
+def overhead(row: Row, rows: Sequence[Row]) -> float | None:
+    """Return the microseconds of one core that a row takes in SQL beyond the bare loop."""
+    bare = find(rows, case_name(row), "bare")
+    if not bare or not row.get("cores"):
+        return None
+    return float(row["cores"] * (1 / row["images_per_s"] - 1 / bare["images_per_s"]) * 1e6)
+
+
+def naive_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and cells: where a call of the naive function spends its time, and ours beside it."""
+    known = [row for row in rows if "naive_compile_ms" in row]
+    steps = ("naive_read_ms", "naive_compile_ms", "naive_infer_ms")
+    ours = [row.get("infer_us", 0) / 1000 for row in known]
+    cells = [
+        [case_name(row), *(number(row[key]) for key in steps), number(infer)]
+        for row, infer in zip(known, ours, strict=True)
+    ]
+    return [
+        "model",
+        "read ms",
+        "compile ms",
+        "first inference ms, all cores",
+        "ours: inference ms, one core",
+    ], cells
+
+
+def target_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and cells: each promise with what was measured."""
+    cells = [[what, number(limit), number(value), verdict] for what, limit, value, verdict in check_targets(rows)]
+    return ["must hold", "limit", "measured", ""], cells
+
+
+def environment_lines(environment: Row) -> list[str]:
+    """Return what was measured on, in a few lines."""
+    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
+    segments = f", {environment['segments']} segments" if environment["segments"] else ""
+    return [
+        f"{environment['date']}: {environment['cpu']}, {environment['cores']} cores, {environment['memory_mb'] / 1024:.0f} GB, "
+        f"{' '.join(environment['flags'])}",
+        f"{environment['server']}{segments}; Python {environment['python']}, dbinfer {environment['dbinfer']}, {versions}",
+        *(f"note: {sentence}" for sentence in environment["notes"]),
+    ]
+
+
+def _markdown_table(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    return "\n".join([*lines, *("| " + " | ".join(line) + " |" for line in cells)])
+
+
+def markdown(report: Row) -> str:
+    """Return the report as Markdown; `report` is what Report.to_dict or the JSON file gives."""
+    rows = report["results"]
+    parts = ["\n".join(f"- {line}" for line in environment_lines(report["environment"]))]
+    for title, (headings, cells) in (
+        ("Must hold", target_table(rows)),
+        ("Images per second", speed_table(rows)),
+        ("One row in a backend", profile_table(rows)),
+        ("One call of the naive function", naive_table(rows)),
+    ):
+        if not cells:
+            continue
+        parts.append(f"### {title}\n\n{_markdown_table(headings, cells)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def scaling_markdown(report: Row) -> str:
+    """Return the scaling report as Markdown."""
+    parts = ["\n".join(f"- {line}" for line in environment_lines(report["environment"]))]
+    for title, rows in report["scaling"].items():
+        headings = list(rows[0]) if rows else []
+        parts.append(
+            f"### {title}\n\n{_markdown_table(headings, [[number(v) for v in row.values()] for row in rows])}"
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def put_between(text: str, name: str, content: str) -> str:
+    """Return a document with what is between `<!-- NAME -->` and `<!-- /NAME -->` replaced, or added at the end."""
+    start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    block = f"{start}\n{content}{end}"
+    if start in text and end in text:
+        return text[: text.index(start)] + block + text[text.index(end) + len(end) :]
+    return f"{text.rstrip()}\n\n{block}\n".lstrip()

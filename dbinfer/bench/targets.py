@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-Row = dict[str, Any]
+from dbinfer.bench.report import Row, case_name
 
 
 @dataclass(frozen=True)
@@ -23,26 +22,31 @@ class Target:
     value: Callable[[Sequence[Row]], float | None]
     at_most: bool = False
 
-    def met(self, value: float) -> bool:
-        """Return whether a value keeps the promise."""
-        return value <= self.limit if self.at_most else value >= self.limit
+    def verdict(self, value: float | None) -> str:
+        """Return ok, below, above or not measured."""
+        if value is None:
+            return "not measured"
+        met = value <= self.limit if self.at_most else value >= self.limit
+        return "ok" if met else "above" if self.at_most else "below"
 
 
-def find(rows: Sequence[Row], cell: str, way: str = "sql") -> Row:
-    """Return the row of `network precision function images` and a way; an empty one where it was not measured."""
-    return next((r for r in rows if _cell(r) == cell and r["way"] == way), {})
+def check_targets(rows: Sequence[Row]) -> list[tuple[str, float, float | None, str]]:
+    """Return (what, limit, measured, verdict) of every target."""
+    measured = [(target, target.value(rows)) for target in TARGETS]
+    return [(target.what, target.limit, value, target.verdict(value)) for target, value in measured]
 
 
-def _cell(row: Row) -> str:
-    return " ".join(row[key] for key in ("network", "precision", "function", "images"))
+def find(rows: Sequence[Row], case: str, method: str = "sql") -> Row:
+    """Return the row of a case (see `case_name`) and a method; an empty one where it was not measured."""
+    return next((r for r in rows if case_name(r) == case and r["method"] == method), {})
 
 
-def _field(cell: str, name: str, way: str = "sql") -> Callable[[Sequence[Row]], float | None]:
-    return lambda rows: find(rows, cell, way).get(name)
+def _field(case: str, name: str, method: str = "sql") -> Callable[[Sequence[Row]], float | None]:
+    return lambda rows: find(rows, case, method).get(name)
 
 
 def _against(first: tuple[str, str], second: tuple[str, str]) -> Callable[[Sequence[Row]], float | None]:
-    """Return the quotient of the images per second of two (cell, way)."""
+    """Return the quotient of the images per second of two (case, method)."""
 
     def value(rows: Sequence[Row]) -> float | None:
         a, b = find(rows, *first).get("images_per_s"), find(rows, *second).get("images_per_s")
@@ -76,14 +80,3 @@ TARGETS = (
     Target("ResNet-50 / Keras in the UDF", 3.0, _against((RESNET, "sql"), (RESNET, "keras"))),
     Target("dbinfer load / raw binary COPY", 0.8, _field(RESNET, "ratio_load")),
 )
-
-
-def judge(rows: Sequence[Row]) -> list[tuple[str, float, float | None, str]]:
-    """Return (what, limit, measured, verdict) of every target; the verdict is ok, below, above or not measured."""
-    judged = []
-    for target in TARGETS:
-        value = target.value(rows)
-        miss = "above" if target.at_most else "below"
-        verdict = "not measured" if value is None else "ok" if target.met(value) else miss
-        judged.append((target.what, target.limit, value, verdict))
-    return judged

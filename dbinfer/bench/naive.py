@@ -13,7 +13,8 @@ import numpy as np
 import psycopg2
 from psycopg2 import sql
 
-from dbinfer.bench.ways.context import Context, Sample, Skip
+from dbinfer.bench.methods import Context, Skip
+from dbinfer.bench.report import Sample
 from dbinfer.ir import import_openvino
 from dbinfer.sqlfiles import read
 
@@ -29,11 +30,11 @@ class _Udf:
     def __init__(self, context: Context) -> None:
         self.context = context
         try:
-            context.bench.run(read(f"bench/{self.file}.sql"), **self.names())
+            context.database.run(read(f"bench/{self.file}.sql"), **self.names())
             self.table = f"rows_{self.name}"
-            seconds = self.seconds(context.bench.fill(self.table, FIRST_ROWS, len(context.images)))
+            seconds = self.seconds(context.database.fill(self.table, FIRST_ROWS, len(context.images)))
             wanted = int(FIRST_ROWS / seconds * context.seconds)
-            self.rows = context.bench.fill(self.table, max(MIN_ROWS, wanted), len(context.images))
+            self.rows = context.database.fill(self.table, max(MIN_ROWS, wanted), len(context.images))
         except (psycopg2.Error, OSError) as err:
             raise Skip(f"{self.name}: {str(err).strip().splitlines()[0]}") from err
 
@@ -48,11 +49,11 @@ class _Udf:
 
     def seconds(self, rows: int) -> float:
         """Return how long the statement takes."""
-        made = self.context.bench
-        call = sql.SQL("{}(img)").format(sql.Identifier(made.schema, self.name))
-        text = made.format("SELECT count({call}) FROM {table}", call=call, table=made.table(self.table))
+        database = self.context.database
+        call = sql.SQL("{}(img)").format(sql.Identifier(database.schema, self.name))
+        text = database.format("SELECT count({call}) FROM {table}", call=call, table=database.table(self.table))
         started = time.perf_counter()
-        made.one(text)
+        database.one(text)
         return time.perf_counter() - started
 
     def measure(self) -> Sample:
@@ -74,8 +75,8 @@ class NaiveUdf(_Udf):
 
     def names(self) -> dict[str, sql.Composable]:
         """Return also where the server finds openvino and the IR."""
-        made = self.context.bench
-        venv = made.one("SELECT value FROM dbinfer_private.setting WHERE name = 'venv'")
+        database = self.context.database
+        venv = database.one("SELECT value FROM dbinfer_private.setting WHERE name = 'venv'")
         return {
             **super().names(),
             "name": sql.Identifier(self.name),
@@ -112,7 +113,7 @@ class NaiveParallelUdf(NaiveUdf):
     parallel = "SAFE"
 
     def __init__(self, context: Context) -> None:
-        if context.bench.platform.mpp:
+        if context.database.platform.mpp:
             raise Skip("naive_parallel: the segments of this cluster are parallel anyway.")
         super().__init__(context)
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import psycopg2
 
-from dbinfer.bench.local import Score, local_score
 from dbinfer.bench.networks import ModelFiles
 from dbinfer.errors import DbinferError
 
@@ -42,7 +41,7 @@ class _Worker:
 
     def __init__(self, pipe: Any, counter: Any) -> None:
         self.pipe, self.counter = pipe, counter
-        self.score: Score = lambda img: None
+        self.score: Callable[[bytes], Any] = lambda img: None
         self.images: tuple[bytes, ...] = ()
 
     def serve(self) -> None:
@@ -57,7 +56,7 @@ class _Worker:
         return work[kind](*values)
 
     def load(self, job: Job) -> int:
-        self.score, self.images = local_score(job.files, job.function, exact=job.exact), job.images
+        self.score, self.images = job.files.scorer(job.function, job.exact), job.images
         self.score(self.images[0])
         return 0
 
@@ -98,8 +97,8 @@ def _serve(pipe: Any, counter: Any) -> None:
         _Worker(pipe, counter).serve()
 
 
-class Pool:
-    """The processes; see `pool`."""
+class Workers:
+    """The processes; see `workers`."""
 
     def __init__(self, processes: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -154,10 +153,10 @@ class Pool:
 
 
 @contextmanager
-def pool(processes: int) -> Iterator[Pool]:
-    """Yield a pool, and end its processes."""
-    made = Pool(processes)
+def workers(processes: int) -> Iterator[Workers]:
+    """Yield that many processes, and end them."""
+    started = Workers(processes)
     try:
-        yield made
+        yield started
     finally:
-        made.close()
+        started.close()

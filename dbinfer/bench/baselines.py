@@ -1,0 +1,150 @@
+"""What the product is compared with: inference alone, the bare loop, a client that pulls the rows, Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+from dbinfer.bench.methods import Context, Skip
+from dbinfer.bench.networks import ModelFiles
+from dbinfer.bench.report import Sample
+from dbinfer.bench.workers import Job, Pull
+from dbinfer.sqlfiles import read
+
+SPARK_BATCH = 32
+# As the program `benchmark_app` does, but without telemetry
+PROGRAM = """
+import sys, types
+stub = types.ModuleType("openvino_telemetry")
+stub.Telemetry = lambda *a, **k: types.SimpleNamespace(**{n: (lambda *a, **k: None) for n in
+    ("start_session", "end_session", "send_event", "send_error", "force_shutdown", "send_stack_trace")})
+sys.modules["openvino_telemetry"] = stub
+from openvino.tools.benchmark.main import main
+sys.exit(main())
+"""
+THROUGHPUT = re.compile(r"Throughput:\s*([\d.]+)\s*FPS")
+
+
+class BenchmarkApp:
+    """OpenVINO's own benchmark_app with the throughput hint: inference alone, the hardware's limit, on the prepared IR, at the precision of the case."""
+
+    def __init__(self, context: Context) -> None:
+        if find_spec("openvino.tools.benchmark") is None:
+            raise Skip("benchmark_app is not part of this openvino package.")
+        model = context.files.entry.path("xml")
+        precision = context.files.manifest.precision
+        self.program = [sys.executable, "-c", PROGRAM, "-m", model, "-d", "CPU", "-hint", "throughput"]
+        self.program += ["-infer_precision", precision, "-t", str(max(2, round(context.seconds)))]
+
+    def measure(self) -> Sample:
+        """Run it for a few seconds."""
+        done = subprocess.run(
+            self.program, capture_output=True, text=True, check=False, start_new_session=True
+        )
+        found = THROUGHPUT.search(done.stdout)
+        if done.returncode or not found:
+            lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+            raise Skip(f"benchmark_app failed: {lines[-1]}")
+        return Sample(float(found.group(1)))
+
+
+class Bare:
+    """Decode, fit, infer and output of every image, without a database."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        context.workers.load(Job(context.files, context.case.function, context.images))
+
+    def measure(self) -> Sample:
+        """Score as many images as the big table has rows."""
+        return Sample(self.context.rows / self.context.workers.loop(self.context.rows))
+
+
+class Client:
+    """As many client processes as cores, each with a server-side cursor over its share; results are not sent back."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        context.workers.load(Job(context.files, context.case.function, context.images))
+        database = context.database
+        query = database.format(read("bench/pull.sql"), table=database.table("big")).as_string(database.conn)
+        self.pull = Pull(database.dsn, query)
+
+    def measure(self) -> Sample:
+        """Score the whole big table."""
+        return Sample(self.context.rows / self.context.workers.pull(self.pull, self.context.rows))
+
+
+class Spark:
+    """A local Spark with as many threads as cores; images cached in its memory before the clock starts."""
+
+    def __init__(self, context: Context) -> None:
+        missing = [name for name in ("pyspark", "pandas", "pyarrow") if find_spec(name) is None]
+        if missing:
+            raise Skip(f"spark: {', '.join(missing)} not installed (pip install pyspark pandas pyarrow).")
+        self.context = context
+        self.session = self._session()
+        self.frame = self._frame()
+        self.seconds()
+
+    def _session(self) -> Any:
+        from pyspark.sql import SparkSession
+
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        builder = SparkSession.builder.master(f"local[{self.context.workers.processes}]")
+        try:
+            session = builder.config("spark.ui.enabled", "false").getOrCreate()
+        except Exception as err:
+            raise Skip(f"spark: {str(err).strip().splitlines()[0]}") from err
+        session.sparkContext.setLogLevel("ERROR")
+        return session
+
+    def _frame(self) -> Any:
+        from pyspark.ml.functions import predict_batch_udf
+        from pyspark.sql.types import ArrayType, FloatType
+
+        function = predict_batch_udf(
+            _maker(self.context.files), return_type=ArrayType(FloatType()), batch_size=SPARK_BATCH
+        )
+        images, rows = self.context.images, self.context.rows
+        data = [(bytearray(images[i % len(images)]),) for i in range(rows)]
+        parts = self.context.workers.processes * 2
+        frame = self.session.createDataFrame(data, "img binary").repartition(parts).cache()
+        frame.count()
+        return frame.select(function("img").alias("result"))
+
+    def seconds(self) -> float:
+        """Return how long scoring takes; the results stay in Spark."""
+        started = time.perf_counter()
+        self.frame.write.format("noop").mode("overwrite").save()
+        return time.perf_counter() - started
+
+    def measure(self) -> Sample:
+        """Score all images."""
+        return Sample(self.context.rows / self.seconds())
+
+
+def _maker(files: ModelFiles) -> Callable[[], Callable[[Any], Any]]:
+    """Return what Spark calls once in each Python worker."""
+
+    def make() -> Callable[[Any], Any]:
+        import numpy as np
+
+        model = files.compile()
+
+        def predict(images: Any) -> Any:
+            out = np.empty((len(images), model.flat.size), np.float32)
+            for i, img in enumerate(images):
+                model.score(bytes(img))
+                out[i] = model.flat
+            return out
+
+        return predict
+
+    return make

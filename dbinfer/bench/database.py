@@ -1,0 +1,120 @@
+"""A schema of the harness's own with tables of images, and the models, in the database that is measured."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg2
+from psycopg2 import sql
+from psycopg2.extensions import connection as Connection
+
+from dbinfer.bench.networks import ModelFiles
+from dbinfer.bench.options import Case
+from dbinfer.connection import session
+from dbinfer.errors import ServerError
+from dbinfer.platform import Platform, detect
+from dbinfer.registry import DeployOptions, deploy, drop
+from dbinfer.sqlfiles import read
+
+PAD_BYTES, PADDED_ROWS = 700, 2000
+SPARE = 1.5
+# Or the statement on the small table would run in one process, and the difference to the big one would say nothing
+PARALLEL_SMALL = "SET parallel_setup_cost = 0"
+
+
+class Database:
+    """An open session in autocommit mode, and the names of what the harness has made.
+
+    Attributes:
+        dsn: of further sessions; schema: the harness's own.
+        workers: processes that score one statement.
+    """
+
+    def __init__(self, dsn: str | None, conn: Connection) -> None:
+        self.dsn, self.conn = dsn, conn
+        self.platform: Platform = detect(self.conn)
+        self.schema = f"dbinfer_bench_{uuid.uuid4().hex[:8]}"
+        self.models: set[str] = set()
+        self.workers = self.platform.segments or 1 + int(self.one("SHOW max_parallel_workers_per_gather"))
+        self.run("CREATE SCHEMA {schema}")
+        if not self.platform.mpp:
+            self.run(PARALLEL_SMALL)
+        self.run("CREATE TABLE {source} (id bigint, img bytea)", source=self.table("source"))
+
+    def table(self, name: str) -> sql.Identifier:
+        """Return the name of a table of the harness."""
+        return sql.Identifier(self.schema, name)
+
+    def format(self, text: str, **names: sql.Composable) -> sql.Composed:
+        """Return SQL, as this platform takes it, with names filled in."""
+        return sql.SQL(self.platform.adapt(text)).format(schema=sql.Identifier(self.schema), **names)
+
+    def run(self, text: str, values: Any = None, **names: sql.Composable) -> None:
+        """Run a statement without a result."""
+        with self.conn.cursor() as cur:
+            cur.execute(self.format(text, **names), values)
+
+    def rows(self, text: str | sql.Composed, values: Any = None) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        with self.conn.cursor() as cur:
+            cur.execute(text, values)
+            return cur.fetchall()
+
+    def one(self, text: str | sql.Composed, values: Any = None) -> Any:
+        """Return the single value of a query."""
+        return self.rows(text, values)[0][0]
+
+    def images(self, images: Sequence[bytes]) -> None:
+        """Put the different images into the source table."""
+        self.run("TRUNCATE {source}", source=self.table("source"))
+        for i, image in enumerate(images):
+            text = "INSERT INTO {source} VALUES (%s, %s)"
+            self.run(text, (i, psycopg2.Binary(image)), source=self.table("source"))
+
+    def fill(self, name: str, rows: int, images: int) -> int:
+        """Make a table of `rows` rows anew; return how many it has (on Greenplum, equally many a segment)."""
+        table, source = self.table(name), self.table("source")
+        self.run("DROP TABLE IF EXISTS {table}", table=table)
+        self.run(read("bench/create_table.sql"), table=table, workers=sql.Literal(self.workers - 1))
+        segments = self.platform.segments
+        spare = int(rows * SPARE) + 20 * segments if segments and rows < PADDED_ROWS else rows
+        pad = PAD_BYTES if rows < PADDED_ROWS else 0
+        values = {"rows": spare, "images": images, "pad": pad}
+        self.run(read("bench/fill_table.sql"), values, table=table, source=source)
+        if spare > rows:
+            self.run(read("bench/balance.sql"), {"each": max(1, rows // segments)}, table=table)
+        self.run("VACUUM ANALYZE {table}", table=table)
+        return int(self.one(self.format("SELECT count(*) FROM {table}", table=table)))
+
+    def deploy(self, case: Case, files: ModelFiles) -> None:
+        """Deploy the model of a case, unless this run has done it."""
+        if case.model not in self.models:
+            values = {"precision": files.manifest.precision}
+            deploy(files.source, DeployOptions(name=case.model, manifest=values), self.dsn)
+            self.models.add(case.model)
+
+    def clean(self) -> None:
+        """Drop the schema and the models."""
+        with suppress(psycopg2.Error):
+            self.run("DROP SCHEMA {schema} CASCADE")
+        for model in self.models:
+            drop(model, True, self.dsn)
+
+
+@contextmanager
+def database(dsn: str | None, keep: bool = False) -> Iterator[Database]:
+    """Yield a Database; drop what it holds of the harness, unless it is to be kept.
+
+    Raises:
+        ServerError: dbinfer is not installed there.
+    """
+    with session(dsn, error=ServerError, autocommit=True) as conn:
+        opened = Database(dsn, conn)
+        try:
+            yield opened
+        finally:
+            if not keep:
+                opened.clean()

@@ -1,0 +1,103 @@
+"""What the figures were measured on: processor, memory, versions, server, date, and what else used the machine."""
+
+from __future__ import annotations
+
+import platform as python_platform
+import time
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from dbinfer._version import __version__
+from dbinfer.machine import cores, memory_mb
+from dbinfer.platform import Platform
+
+BF16_FLAGS = ("avx512_bf16", "amx_bf16")
+SHOWN_FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", *BF16_FLAGS, "amx_int8", "asimd", "bf16", "i8mm")
+PACKAGES = (
+    "openvino",
+    "numpy",
+    "opencv-python-headless",
+    "nncf",
+    "tensorflow-cpu",
+    "psycopg2-binary",
+    "pyspark",
+)
+LOOK_SECONDS, LOOKS = 1.0, 15
+QUIET_SHARE = 0.05
+
+
+def environment(server: Platform, notes: list[str]) -> dict[str, Any]:
+    """Return the facts for the report; `notes` are sentences on what could not be measured, or not well."""
+    versions = {package: _version(package) for package in PACKAGES}
+    return {
+        "cpu": _cpuinfo("model name") or python_platform.machine(),
+        "flags": cpu_flags(),
+        "cores": cores(),
+        "memory_mb": memory_mb(),
+        "system": python_platform.platform(),
+        "python": python_platform.python_version(),
+        "dbinfer": __version__,
+        "versions": {package: version for package, version in versions.items() if version},
+        "server": f"{server.name} {server.version}",
+        "segments": server.segments,
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "notes": notes,
+    }
+
+
+def cpu_flags() -> list[str]:
+    """Return the processor's abilities that decide on speed."""
+    have = _cpuinfo("flags", "Features").split()
+    return [flag for flag in SHOWN_FLAGS if flag in have]
+
+
+def can_bf16() -> bool:
+    """Return whether the processor multiplies in bf16."""
+    return any(flag in BF16_FLAGS for flag in cpu_flags())
+
+
+def other_load() -> float:
+    """Wait until the machine is quiet, a quarter of a minute at most; return the share of it that others use."""
+    share = 1.0
+    for _ in range(LOOKS):
+        share = min(share, _used_share())
+        if share < QUIET_SHARE:
+            break
+    return round(share, 3)
+
+
+def load_note(loads: list[float]) -> list[str]:
+    """Return a sentence where others used the machine before one of the rounds."""
+    busy = [f"{share:.0%} before round {i}" for i, share in enumerate(loads, 1) if share >= QUIET_SHARE]
+    return [f"other programs used the machine: {', '.join(busy)}."] if busy else []
+
+
+def _used_share() -> float:
+    """Return the share of all processors' time that is used for a second."""
+    before = _processor_times()
+    time.sleep(LOOK_SECONDS)
+    passed = [b - a for a, b in zip(before, _processor_times(), strict=True)]
+    return 1 - sum(passed[3:5]) / max(1, sum(passed))  # idle and waiting for disks
+
+
+def _processor_times() -> list[int]:
+    """Return the clock ticks of user, nice, system, idle, iowait, irq, softirq and steal since the boot."""
+    first = Path("/proc/stat").read_text().splitlines()[0]
+    return [int(word) for word in first.split()[1:9]]
+
+
+def _cpuinfo(*names: str) -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in names:
+            return value.strip()
+    return ""
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,121 @@
+"""The product's ways to score a table: SELECT count(f(img)), classify_table and CREATE TABLE AS, in one session."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from psycopg2 import sql
+
+from dbinfer.bench.database import Database
+from dbinfer.bench.networks import ModelFiles
+from dbinfer.bench.options import Case
+from dbinfer.bench.report import Sample
+from dbinfer.bench.workers import Workers
+from dbinfer.errors import DbinferError
+from dbinfer.sqlfiles import read
+
+COUNT = "SELECT count({call}) FROM {table}"
+BATCH = "SELECT count(*) FROM dbinfer.classify_table({table}, {model})"
+LEAST_SHARE = 1 / 3
+DROP = "DROP TABLE IF EXISTS {result}"
+
+
+class Skip(DbinferError):  # noqa: N818 - nothing went wrong
+    """This method cannot be measured here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """One case, ready to be measured.
+
+    Attributes:
+        images: the different image files; tables and the bare loop repeat them.
+        rows, small: of the tables `big` and `small`.
+        seconds: that one measurement takes, about.
+        tensorflow: a virtual environment with TensorFlow, or None for this one.
+    """
+
+    database: Database
+    case: Case
+    files: ModelFiles
+    workers: Workers
+    images: tuple[bytes, ...]
+    rows: int
+    small: int
+    seconds: float
+    tensorflow: str | None = None
+
+    def call(self, img: str = "img") -> sql.Composed:
+        """Return the call of the case's SQL function, the model as a constant."""
+        function = sql.Identifier("dbinfer", self.case.function)
+        return sql.SQL("{}({}, {})").format(function, sql.Identifier(img), sql.Literal(self.case.model))
+
+
+class Method(Protocol):
+    """One way to score; made once for a case (which may raise Skip), then measured in every round."""
+
+    def measure(self) -> Sample:
+        """Measure once."""
+        ...
+
+
+def slope(context: Context, small: float, big: float) -> Sample:
+    """Return the rate after the start from the seconds that two statements took: on `small` rows and on `rows`.
+
+    PostgreSQL's parallel workers are new processes in every statement; what their start costs is the same for both.
+    Where the big statement takes hardly longer than the small one, the rate is that of the whole statement.
+    """
+    whole = context.rows / big
+    if big - small < LEAST_SHARE * big:  # disturbed, or nothing but start
+        return Sample(whole, whole)
+    rate = (context.rows - context.small) / (big - small)
+    return Sample(rate, whole, max(0.0, big - context.rows / rate))
+
+
+class Sql:
+    """SELECT count(f(img)) FROM a table."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.seconds("small")
+
+    def statement(self, table: str) -> sql.Composed:
+        """Return the statement on a table."""
+        database = self.context.database
+        return database.format(COUNT, call=self.context.call(), table=database.table(table))
+
+    def seconds(self, table: str) -> float:
+        """Return how long the statement takes on a table."""
+        text = self.statement(table)
+        started = time.perf_counter()
+        self.context.database.one(text)
+        return time.perf_counter() - started
+
+    def measure(self) -> Sample:
+        """Measure small and big table."""
+        return slope(self.context, self.seconds("small"), self.seconds("big"))
+
+
+class Batch(Sql):
+    """SELECT count(*) FROM dbinfer.classify_table(a table)."""
+
+    def statement(self, table: str) -> sql.Composed:
+        """Return the statement on a table."""
+        database = self.context.database
+        names = {"table": f"{database.schema}.{table}", "model": self.context.case.model}
+        return database.format(BATCH, **{key: sql.Literal(name) for key, name in names.items()})
+
+
+class Ctas(Sql):
+    """CREATE TABLE AS SELECT id, f(img) FROM a table."""
+
+    def seconds(self, table: str) -> float:
+        """Return how long the statement takes on a table."""
+        database, result = self.context.database, self.context.database.table("result")
+        database.run(DROP, result=result)
+        text, call = read("bench/create_result.sql"), self.context.call()
+        started = time.perf_counter()
+        database.run(text, result=result, call=call, table=database.table(table))
+        return time.perf_counter() - started
