@@ -17,10 +17,10 @@ test: bootstrap train-env ## all tests that this machine can run
 check: bootstrap ## ruff, mypy and the layer test
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/pytest -q tests/unit/test_layers.py
 
-bench: bootstrap ## images per second of SQL against a bare loop and other ways; rewrites docs/performance.md, under 30 minutes
+bench: bootstrap ## images per second of SQL against a bare loop and other methods; rewrites docs/performance.md, under 30 minutes
 	@.venv/bin/pip install --quiet -e '.[bench]'
 	@mkdir -p build && .venv/bin/dbinfer bench --json build/bench.json --plot docs/performance.png --markdown docs/performance.md
-	@.venv/bin/dbinfer bench growth --json build/growth.json --plot docs/growth.png --markdown docs/performance.md
+	@.venv/bin/dbinfer bench scaling --json build/scaling.json --plot docs/scaling.png --markdown docs/performance.md
 
 test-greenplum: bootstrap train-env ## the database tests on the cluster that DBINFER_TEST_GREENPLUM_DSN names
 	@test -n "$$DBINFER_TEST_GREENPLUM_DSN" || { echo "set DBINFER_TEST_GREENPLUM_DSN to a superuser's dsn"; exit 2; }

@@ -32,7 +32,7 @@ THROUGHPUT = re.compile(r"Throughput:\s*([\d.]+)\s*FPS")
 
 
 class BenchmarkApp:
-    """OpenVINO's own benchmark_app with the throughput hint: inference alone, the hardware's limit, on the prepared IR, at the precision of the case."""
+    """Inference alone, the hardware's limit: OpenVINO's own program with its throughput hint, on the prepared IR."""
 
     def __init__(self, context: Context) -> None:
         if find_spec("openvino.tools.benchmark") is None:

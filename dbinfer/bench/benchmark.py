@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import psycopg2
 
 from dbinfer.bench.database import Database, database
@@ -13,19 +11,18 @@ from dbinfer.bench.measure import measure_case
 from dbinfer.bench.options import BenchOptions
 from dbinfer.bench.report import BenchReport, Result, with_profile
 from dbinfer.bench.workers import workers
-from dbinfer.dsn import LIBPQ_VARIABLES
+from dbinfer.dsn import named
 from dbinfer.errors import DbinferError
-from dbinfer.progress import OnProgress, Progress
 from dbinfer.machine import cores
+from dbinfer.progress import OnProgress, Progress
+from dbinfer.server import up
 
 
 def server_dsn(dsn: str | None, progress: OnProgress) -> str | None:
     """Return the dsn; where none is named, that of the embedded server, started if need be."""
-    if dsn or os.environ.get("DBINFER_DSN") or any(os.environ.get(name) for name in LIBPQ_VARIABLES):
+    if named(dsn) is not None:
         return dsn
-    from dbinfer.server import up
-
-    return up(progress=progress).dsn
+    return up(say=lambda step: progress(Progress(step))).dsn
 
 
 def run_benchmark(options: BenchOptions, dsn: str | None, progress: OnProgress) -> BenchReport:

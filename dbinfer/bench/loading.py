@@ -19,8 +19,8 @@ import psycopg2
 from psycopg2 import sql
 
 from dbinfer import samples
-from dbinfer.bench.options import BenchOptions
 from dbinfer.bench.database import Database
+from dbinfer.bench.options import BenchOptions
 from dbinfer.connection import connect
 from dbinfer.load import LoadOptions, load
 from dbinfer.load.copybinary import encode
@@ -40,7 +40,9 @@ def load_speed(database: Database, options: BenchOptions) -> dict[str, float]:
         for i in range(count):
             (folder / _path(i)).write_bytes(images[i % DISTINCT])
         os.sync()
-        rounds = [_round(database, folder, images, count, i % 2 == 1) for i in range(max(ROUNDS, options.rounds))]
+        rounds = [
+            _round(database, folder, images, count, i % 2 == 1) for i in range(max(ROUNDS, options.rounds))
+        ]
     loaded, copied = zip(*rounds, strict=True)
     return {
         "load_images_per_s": round(count / median(loaded), 1),
@@ -49,7 +51,9 @@ def load_speed(database: Database, options: BenchOptions) -> dict[str, float]:
     }
 
 
-def _round(database: Database, folder: Path, images: list[bytes], count: int, swap: bool) -> tuple[float, float]:
+def _round(
+    database: Database, folder: Path, images: list[bytes], count: int, swap: bool
+) -> tuple[float, float]:
     """Return the seconds of load and of COPY; every other round has them in the other order."""
     methods = [_load(database, folder), _copy(database, images, count)]
     if swap:

@@ -131,6 +131,8 @@ def measure_rounds(methods: Mapping[str, Method], count: int, progress: OnProgre
     taken = Rounds({name: [] for name in methods})
     for turn in range(count):
         names = list(taken.samples)
+        if not names:
+            break
         taken.loads.append(environment.other_load())
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             progress(Progress(f"{title}: {name}, round {turn + 1} of {count}"))

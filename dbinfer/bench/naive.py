@@ -51,7 +51,9 @@ class _Udf:
         """Return how long the statement takes."""
         database = self.context.database
         call = sql.SQL("{}(img)").format(sql.Identifier(database.schema, self.name))
-        text = database.format("SELECT count({call}) FROM {table}", call=call, table=database.table(self.table))
+        text = database.format(
+            "SELECT count({call}) FROM {table}", call=call, table=database.table(self.table)
+        )
         started = time.perf_counter()
         database.one(text)
         return time.perf_counter() - started

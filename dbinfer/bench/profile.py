@@ -1,12 +1,11 @@
-"""What belongs to SQL alone: microseconds of each step, first-row latency, memory of a process that scores, the plan."""
+"""What belongs to SQL alone: microseconds of each step, first row, memory of a process that scores, plan."""
 
 from __future__ import annotations
 
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
@@ -88,7 +87,10 @@ def memory(context: Context) -> dict[str, float]:
             texts = [_scored_memory(conn, text) for _ in range(2) for conn in opened][TOGETHER:]
         except psycopg2.Error:
             return {}
-    return {"pss_mb": _megabytes(texts, "Pss"), "private_mb": _megabytes(texts, "Private_Clean", "Private_Dirty")}
+    return {
+        "pss_mb": _megabytes(texts, "Pss"),
+        "private_mb": _megabytes(texts, "Private_Clean", "Private_Dirty"),
+    }
 
 
 def _scored_memory(conn: Connection, text: Any) -> str:

@@ -11,8 +11,8 @@ from dbinfer.bench.options import BenchOptions, Case
 from dbinfer.bench.profile import profile
 from dbinfer.bench.report import Row, ScalingReport
 from dbinfer.bench.workers import Workers, workers
-from dbinfer.progress import OnProgress, Progress
 from dbinfer.machine import cores
+from dbinfer.progress import OnProgress, Progress
 
 ROUNDS = 3
 ROWS = (1_000, 10_000, 100_000)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dbinfer.bench.report import Row, case_name, find
-from dbinfer.bench.targets import check_targets
+from dbinfer.bench.report import Row, case_name
+from dbinfer.bench.targets import check_targets, find
 
 METHOD_COLUMNS = ("method", "images/s", "/ bare", "/ app", "whole", "start ms", "rounds")
 PROFILE_FIELDS = (
@@ -93,19 +93,21 @@ def naive_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 def target_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Return headings and cells: each promise with what was measured."""
-    cells = [[what, number(limit), number(value), verdict] for what, limit, value, verdict in check_targets(rows)]
+    cells = [
+        [what, number(limit), number(value), verdict] for what, limit, value, verdict in check_targets(rows)
+    ]
     return ["must hold", "limit", "measured", ""], cells
 
 
-def environment_lines(environment: Row) -> list[str]:
+def environment_lines(about: Row) -> list[str]:
     """Return what was measured on, in a few lines."""
-    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
-    segments = f", {environment['segments']} segments" if environment["segments"] else ""
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    segments = f", {about['segments']} segments" if about["segments"] else ""
     return [
-        f"{environment['date']}: {environment['cpu']}, {environment['cores']} cores, {environment['memory_mb'] / 1024:.0f} GB, "
-        f"{' '.join(environment['flags'])}",
-        f"{environment['server']}{segments}; Python {environment['python']}, dbinfer {environment['dbinfer']}, {versions}",
-        *(f"note: {sentence}" for sentence in environment["notes"]),
+        f"{about['date']}: {about['cpu']}, {about['cores']} cores, {about['memory_mb'] / 1024:.0f} GB, "
+        f"{' '.join(about['flags'])}",
+        f"{about['server']}{segments}; Python {about['python']}, dbinfer {about['dbinfer']}, {versions}",
+        *(f"note: {sentence}" for sentence in about["notes"]),
     ]
 
 

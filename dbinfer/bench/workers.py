@@ -10,9 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg2
-
 from dbinfer.bench.networks import ModelFiles
+from dbinfer.connection import connect
 from dbinfer.errors import DbinferError
 
 PULL_ROWS = 32
@@ -32,7 +31,7 @@ class Job:
 class Pull:
     """Rows that one client process pulls: those with id % shares = share."""
 
-    dsn: str
+    dsn: str | None
     query: str
 
 
@@ -78,7 +77,7 @@ class _Worker:
     def pull(self, pull: Pull, share: int, shares: int) -> int:
         """Pull this process's share of the rows through a server-side cursor and score them."""
         score, done = self.score, 0
-        conn = psycopg2.connect(pull.dsn, application_name="dbinfer")
+        conn = connect(pull.dsn)
         try:
             with conn, conn.cursor("dbinfer_bench") as cur:
                 cur.itersize = PULL_ROWS

@@ -15,10 +15,10 @@ from dbinfer.cli._options import Dsn, err_console
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dbinfer.bench.run import Say
+    from dbinfer.progress import OnProgress
 
 FILE_WIDTH = 160
-HELP = """Measure images per second: SQL against a bare Python loop, benchmark_app and other ways, in one run.
+HELP = """Measure images per second: SQL against a bare Python loop, benchmark_app and other methods, in one run.
 
 Without --dsn the embedded server is measured, started if need be. The networks are made once (TensorFlow is needed
 for that) and kept in the state folder. Images and models go into the database under names of their own and are
@@ -30,15 +30,15 @@ dropped afterwards. Everything takes less than 30 minutes on 2 cores, --quick ab
 
     dbinfer bench --json bench.json --plot bench.png --markdown docs/performance.md
 
-    dbinfer bench --network resnet50 --precision f32,int8 --ways sql,bare --dsn "host=gp dbname=images"
+    dbinfer bench --network resnet50 --precision f32,int8 --methods sql,bare --dsn "host=gp dbname=images"
 
-    dbinfer bench growth --plot growth.png
+    dbinfer bench scaling --plot scaling.png
 """
-GROWTH_HELP = """Measure how cost grows with rows, processes, model size and image size; less than 8 minutes.
+SCALING_HELP = """Measure how cost grows with rows, processes, model size and image size; less than 8 minutes.
 
 **Examples**
 
-    dbinfer bench growth --json growth.json --plot growth.png --markdown docs/performance.md
+    dbinfer bench scaling --json scaling.json --plot scaling.png --markdown docs/performance.md
 """
 
 bench = typer.Typer(help=HELP, invoke_without_command=True, rich_markup_mode="markdown")
@@ -63,15 +63,16 @@ def _bench(
         str | None, typer.Option(help="Of digits,mobilenet_v2,resnet50,unet; comma-separated; default all.")
     ] = None,
     precision: Annotated[str | None, typer.Option(help="Of f32,bf16,int8; default what the CPU has.")] = None,
-    ways: Annotated[
+    methods: Annotated[
         str | None,
         typer.Option(help="Of benchmark_app,bare,sql,batch,ctas,client,naive,keras,...; default all."),
     ] = None,
+    ways: Annotated[str | None, typer.Option(hidden=True)] = None,
     rows: Annotated[int | None, typer.Option(help="Rows to score; default: what --seconds takes.")] = None,
     seconds: Annotated[
         float | None, typer.Option(help="That one measurement takes, about; default 5, with --quick 3.")
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Turns of all ways; the median counts.")] = 3,
+    rounds: Annotated[int, typer.Option(help="Turns of all methods; the median counts.")] = 3,
     quick: Annotated[
         bool, typer.Option("--quick", help="ResNet-50 and digits alone, about 3 minutes.")
     ] = False,
@@ -81,25 +82,25 @@ def _bench(
     markdown_file: MarkdownFile = None,
     tensorflow: Annotated[
         str | None,
-        typer.Option(help="Virtual environment with TensorFlow for the Keras way; default this one."),
+        typer.Option(help="Virtual environment with TensorFlow for the Keras methods; default this one."),
     ] = None,
     keep: Keep = False,
 ) -> None:
     if ctx.invoked_subcommand is not None:
         return
-    from dbinfer.bench import BenchOptions, run
+    from dbinfer.bench import BenchOptions
+    from dbinfer.bench import bench as measure
 
-    words = (_words(network), _words(precision), _words(ways))
-    options = BenchOptions(*words, rows, seconds, rounds, quick, dsn, keep, tensorflow)
-    with _status() as say:
-        report = run(options, say)
-    if json_file:
-        report.write(json_file)
-    _show(report.to_dict(), plot_file, markdown_file)
+    words = (_words(network), _words(precision), _words(methods or ways))
+    options = BenchOptions(*words, rows, seconds, rounds, quick, keep, tensorflow)
+    with _status() as progress:
+        report = measure(options, dsn, progress).to_dict()
+    _write_json(json_file, report)
+    _show(report, plot_file, markdown_file)
 
 
-@bench.command(help=GROWTH_HELP)
-def growth(
+@bench.command(help=SCALING_HELP)
+def scaling(
     seconds: Seconds = 3.0,
     dsn: Dsn = None,
     json_file: JsonFile = None,
@@ -107,24 +108,30 @@ def growth(
     markdown_file: MarkdownFile = None,
     keep: Keep = False,
 ) -> None:
-    """Measure how cost grows; the help is GROWTH_HELP."""
-    from dbinfer.bench.growth import growth as measure
-    from dbinfer.bench.options import BenchOptions
-    from dbinfer.bench.plot import plot_growth
-    from dbinfer.bench.text import growth_markdown, machine_lines
+    """Measure how cost grows; the help is SCALING_HELP."""
+    from dbinfer.bench import BenchOptions, bench_scaling
+    from dbinfer.bench.plot import plot_scaling
+    from dbinfer.bench.tables import environment_lines, scaling_markdown
 
-    with _status() as say:
-        report = measure(BenchOptions(seconds=seconds, dsn=dsn, keep=keep), say)
-    if json_file:
-        json_file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    for line in machine_lines(report["machine"]):
+    with _status() as progress:
+        report = bench_scaling(BenchOptions(seconds=seconds, keep=keep), dsn, progress).to_dict()
+    _write_json(json_file, report)
+    for line in environment_lines(report["environment"]):
         _console().print(line, markup=False)
-    for title, rows in report["growth"].items():
+    for title, rows in report["scaling"].items():
         _table(title, list(rows[0]), [list(row.values()) for row in rows])
     if plot_file:
-        plot_growth(report["growth"], plot_file)
+        plot_scaling(report["scaling"], plot_file)
     if markdown_file:
-        _put(markdown_file, "growth", growth_markdown(report))
+        _put(markdown_file, "scaling", scaling_markdown(report))
+
+
+bench.command("growth", help=SCALING_HELP, hidden=True)(scaling)  # its name in 0.1.0
+
+
+def _write_json(path: Path | None, report: dict[str, Any]) -> None:
+    if path:
+        path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _table(title: str, headings: Sequence[str], cells: Sequence[Sequence[Any]]) -> None:
@@ -151,24 +158,24 @@ def _words(text: str | None) -> tuple[str, ...]:
 
 
 @contextmanager
-def _status() -> Iterator[Say]:
+def _status() -> Iterator[OnProgress]:
     """Yield what says where a run is: a line that changes on a terminal, lines on stderr elsewhere."""
     if not err_console.is_terminal:
-        yield lambda step: typer.echo(step, err=True)
+        yield lambda progress: typer.echo(progress.step, err=True)
         return
     with err_console.status("starting") as status:
-        yield status.update
+        yield lambda progress: status.update(progress.step)
 
 
 def _show(report: dict[str, Any], plot_file: Path | None, markdown_file: Path | None) -> None:
     from dbinfer.bench.plot import plot
-    from dbinfer.bench.text import fact_table, machine_lines, markdown, speed_table, target_table
+    from dbinfer.bench.tables import environment_lines, markdown, profile_table, speed_table, target_table
 
     rows = report["results"]
-    for title, table in (("Images per second", speed_table), ("One row in a backend", fact_table)):
+    for title, table in (("Images per second", speed_table), ("One row in a backend", profile_table)):
         headings, cells = table(rows)
         _table(title, headings, cells)
-    for line in machine_lines(report["machine"]):
+    for line in environment_lines(report["environment"]):
         _console().print(line, markup=False)
     headings, cells = target_table(rows)
     _table("Must hold", headings, cells)
@@ -179,7 +186,7 @@ def _show(report: dict[str, Any], plot_file: Path | None, markdown_file: Path | 
 
 
 def _put(path: Path, name: str, content: str) -> None:
-    from dbinfer.bench.text import put_between
+    from dbinfer.bench.tables import put_between
 
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     path.write_text(put_between(before, name, content), encoding="utf-8")

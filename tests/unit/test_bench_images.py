@@ -1,23 +1,24 @@
-"""The harness's images: of the size that a cell names."""
+"""The harness's images: of the size that a case names, and calibration apart from comparison."""
 
 from __future__ import annotations
 
 import pytest
 
 from dbinfer import samples
-from dbinfer.bench.images import make_images
+from dbinfer.bench.measure import image_files
 from dbinfer.bench.networks import _calibration
+from dbinfer.bench.options import Case
 
 pytest.importorskip("sklearn")
 
 
-def test_28x28_are_held_out_digits_and_more_than_there_are_repeat_them() -> None:
+def test_28x28_are_held_out_digits() -> None:
     heldout = [data for data, _ in samples.digit_files("heldout")]
-    assert make_images("28x28", 400) == (heldout * 2)[:400]
+    assert image_files(Case("digits", "f32", "28x28", "classify")) == heldout[:256]
 
 
 def test_other_sizes_are_photographs() -> None:
-    assert make_images("100x80", 3, seed=1) == samples.photograph_files((100, 80), 3, seed=1)
+    assert image_files(Case("unet", "f32", "100x80", "segment")) == samples.photograph_files((100, 80), 32)
 
 
 @pytest.mark.parametrize("network", ["digits", "unet"])

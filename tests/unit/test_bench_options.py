@@ -1,4 +1,4 @@
-"""Which cells and ways a run measures, and which words it refuses."""
+"""Which cases and methods a run measures, and which words it refuses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dbinfer.bench.options import CELLS, WAYS, BenchOptions
+from dbinfer.bench.options import CASES, METHODS, BenchOptions
 from dbinfer.errors import UsageError
 
 
@@ -15,7 +15,7 @@ from dbinfer.errors import UsageError
     [
         ({"networks": ("lenet",)}, "lenet"),
         ({"precisions": ("f64",)}, "f64"),
-        ({"ways": ("magic",)}, "magic"),
+        ({"methods": ("magic",)}, "magic"),
         ({"rows": 0}, "rows"),
         ({"seconds": -1.0}, "seconds"),
         ({"rounds": 0}, "rounds"),
@@ -26,40 +26,40 @@ def test_wrong_values_are_named(values: dict[str, Any], word: str) -> None:
         BenchOptions(**values)
 
 
-def test_all_cells_without_words() -> None:
-    assert BenchOptions().cells(can_bf16=True) == list(CELLS)
+def test_all_cases_without_words() -> None:
+    assert BenchOptions().cases(can_bf16=True) == list(CASES)
 
 
 def test_no_bf16_where_the_processor_has_none() -> None:
-    assert {cell.precision for cell in BenchOptions().cells(can_bf16=False)} == {"f32", "int8"}
+    assert {case.precision for case in BenchOptions().cases(can_bf16=False)} == {"f32", "int8"}
 
 
 def test_quick_is_resnet50_and_digits() -> None:
-    cells = BenchOptions(quick=True).cells(can_bf16=True)
-    assert {(c.network, c.precision) for c in cells} == {
+    cases = BenchOptions(quick=True).cases(can_bf16=True)
+    assert {(c.network, c.precision) for c in cases} == {
         ("resnet50", "f32"),
         ("resnet50", "int8"),
         ("digits", "f32"),
         ("digits", "int8"),
     }
-    ways = {c.network: set(BenchOptions(quick=True).ways_of(c)) for c in cells}
-    assert ways["resnet50"] == {"benchmark_app", "bare", "sql"}
-    assert ways["digits"] == {"benchmark_app", "bare", "sql", "batch"}
+    methods = {c.network: set(BenchOptions(quick=True).methods_of(c)) for c in cases}
+    assert methods["resnet50"] == {"benchmark_app", "bare", "sql"}
+    assert methods["digits"] == {"benchmark_app", "bare", "sql", "batch"}
 
 
 def test_named_networks_win_over_quick() -> None:
-    cells = BenchOptions(quick=True, networks=("unet",), precisions=("f32",)).cells(can_bf16=True)
-    assert [cell.network for cell in cells] == ["unet"]
+    cases = BenchOptions(quick=True, networks=("unet",), precisions=("f32",)).cases(can_bf16=True)
+    assert [case.network for case in cases] == ["unet"]
 
 
-def test_every_way_is_measured_somewhere() -> None:
-    assert {way for cell in CELLS for way in BenchOptions().ways_of(cell)} == set(WAYS)
+def test_every_method_is_measured_somewhere() -> None:
+    assert {name for case in CASES for name in BenchOptions().methods_of(case)} == set(METHODS)
 
 
 def test_batches_are_for_classify() -> None:
-    assert {cell.function for cell in CELLS if "batch" in cell.ways} == {"classify"}
+    assert {case.function for case in CASES if "batch" in case.methods} == {"classify"}
 
 
-def test_slow_ways_are_left_to_the_cell_that_has_them() -> None:
-    digits = next(c for c in CELLS if c.network == "digits" and c.precision == "f32")
-    assert BenchOptions(ways=("sql", "naive")).ways_of(digits) == ["sql"]
+def test_slow_methods_are_left_to_the_case_that_has_them() -> None:
+    digits = next(c for c in CASES if c.network == "digits" and c.precision == "f32")
+    assert BenchOptions(methods=("sql", "naive")).methods_of(digits) == ["sql"]

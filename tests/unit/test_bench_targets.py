@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from dbinfer.bench.targets import TARGETS, judge
+from dbinfer.bench.targets import TARGETS, check_targets
 
 
-def row(network: str, function: str, way: str = "sql", **values: Any) -> dict[str, Any]:
+def row(network: str, function: str, method: str = "sql", **values: Any) -> dict[str, Any]:
     images = "28x28" if network == "digits" else "500x375"
     return {
         "network": network,
         "precision": "f32",
         "images": images,
         "function": function,
-        "way": way,
+        "method": method,
     } | values
 
 
 def verdict(rows: list[dict[str, Any]], what: str) -> str:
-    return next(found for title, _limit, _value, found in judge(rows) if title.startswith(what))
+    return next(found for title, _limit, _value, found in check_targets(rows) if title.startswith(what))
 
 
 def test_nothing_is_ok_that_was_not_measured() -> None:
-    judged = judge([])
+    judged = check_targets([])
     assert len(judged) == len(TARGETS)
     assert {found for *_rest, found in judged} == {"not measured"}
 
@@ -40,7 +40,7 @@ def test_a_first_row_must_not_take_longer() -> None:
     assert verdict([row("resnet50", "predict", first_row_ms=260.0)], title) == "above"
 
 
-def test_ways_are_compared_by_their_rates() -> None:
+def test_methods_are_compared_by_their_rates() -> None:
     rows = [
         row("resnet50", "predict", images_per_s=60.0),
         row("resnet50", "predict", "naive", images_per_s=5.0),

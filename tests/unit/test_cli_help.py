@@ -14,7 +14,9 @@ from dbinfer.cli._app import app
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Yield (words, command) of each command, also those of sub-groups."""
+    """Yield (words, command) of each command, also those of sub-groups; hidden ones are other names of the same."""
+    if group.hidden:
+        return
     if hasattr(group, "commands"):
         for name, command in group.commands.items():
             yield from commands(command, (*path, name))
@@ -50,7 +52,7 @@ def test_help_opens_with_a_sentence_and_has_examples(name: str) -> None:
 
 
 def named(words: list[str]) -> str:
-    """Return the command that an example calls: `bench growth` before `bench`."""
+    """Return the command that an example calls: `bench scaling` before `bench`."""
     fitting = [name for name in NAMES if words[1 : 1 + len(name.split())] == name.split()]
     assert fitting, f"{' '.join(words)}: there is no such command"
     return max(fitting, key=len)

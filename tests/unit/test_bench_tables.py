@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer.bench.options import Cell
+from dbinfer.bench.options import Case
 from dbinfer.bench.plot import plot
-from dbinfer.bench.results import Report, results
-from dbinfer.bench.text import fact_table, markdown, naive_table, number, overhead, put_between
-from dbinfer.bench.ways import Sample
+from dbinfer.bench.report import BenchReport, Sample, results
+from dbinfer.bench.tables import markdown, naive_table, number, overhead, profile_table, put_between
 from dbinfer.errors import DataError
 
-MACHINE = {
+ENVIRONMENT = {
     "date": "2026-01-01",
     "cpu": "a processor",
     "cores": 2,
@@ -24,13 +23,13 @@ MACHINE = {
     "python": "3.11",
     "dbinfer": "0",
     "versions": {"openvino": "2026"},
-    "skipped": ["spark: not installed."],
+    "notes": ["spark: not installed."],
 }
 
 
-def report() -> Report:
+def report() -> BenchReport:
     taken = {"sql": [Sample(87.654, 80.0, 0.25)], "bare": [Sample(100.0)]}
-    return Report(MACHINE, results(Cell("resnet50", "f32", "500x375", "predict"), 500, taken))
+    return BenchReport(ENVIRONMENT, results(Case("resnet50", "f32", "500x375", "predict"), 500, taken))
 
 
 def test_markdown_holds_what_was_measured_and_what_was_not() -> None:
@@ -77,25 +76,25 @@ def test_without_results_there_is_no_plot(tmp_path: Path) -> None:
 
 
 def test_overhead_is_what_sql_takes_beyond_the_bare_loop() -> None:
-    cell = {"network": "digits", "precision": "f32", "function": "classify", "images": "28x28"}
-    sql = {**cell, "way": "sql", "images_per_s": 40_000.0, "cores": 2}
-    bare = {**cell, "way": "bare", "images_per_s": 50_000.0}
+    case = {"network": "digits", "precision": "f32", "function": "classify", "images": "28x28"}
+    sql = {**case, "method": "sql", "images_per_s": 40_000.0, "cores": 2}
+    bare = {**case, "method": "bare", "images_per_s": 50_000.0}
     assert overhead(sql, [sql, bare]) == pytest.approx(10.0)
     assert overhead(sql, [sql]) is None
 
 
 def test_full_decode_is_a_line_below_ours_and_naive_calls_have_a_table() -> None:
-    cell = {"network": "mobilenet_v2", "precision": "f32", "function": "classify", "images": "4000x3000"}
+    case = {"network": "mobilenet_v2", "precision": "f32", "function": "classify", "images": "4000x3000"}
     row = {
-        **cell,
-        "way": "sql",
+        **case,
+        "method": "sql",
         "images_per_s": 80.0,
         "first_row_ms": 200.0,
         "decode_us": 13.0,
         "infer_us": 7000.0,
     }
     row |= {"full_decode_us": 50.0, "naive_read_ms": 5.0, "naive_compile_ms": 70.0, "naive_infer_ms": 80.0}
-    headings, cells = fact_table([row])
+    headings, cells = profile_table([row])
     assert [line[headings.index("decode us")] for line in cells] == ["13.0", "50.0"]
     assert all(len(line) == len(headings) for line in cells)
     headings, cells = naive_table([row])

@@ -1,0 +1,79 @@
+"""The harness on a tiny network: every method scores the same images, and nothing of it stays in the database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_models
+from asking import rows
+from psycopg2.extensions import connection as Connection
+
+from dbinfer.bench import environment, measure, networks
+from dbinfer.bench.database import database
+from dbinfer.bench.networks import ModelFiles, prepared
+from dbinfer.bench.options import BenchOptions, Case
+from dbinfer.bench.workers import workers
+from dbinfer.errors import ServerError
+from dbinfer.progress import silent
+
+pytest.importorskip("sklearn")
+CASE = Case(
+    "digits", "f32", "100x80", "classify", ("sql", "batch", "ctas", "bare", "client", "benchmark_app")
+)
+MADE = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'dbinfer_bench%%'"
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelFiles:
+    monkeypatch.setattr(networks, "folder", lambda: tmp_path)
+    made = prepared(tiny_models.colour_classifier(tmp_path), tmp_path / "none.keras", "f32")
+    monkeypatch.setattr(networks, "model_files", lambda network, precision: made)
+    monkeypatch.setattr(environment, "LOOKS", 1)  # the test machine is never quiet
+    return made
+
+
+def test_all_methods_are_measured_and_all_is_dropped(db: Connection, dsn: str, files: ModelFiles) -> None:
+    options = BenchOptions(rows=200, rounds=2, seconds=2, methods=("sql", "batch", "ctas", "bare", "client"))
+    with database(dsn) as opened, workers(2) as processes:
+        results, skipped = measure.measure_case(opened, processes, CASE, options, silent)
+        assert [r.method for r in results] == ["sql", "batch", "ctas", "bare", "client"]
+        assert [note for note in skipped if "other programs" not in note] == []
+    known: dict[str, Any] = results[0].to_dict()
+    assert all(r.images_per_s > 0 and r.ratio_bare and r.rounds == 2 for r in results)
+    assert {"decode_us", "infer_us", "first_row_ms", "pss_mb", "private_mb", "processes"} <= set(known)
+    assert known["private_mb"] <= known["pss_mb"]
+    assert rows(db, MADE) == [(0,)]
+    assert rows(db, "SELECT count(*) FROM dbinfer.models") == [(0,)]
+
+
+def test_the_bare_loop_answers_what_the_database_answers(dsn: str, files: ModelFiles) -> None:
+    options = BenchOptions(rows=32)
+    with database(dsn) as opened, workers(1) as processes:
+        context = measure.ready(opened, processes, CASE, options)
+        score = files.scorer("classify")
+        text = opened.format(
+            "SELECT img, ({call})::text FROM {t}", call=context.call(), t=opened.table("big")
+        )
+        found = opened.rows(text)
+        assert len(found) == context.rows
+        assert all(_same(score(bytes(img)), answer) for img, answer in found)
+        assert len({answer for _img, answer in found}) > 1
+
+
+def _same(ours: str, theirs: str) -> bool:
+    """Compare literals of dbinfer.classification, whose scores are real."""
+    a, b = ours.strip("()").replace('"', "").split(","), theirs.strip("()").replace('"', "").split(",")
+    return a[:2] == b[:2] and float(a[2]) == pytest.approx(float(b[2]), rel=1e-5)
+
+
+def test_a_run_that_fails_leaves_nothing(db: Connection, dsn: str, files: ModelFiles) -> None:
+    def broken(opened: Any) -> None:
+        opened.deploy(CASE, files)
+        opened.run("SELECT 1/0")
+
+    with pytest.raises(ServerError, match="division by zero"), database(dsn) as opened:
+        broken(opened)
+    assert rows(db, MADE) == [(0,)]
+    assert rows(db, "SELECT count(*) FROM dbinfer.models") == [(0,)]
