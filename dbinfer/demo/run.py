@@ -12,7 +12,6 @@ from dbinfer.demo._tell import console, say, show, step
 from dbinfer.errors import DataError
 from dbinfer.install import ensure
 from dbinfer.load import LoadOptions, load
-from dbinfer.load.table import Columns
 from dbinfer.train import TrainConfig
 from dbinfer.train.datasets import write_digits, write_strokes
 
@@ -71,7 +70,7 @@ def _load(folder: Path, dsn: str) -> None:
         "Load the held-out digits as PNG files", f"dbinfer load {folder} --table images --label-from folder"
     ):
         write_digits(folder)
-        report = load([folder], LoadOptions("images", Columns(label="label")), dsn)
+        report = load([folder], LoadOptions("images", label_from="folder"), dsn)
         say(f"{report.loaded} loaded, {report.skipped} there already")
 
 
