@@ -13,9 +13,9 @@ from dbinfer.cli._options import Json, err_console, print_json, print_table
 if TYPE_CHECKING:
     from dbinfer.train.compare import Comparison
 
-HELP = """Compare ways to train: data distributed over ranks, all data on each rank, one process.
+HELP = """Compare variants of a training: data distributed over ranks, all data on each rank, one process.
 
-Prints a table per epoch, the speed-up and the scaling efficiency, and writes one figure. All ways share the cores
+Prints a table per epoch, the speed-up and the scaling efficiency, and writes one figure. All variants share the cores
 alike; the efficiency is measured against as many independent processes run at once. On one machine that shows what
 the ranks' exchange costs, not what more machines would bring.
 
@@ -41,7 +41,7 @@ def _train(
     data: Annotated[str, typer.Option(help="As for `dbinfer train`.")] = "strokes",
     ranks: Annotated[int, typer.Option(help="Processes that train together.")] = 2,
     launcher: Annotated[str, typer.Option(help="gloo or mpi.")] = "mpi",
-    epochs: Annotated[int, typer.Option(help="Of each way.")] = 4,
+    epochs: Annotated[int, typer.Option(help="Of each variant.")] = 4,
     batch: Annotated[int, typer.Option(help="Images per step and rank.")] = 8,
     lr: Annotated[float, typer.Option(help="Learning rate of one rank.")] = 2.5e-3,
     out: Annotated[
@@ -50,15 +50,15 @@ def _train(
     as_json: Json = False,
 ) -> None:
     from dbinfer.train.compare import compare
-    from dbinfer.train.config import TrainConfig
+    from dbinfer.train.options import TrainJob
 
     folder = out or Path(tempfile.mkdtemp(prefix="dbinfer-bench-train-"))
     options = dict(STROKES) if network == "unet" else {}
-    config = TrainConfig(
+    job = TrainJob(
         network,
         data,
-        str(folder),
-        options,
+        out=str(folder),
+        network_options=options,
         epochs=epochs,
         batch=batch,
         lr=lr,
@@ -67,7 +67,7 @@ def _train(
         warmup=1,
     )
     with err_console.status("starting") as status:
-        result = compare(config, status.update)
+        result = compare(job, status.update)
     if as_json:
         print_json(result.to_dict())
     else:
@@ -79,8 +79,8 @@ def _print(result: Comparison) -> None:
 
     columns, rows = table(result)
     print_table(f"{result.metric}, {result.ranks} ranks on {result.cores} cores", columns, rows)
-    for way in result.ways:
-        typer.echo(f"{way.title:<28} {way.images_per_second:8.1f} images/s")
+    for variant in result.variants:
+        typer.echo(f"{variant.title:<28} {variant.images_per_second:8.1f} images/s")
     typer.echo(f"{f'{result.ranks} independent processes':<28} {result.independent:8.1f} images/s")
     typer.echo(f"speed-up against one process with a rank's share of the cores: {result.speed_up:.2f}")
     typer.echo(f"efficiency against {result.ranks} independent processes: {result.efficiency:.2f}")

@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from typer.core import TyperCommand
 
 from dbinfer.cli import bench_train
 from dbinfer.cli._options import Dsn, Json, console, err_console, print_json
 from dbinfer.cli.bench import bench
 from dbinfer.errors import UsageError
+from dbinfer.progress import Progress
 
 if TYPE_CHECKING:
-    from dbinfer.train import TrainConfig, TrainResult
+    from dbinfer.train import TrainJob, TrainReport
 
 HELP = """Train a network of the zoo, on one core or on many ranks, ready for `dbinfer convert`.
 
@@ -34,7 +36,7 @@ history.csv, curves.png, run.json and checkpoints.
 
     dbinfer train unet --data strokes --config run.toml --resume --out runs/strokes
 """
-NOT_CONFIG = ("config", "settings", "as_json")  # options that are no field of TrainConfig by that name
+NOT_CONFIG = ("config", "settings", "as_json")  # options that are no field of TrainJob by that name
 CONFIG_HELP = "TOML or JSON file with options (names as here, with _); the command line goes before it."
 
 
@@ -62,7 +64,7 @@ def _train(
     *,
     network: Annotated[str, typer.Argument(help="digits, unet, vgg19bn, vgg19bn_cifar or alexnet.")],
     data: Annotated[str | None, typer.Option(help="Images to train on; see above.")] = None,
-    out: Annotated[str | None, typer.Option(help="Folder of the run.")] = None,
+    out: Annotated[str | None, typer.Option(help="Folder of the run; runs/NETWORK.")] = None,
     config: Annotated[Path | None, typer.Option(help=CONFIG_HELP)] = None,
     ranks: Annotated[int | None, typer.Option(help="Processes that train together.")] = None,
     hosts: Annotated[str | None, typer.Option(help="Where: a:2,b:2; else all here.")] = None,
@@ -98,20 +100,23 @@ def _train(
     as_json: Json = False,
 ) -> None:
     given = {name: value for name, value in locals().items() if name not in NOT_CONFIG and value is not None}
-    from dbinfer.train import make_config, read_config, run
+    from dbinfer.train import make_job, read_options, train
 
-    values = {**(read_config(config) if config else {}), **given}
+    values = {**(read_options(config) if config else {}), **given}
     if settings:
-        values["options"] = {**values.get("options", {}), **dict(_setting(text) for text in settings)}
-    made = make_config(values)
+        values["network_options"] = {
+            **values.get("network_options", values.pop("options", {})),
+            **dict(_setting(text) for text in settings),
+        }
+    job = make_job(values)
     if not as_json:
-        _print_config(made)
-    with Show(made, quiet=as_json) as show:
-        result = run(made, show)
+        _print_job(job)
+    with Show(quiet=as_json) as show:
+        report = train(job.network, job.data, job, job.dsn, show)
     if as_json:
-        print_json(result.to_dict())
+        print_json(report.to_dict())
     else:
-        _print_result(result)
+        _print_report(report)
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -127,18 +132,11 @@ def _setting(text: str) -> tuple[str, Any]:
 class Show:
     """Shows the progress: a bar on a terminal, and a line per epoch."""
 
-    def __init__(self, config: TrainConfig, quiet: bool) -> None:
-        self._config, self._quiet = config, quiet
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._bar = Progress(
-            *columns,
-            TextColumn("{task.fields[speed]}"),
-            console=err_console,
-            transient=True,
-            disable=not err_console.is_terminal,
-        )
-        self._task = self._bar.add_task("starting", total=None, speed="")
-        self._images = 0
+        self._bar = Bar(*columns, console=err_console, transient=True, disable=not err_console.is_terminal)
+        self._task = self._bar.add_task("starting", total=None)
 
     def __enter__(self) -> Show:
         self._bar.start()
@@ -147,37 +145,18 @@ class Show:
     def __exit__(self, *failure: object) -> None:
         self._bar.stop()
 
-    def __call__(self, event: dict[str, Any]) -> None:
-        if event["event"] == "start":
-            self._images = event["batch"] * self._config.ranks
-        elif event["event"] == "step":
-            self._step(event)
-        elif event["event"] == "epoch":
-            self._epoch({name: value for name, value in event.items() if name != "event"})
-
-    def _step(self, event: dict[str, Any]) -> None:
-        title = f"epoch {event['epoch']}/{self._config.epochs}"
-        self._bar.update(self._task, description=title, completed=event["step"], total=event["steps"])
-        speed = self._bar.tasks[0].speed
-        if speed:
-            self._bar.update(self._task, speed=f"{speed * self._images:.0f} images/s")
-
-    def _epoch(self, values: dict[str, Any]) -> None:
-        from dbinfer.train.history import Epoch, line
-
-        if not self._quiet:
-            self._bar.console.print(
-                line(Epoch.from_dict(values), self._config.epochs), highlight=False, soft_wrap=True
-            )
-        self._bar.reset(self._task)
+    def __call__(self, now: Progress) -> None:
+        self._bar.update(self._task, description=now.step, completed=now.done, total=now.total)
+        if now.note and not self._quiet:
+            self._bar.console.print(now.note, highlight=False, soft_wrap=True)
 
 
-def _print_config(config: TrainConfig) -> None:
-    shown = {name: value for name, value in config.to_dict().items() if value not in ("", {})}
+def _print_job(job: TrainJob) -> None:
+    shown = {name: value for name, value in job.to_dict().items() if value not in ("", {})}
     console.print("  ".join(f"{name}={value}" for name, value in shown.items()), soft_wrap=True, markup=False)
 
 
-def _print_result(result: TrainResult) -> None:
-    metrics = ", ".join(f"{name} {value:.4f}" for name, value in result.metrics.items())
-    typer.echo(f"{result.model}: epoch {result.run['epoch']}, {metrics} ({result.run['seconds']:.1f} s)")
-    typer.echo(f"next: dbinfer convert {result.model} -o {result.model.with_suffix('.xml')}")
+def _print_report(report: TrainReport) -> None:
+    metrics = ", ".join(f"{name} {value:.4f}" for name, value in report.metrics.items())
+    typer.echo(f"{report.model}: epoch {report.run['epoch']}, {metrics} ({report.run['seconds']:.1f} s)")
+    typer.echo(f"next: dbinfer convert {report.model} -o {report.model.with_suffix('.xml')}")

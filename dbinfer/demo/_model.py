@@ -11,16 +11,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from dbinfer.convert import ConvertOptions, convert
 from dbinfer.demo._tell import console, say, step
 from dbinfer.registry import DeployOptions, deploy
-from dbinfer.train import TrainConfig, TrainResult, run
-from dbinfer.train.result import read_result
+from dbinfer.train import TrainJob, TrainReport, run
+from dbinfer.train.report import read_report
 
 
-def make_model(name: str, config: TrainConfig, command: str, dsn: str) -> None:
-    """Train as `config` says, convert and deploy under `name`."""
-    with step(f"Train {name}: {config.network} on {config.data}", command):
-        result = _trained(config)
+def make_model(name: str, job: TrainJob, command: str, dsn: str) -> None:
+    """Train as `job` says, convert and deploy under `name`."""
+    with step(f"Train {name}: {job.network} on {job.data}", command):
+        result = _trained(job)
         say("validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.metrics.items()))
-    target = Path(config.out) / f"{name}.xml"
+    target = Path(job.out) / f"{name}.xml"
     with step("Convert to OpenVINO IR", f"dbinfer convert {result.model} -o {target}"):
         report = convert(result.model, target, ConvertOptions(force=True))
         state = "written" if report.written else "is there already"
@@ -32,26 +32,26 @@ def make_model(name: str, config: TrainConfig, command: str, dsn: str) -> None:
         )
 
 
-def _trained(config: TrainConfig) -> TrainResult:
-    if _same_run(config):
+def _trained(job: TrainJob) -> TrainReport:
+    if _same_run(job):
         say("trained already")
-        return read_result(config)
+        return read_report(job)
     columns = (TextColumn("    epoch"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=config.epochs)
+        task = bar.add_task("", total=job.epochs)
 
         def report(event: dict[str, Any]) -> None:
             if event["event"] == "epoch":
                 bar.advance(task)
 
-        return run(config, report)
+        return run(job, report)
 
 
-def _same_run(config: TrainConfig) -> bool:
-    folder = Path(config.out)
+def _same_run(job: TrainJob) -> bool:
+    folder = Path(job.out)
     try:
         done = json.loads((folder / "run.json").read_text(encoding="utf-8"))["config"]
     except (OSError, ValueError, KeyError):
         return False
-    wanted = json.loads(json.dumps(config.to_dict()))
-    return bool(done == wanted) and (folder / f"{config.network}.keras").is_file()
+    wanted = json.loads(json.dumps(job.to_dict()))
+    return bool(done == wanted) and (folder / f"{job.network}.keras").is_file()

@@ -12,8 +12,10 @@ from dbinfer.demo._tell import console, say, show, step
 from dbinfer.errors import DataError
 from dbinfer.install import ensure
 from dbinfer.load import LoadOptions, load
-from dbinfer.train import TrainConfig
-from dbinfer.train.datasets import write_digits, write_strokes
+from dbinfer.load.table import Columns
+from dbinfer.samples import write_digits
+from dbinfer.train import TrainJob
+from dbinfer.train.data.strokes import write_strokes
 
 DIGITS_EPOCHS, STROKES_EPOCHS = 15, 12
 LEAST_ACCURACY, LEAST_DICE = 0.97, 0.85
@@ -46,9 +48,9 @@ def _start() -> str:
 
 def _digits(out: Path, dsn: str) -> None:
     folder = str(out / "digits")
-    config = TrainConfig(network="digits", data="digits", out=folder, epochs=DIGITS_EPOCHS, augment=True)
+    job = TrainJob(network="digits", data="digits", out=folder, epochs=DIGITS_EPOCHS, augment=True)
     command = f"dbinfer train digits --data digits --epochs {DIGITS_EPOCHS} --augment --out {folder}"
-    make_model("digits", config, command, dsn)
+    make_model("digits", job, command, dsn)
     _load(out / "heldout", dsn)
     with step("Ask in SQL", "SELECT path, dbinfer.predict(img) FROM images ORDER BY id LIMIT 3"):
         for path, outputs in _sql.ask(dsn, "predict"):
@@ -70,7 +72,7 @@ def _load(folder: Path, dsn: str) -> None:
         "Load the held-out digits as PNG files", f"dbinfer load {folder} --table images --label-from folder"
     ):
         write_digits(folder)
-        report = load([folder], LoadOptions("images", label_from="folder"), dsn)
+        report = load([folder], LoadOptions("images", Columns(label="label")), dsn)
         say(f"{report.loaded} loaded, {report.skipped} there already")
 
 
@@ -86,13 +88,19 @@ def _speed(dsn: str) -> None:
 def _strokes(out: Path, dsn: str) -> Path:
     folder, images = str(out / "strokes"), out / "photos"
     shape = {"size": 128, "depth": 4, "base_width": 8}
-    config = TrainConfig(
-        network="unet", data="strokes", out=folder, options=shape, epochs=STROKES_EPOCHS, batch=8, lr=2e-3
+    job = TrainJob(
+        network="unet",
+        data="strokes",
+        out=folder,
+        network_options=shape,
+        epochs=STROKES_EPOCHS,
+        batch=8,
+        lr=2e-3,
     )
     options = " ".join(f"--set {key}={value}" for key, value in shape.items())
     options += f" --epochs {STROKES_EPOCHS} --batch 8 --lr 0.002"
     command = f"dbinfer train unet --data strokes {options} --out {folder}"
-    make_model("strokes", config, command, dsn)
+    make_model("strokes", job, command, dsn)
     with step("Load photographs with handwriting on them", f"dbinfer load {images / 'img'} --table strokes"):
         truths = _write_photos(images)
         report = load([images / "img"], LoadOptions("strokes"), dsn)

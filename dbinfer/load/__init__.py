@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dbinfer.imagefiles import Refused
 from dbinfer.load.loader import LoadOptions, LoadReport, load
+from dbinfer.load.table import Columns
 
-__all__ = ["LoadOptions", "LoadReport", "load"]
+__all__ = ["Columns", "LoadOptions", "LoadReport", "Refused", "load"]

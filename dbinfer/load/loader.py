@@ -3,59 +3,43 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg2
 
 from dbinfer.connection import session
-from dbinfer.errors import DataError, UsageError
+from dbinfer.errors import DataError
 from dbinfer.imagefiles import Found, Refused, find, read_ahead
 from dbinfer.load.copybinary import MESSAGE_BYTES, Stream, encode
 from dbinfer.load.table import Columns, ImageTable
-from dbinfer.names import TableName, column
+from dbinfer.names import TableName
 from dbinfer.platform import detect
-from dbinfer.progress import OnProgress, Progress, silent
-from dbinfer.report import Report
 
+Progress = Callable[[int, int, int], None]
 Row = tuple[bytes | None, ...]
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """Where images go, and under which names.
+    """What to load where.
 
     Attributes:
         table: the table's name as a user writes it; made where it does not exist.
-        label_from: 'folder': the name of each file's folder is stored as its label; None: no label is stored.
+        columns: its columns; with `columns.label` the name of each file's folder is stored there.
         base: stored paths are relative to this folder; None: to the parent of the folder that is loaded.
-        column, path_column, label_column: of the image, of the stored path, of the label.
         recursive: also folders within folders.
     """
 
     table: str = "images"
-    label_from: str | None = None
+    columns: Columns = field(default_factory=Columns)
     base: Path | None = None
-    column: str = "img"
-    path_column: str = "path"
-    label_column: str = "label"
     recursive: bool = True
 
-    def columns(self) -> Columns:
-        """Return the columns as the catalog has them.
 
-        Raises:
-            UsageError: a name is none, or `label_from` is another word than folder.
-        """
-        if self.label_from not in (None, "folder"):
-            raise UsageError(f"label_from is {self.label_from!r}, but must be 'folder'.")
-        label = column(self.label_column) if self.label_from else None
-        return Columns(column(self.path_column), column(self.column), label)
-
-
-@dataclass(frozen=True)
-class LoadReport(Report):
+@dataclass
+class LoadReport:
     """What a load did.
 
     Attributes:
@@ -65,85 +49,76 @@ class LoadReport(Report):
         bytes: of the loaded images; seconds: of the whole load.
     """
 
-    table: str
-    created: bool
-    loaded: int
-    skipped: int
-    refused: tuple[Refused, ...]
-    bytes: int
-    seconds: float
-
-
-@dataclass
-class _Count:
-    """What a load has done so far."""
-
+    table: str = ""
+    created: bool = False
     loaded: int = 0
     skipped: int = 0
-    bytes: int = 0
     refused: list[Refused] = field(default_factory=list)
+    bytes: int = 0
+    seconds: float = 0.0
 
 
 def load(
-    sources: Sequence[Path | str] | Path | str,
-    options: LoadOptions | None = None,
+    sources: Sequence[Path],
+    options: LoadOptions,
     dsn: str | None = None,
-    progress: OnProgress = silent,
+    progress: Progress = lambda files, size, total: None,
 ) -> LoadReport:
     """Load image files into a table; all of them, or after an error or Ctrl-C none.
 
     Where no file can be loaded and none is there already, nothing is changed either (the table is not made).
 
     Args:
-        sources: folders and image files.
+        progress: called with files done, bytes sent and the number of files to load.
 
     Raises:
         DataError: a source is missing or has no files, or the table or the server does not take the rows.
         UsageError: names that are none, or a source outside `options.base`.
     """
-    begin, options, count = time.monotonic(), options or LoadOptions(), _Count()
-    name, columns = TableName.parse(options.table), options.columns()
-    paths = [Path(source) for source in ([sources] if isinstance(sources, Path | str) else sources)]
-    found = find(paths, options.base, count.refused, options.recursive)
-    if not found and not count.refused:
-        raise DataError(f"there are no files in {', '.join(repr(str(path)) for path in paths)}.")
+    begin = time.monotonic()
+    report = LoadReport()
+    name = TableName.parse(options.table)
+    found = find(sources, options.base, report.refused, options.recursive)
+    if not found and not report.refused:
+        raise DataError(f"there are no files in {', '.join(repr(str(source)) for source in sources)}.")
     with session(dsn, needs_dbinfer=False) as conn:
-        table = ImageTable(conn, name, columns, detect(conn))
-        todo = _new_files(found, table.known_paths({item.path for item in found}), count)
-        _send(table, _rows(todo, count, columns.label is not None, progress))
-        if count.loaded:
+        table = ImageTable(conn, name, options.columns, detect(conn))
+        report.table, report.created = str(table.name), table.created
+        todo = _new_files(found, table.known_paths({item.path for item in found}), report)
+        _send(table, _rows(todo, report, options.columns.label is not None, progress))
+        if report.loaded:
             table.finish()
-        elif not count.skipped:
-            conn.rollback()  # or an empty table would be left
-    created = table.created and count.loaded > 0
-    numbers = (count.loaded, count.skipped, tuple(count.refused), count.bytes)
-    return LoadReport(str(table.name), created, *numbers, time.monotonic() - begin)
+        elif not report.skipped:
+            conn.rollback()
+            report.created = False
+    report.seconds = time.monotonic() - begin
+    return report
 
 
-def _new_files(found: Iterable[Found], known: set[str], count: _Count) -> list[Found]:
+def _new_files(found: Iterable[Found], known: set[str], report: LoadReport) -> list[Found]:
     """Return the files whose path the table lacks; two files with one path: the second is refused."""
     taken: dict[str, Found] = {}
     for item in found:
         if item.path in known:
-            count.skipped += 1
+            report.skipped += 1
         elif taken.setdefault(item.path, item).file != item.file:
             reason = f"has the same path as {taken[item.path].file}: {item.path}; use --base"
-            count.refused.append(Refused(str(item.file), reason))
+            report.refused.append(Refused(str(item.file), reason))
     return list(taken.values())
 
 
-def _rows(files: list[Found], count: _Count, label: bool, progress: OnProgress) -> Iterator[Row]:
-    progress(Progress("loading", 0, len(files), "images"))
+def _rows(files: list[Found], report: LoadReport, label: bool, progress: Progress) -> Iterator[Row]:
+    progress(0, 0, len(files))
     for done, outcome in enumerate(read_ahead(files), 1):
         if isinstance(outcome, Refused):
-            count.refused.append(outcome)
+            report.refused.append(outcome)
         else:
             item, data = outcome
-            count.loaded += 1
-            count.bytes += len(data)
+            report.loaded += 1
+            report.bytes += len(data)
             folder = (item.folder.encode(),) if label else ()
             yield (item.path.encode(), data, *folder)
-        progress(Progress("loading", done, len(files), "images"))
+        progress(done, report.bytes, len(files))
 
 
 def _send(table: ImageTable, rows: Iterator[Row]) -> None:
@@ -152,8 +127,8 @@ def _send(table: ImageTable, rows: Iterator[Row]) -> None:
         try:
             cur.copy_expert(table.copy_statement(), stream, MESSAGE_BYTES)
         except psycopg2.Error:
-            if stream.error is not None:  # the reason why the server got no more rows
+            if stream.error is not None:
                 raise stream.error from None
             raise
         finally:
-            rows.close()  # type: ignore[attr-defined]  # the threads that read ahead end now, not some time later
+            rows.close()  # type: ignore[attr-defined]

@@ -1,10 +1,22 @@
-"""Training: Keras networks of the zoo become models that `dbinfer convert` and `dbinfer deploy` take."""
+"""Training: Keras networks of the zoo become models that `dbinfer convert` and `dbinfer deploy` take.
+
+Importing this needs neither TensorFlow nor numpy.
+"""
 
 from __future__ import annotations
 
-from dbinfer.train.config import TrainConfig, make_config, read_config
 from dbinfer.train.history import Epoch
-from dbinfer.train.result import TrainResult
-from dbinfer.train.run import run
+from dbinfer.train.options import TrainJob, TrainOptions, make_job, read_options
+from dbinfer.train.report import TrainReport
+from dbinfer.train.start import run, train
 
-__all__ = ["Epoch", "TrainConfig", "TrainResult", "make_config", "read_config", "run"]
+__all__ = [
+    "Epoch",
+    "TrainJob",
+    "TrainOptions",
+    "TrainReport",
+    "make_job",
+    "read_options",
+    "run",
+    "train",
+]

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from dbinfer.errors import TrainError
-from dbinfer.train.config import TrainConfig
 from dbinfer.train.history import Epoch
+from dbinfer.train.options import TrainJob, renamed
 
 PREFIX = "checkpoint-"
 STATE, WEIGHTS, OPTIMIZER = "checkpoint.json", "weights.npz", "optimizer.npz"
 # What a run must have in common with the one it goes on from; epochs, hosts and launcher may differ
 FIXED = (
     "network",
-    "options",
+    "network_options",
     "data",
     "batch",
     "optimizer",
@@ -39,13 +39,13 @@ class Checkpoint:
 
     Attributes:
         epoch: epochs that are done.
-        config: of the run, as TrainConfig.to_dict gives it.
+        job: of the run, as TrainJob.to_dict gives it.
         history: of all epochs so far.
         best: the epoch with the best validation so far; 0 without one.
     """
 
     epoch: int
-    config: dict[str, Any]
+    job: dict[str, Any]
     history: list[Epoch]
     best: int = 0
 
@@ -61,7 +61,7 @@ def write(folder: Path, model: Any, state: Checkpoint) -> Path:
     values = {
         "epoch": state.epoch,
         "best": state.best,
-        "config": state.config,
+        "config": state.job,
         "history": [epoch.to_dict() for epoch in state.history],
     }
     (temporary / STATE).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
@@ -105,20 +105,20 @@ def read(folder: Path, epoch: int) -> Checkpoint:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         history = [Epoch.from_dict(entry) for entry in values["history"]]
-        return Checkpoint(int(values["epoch"]), dict(values["config"]), history, int(values["best"]))
+        return Checkpoint(int(values["epoch"]), renamed(values["config"]), history, int(values["best"]))
     except (OSError, ValueError, KeyError, TypeError) as err:
         raise TrainError(
             f"the checkpoint {path.parent} cannot be read: {err}.", "Resume an earlier one."
         ) from err
 
 
-def check_same(state: Checkpoint, config: TrainConfig) -> None:
+def check_same(state: Checkpoint, job: TrainJob) -> None:
     """Raise TrainError where the checkpoint belongs to another network or to a run with other options."""
-    ours = config.to_dict()
+    ours = job.to_dict()
     for key in FIXED:
-        if state.config.get(key) != ours[key]:
+        if state.job.get(key) != ours[key]:
             raise TrainError(
-                f"the checkpoint is of a run with {key} {state.config.get(key)!r}, but this one has {ours[key]!r}.",
+                f"the checkpoint is of a run with {key} {state.job.get(key)!r}, but this one has {ours[key]!r}.",
                 "Give the same options to go on, or another --out to start afresh.",
             )
 
@@ -129,9 +129,9 @@ def load(folder: Path, epoch: int, model: Any) -> None:
     Raises:
         TrainError: a file is missing or damaged, or it is of another network.
     """
-    place = folder / f"{PREFIX}{epoch}"
-    _load(place / WEIGHTS, model.weights)
-    _load(place / OPTIMIZER, model.optimizer.variables)
+    path = folder / f"{PREFIX}{epoch}"
+    _load(path / WEIGHTS, model.weights)
+    _load(path / OPTIMIZER, model.optimizer.variables)
 
 
 def load_weights(folder: Path, epoch: int, model: Any) -> None:

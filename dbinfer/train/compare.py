@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from dbinfer.errors import UsageError
-from dbinfer.train.config import TrainConfig
 from dbinfer.train.history import Epoch
 from dbinfer.train.launch import launch
+from dbinfer.train.options import TrainJob
 from dbinfer.train.plan import make_plan
-from dbinfer.train.result import read_result
+from dbinfer.train.report import read_report
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to train, and how it went.
+class Variant:
+    """One variant of a training, and how it went.
 
     Attributes:
         title: for tables and legends.
@@ -46,7 +46,7 @@ class Comparison:
         metric: name of the network's metric.
         ranks: how many processes trained together.
         cores: of this machine.
-        distributed, everything, alone: the three ways.
+        distributed, everything, alone: the three variants.
         independent: images per second of `ranks` processes that run at once and know nothing of each other.
         figure: the PNG.
     """
@@ -54,15 +54,15 @@ class Comparison:
     metric: str
     ranks: int
     cores: int
-    distributed: Way
-    everything: Way
-    alone: Way
+    distributed: Variant
+    everything: Variant
+    alone: Variant
     independent: float
     figure: Path
 
     @property
-    def ways(self) -> tuple[Way, Way, Way]:
-        """The three ways in the order of the table."""
+    def variants(self) -> tuple[Variant, Variant, Variant]:
+        """In the order of the table."""
         return self.distributed, self.everything, self.alone
 
     @property
@@ -82,69 +82,79 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        ways = [{"way": way.title, "epochs": [entry.to_dict() for entry in way.history]} for way in self.ways]
+        variants = [
+            {"variant": one.title, "epochs": [e.to_dict() for e in one.history]} for one in self.variants
+        ]
         numbers = {"speed_up": self.speed_up, "efficiency": self.efficiency, "epoch_ratio": self.epoch_ratio}
-        facts = {"metric": self.metric, "ranks": self.ranks, "cores": self.cores, "figure": str(self.figure)}
-        return {**facts, **numbers, "independent_images_per_second": self.independent, "ways": ways}
+        measured = {
+            "metric": self.metric,
+            "ranks": self.ranks,
+            "cores": self.cores,
+            "figure": str(self.figure),
+        }
+        return {
+            **measured,
+            **numbers,
+            "independent_images_per_second": self.independent,
+            "variants": variants,
+        }
 
 
-def compare(config: TrainConfig, say: Callable[[str], None] = lambda text: None) -> Comparison:
-    """Train in the three ways, one after the other, and measure independent processes.
+def compare(job: TrainJob, say: Callable[[str], None] = lambda text: None) -> Comparison:
+    """Train in the three variants, one after the other, and measure independent processes.
 
     Args:
-        config: of the distributed run; `out` gets a folder per way and comparison.png.
+        job: of the distributed run; `out` gets a folder per variant and comparison.png.
         say: is told what runs now.
 
     Raises:
         DbinferError: as dbinfer.train.run.
     """
-    if config.ranks < 2:
-        raise UsageError(f"ranks is {config.ranks}, but a comparison needs at least 2.")
-    network = make_plan(config).network
+    if job.ranks < 2:
+        raise UsageError(f"ranks is {job.ranks}, but a comparison needs at least 2.")
+    network = make_plan(job).network
     cores = len(os.sched_getaffinity(0))
-    config = replace(config, threads=max(1, cores // config.ranks), keep=0, final="last")
-    single = replace(config, ranks=1, hosts="")
-    distributed = _run(config, "distributed", f"{config.ranks} ranks, data distributed", say)
-    everything = _run(
-        replace(config, sharding="all"), "everything", f"{config.ranks} ranks, each all data", say
-    )
+    job = replace(job, threads=max(1, cores // job.ranks), keep=0, final="last")
+    single = replace(job, ranks=1, hosts="")
+    distributed = _run(job, "distributed", f"{job.ranks} ranks, data distributed", say)
+    everything = _run(replace(job, sharding="all"), "everything", f"{job.ranks} ranks, each all data", say)
     alone = _run(single, "alone", "one process", say)
-    independent = _independent(single, config.ranks, say)
-    figure = config.folder / "comparison.png"
+    independent = _independent(single, job.ranks, say)
+    figure = job.folder / "comparison.png"
     result = Comparison(
-        network.metrics[0], config.ranks, cores, distributed, everything, alone, independent, figure
+        network.metrics[0], job.ranks, cores, distributed, everything, alone, independent, figure
     )
     write_figure(result)
     return result
 
 
-def _run(config: TrainConfig, name: str, title: str, say: Callable[[str], None]) -> Way:
+def _run(job: TrainJob, name: str, title: str, say: Callable[[str], None]) -> Variant:
     say(title)
-    config = replace(config, out=str(config.folder / name))
-    config.folder.mkdir(parents=True, exist_ok=True)
-    launch(config)
-    return Way(title, read_result(config).history)
+    job = replace(job, out=str(job.folder / name))
+    job.folder.mkdir(parents=True, exist_ok=True)
+    launch(job)
+    return Variant(title, read_report(job).history)
 
 
-def _independent(config: TrainConfig, count: int, say: Callable[[str], None]) -> float:
+def _independent(job: TrainJob, count: int, say: Callable[[str], None]) -> float:
     """Return the images per second of `count` single processes at once: the sum of each one's fastest epoch."""
-    config = replace(config, epochs=min(config.epochs, 3), val="none")
+    job = replace(job, epochs=min(job.epochs, 3), val="none")
     names = [f"independent-{number}" for number in range(count)]
     say(f"{count} independent processes at once")
     with ThreadPoolExecutor(count) as pool:
-        ways = list(pool.map(lambda name: _run(config, name, name, lambda text: None), names))
-    return sum(way.images_per_second for way in ways)
+        variants = list(pool.map(lambda name: _run(job, name, name, lambda text: None), names))
+    return sum(variant.images_per_second for variant in variants)
 
 
-def _fastest(way: Way) -> float:
-    return min(entry.seconds for entry in way.history)
+def _fastest(variant: Variant) -> float:
+    return min(entry.seconds for entry in variant.history)
 
 
 def table(result: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Return the columns and one row per epoch: seconds, metric in training and in validation of each way."""
-    columns = ["epoch", *(f"{way.title}\nseconds  train   val" for way in result.ways)]
+    """Return the columns and one row per epoch: seconds, metric in training and in validation of each variant."""
+    columns = ["epoch", *(f"{variant.title}\nseconds  train   val" for variant in result.variants)]
     rows = []
-    for entries in zip(*(way.history for way in result.ways), strict=True):
+    for entries in zip(*(variant.history for variant in result.variants), strict=True):
         cells = [
             f"{e.seconds:7.1f}  {_value(e, result.metric)}  {_value(e, f'val_{result.metric}')}"
             for e in entries
@@ -164,12 +174,14 @@ def write_figure(result: Comparison) -> None:
 
     figure = Figure(figsize=(10, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for way in result.ways:
-        seconds = [entry.seconds for entry in way.history]
-        left.plot([entry.epoch for entry in way.history], seconds, marker="o", markersize=3, label=way.title)
-        elapsed = [sum(seconds[: place + 1]) for place in range(len(seconds))]
-        values = [entry.values.get(f"val_{result.metric}", float("nan")) for entry in way.history]
-        right.plot(elapsed, values, marker="o", markersize=3, label=way.title)
+    for variant in result.variants:
+        seconds = [entry.seconds for entry in variant.history]
+        left.plot(
+            [entry.epoch for entry in variant.history], seconds, marker="o", markersize=3, label=variant.title
+        )
+        elapsed = [sum(seconds[: index + 1]) for index in range(len(seconds))]
+        values = [entry.values.get(f"val_{result.metric}", float("nan")) for entry in variant.history]
+        right.plot(elapsed, values, marker="o", markersize=3, label=variant.title)
     left.set(
         title="seconds per epoch",
         xlabel="epoch",

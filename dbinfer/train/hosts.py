@@ -7,33 +7,33 @@ import socket
 import subprocess
 
 from dbinfer.errors import TrainError, UsageError
-from dbinfer.train.config import TrainConfig
+from dbinfer.train.options import TrainJob
 
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "StrictHostKeyChecking=accept-new")
 
 
-def hosts_of(config: TrainConfig) -> dict[str, int]:
+def hosts_of(job: TrainJob) -> dict[str, int]:
     """Return how many ranks run on each host; without --hosts all run here.
 
     Raises:
-        UsageError: --hosts cannot be understood, or its places are not as many as the ranks.
+        UsageError: --hosts cannot be understood, or its slots are not as many as the ranks.
     """
-    if not config.hosts:
-        return {"localhost": config.ranks}
-    places: dict[str, int] = {}
-    for entry in config.hosts.split(","):
+    if not job.hosts:
+        return {"localhost": job.ranks}
+    slots: dict[str, int] = {}
+    for entry in job.hosts.split(","):
         host, _, count = entry.strip().partition(":")
-        if not host or host.startswith("-") or host in places or not (count.isdigit() and int(count)):
+        if not host or host.startswith("-") or host in slots or not (count.isdigit() and int(count)):
             raise UsageError(
-                f"hosts is {config.hosts!r}, but must be HOST:RANKS,HOST:RANKS.", "Example: a:2,b:2"
+                f"hosts is {job.hosts!r}, but must be HOST:RANKS,HOST:RANKS.", "Example: a:2,b:2"
             )
-        places[host] = int(count)
-    if sum(places.values()) != config.ranks:
+        slots[host] = int(count)
+    if sum(slots.values()) != job.ranks:
         raise UsageError(
-            f"the hosts have {sum(places.values())} places, but {config.ranks} ranks were asked for.",
+            f"the hosts have {sum(slots.values())} slots, but {job.ranks} ranks were asked for.",
             "Make --ranks the sum of the numbers in --hosts.",
         )
-    return places
+    return slots
 
 
 def check_reachable(hosts: dict[str, int]) -> None:

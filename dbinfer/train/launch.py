@@ -19,9 +19,9 @@ from typing import Any
 from dbinfer.dsn import resolve
 from dbinfer.errors import DbinferError, TrainError
 from dbinfer.train import checkpoint, events
-from dbinfer.train.config import TrainConfig
+from dbinfer.train.data import is_query
 from dbinfer.train.hosts import check_reachable, hosts_of
-from dbinfer.train.sources import QUERY
+from dbinfer.train.options import TrainJob
 
 WORKER = ("-m", "dbinfer.train.worker")
 BUILD = "Run `make train-env` (scripts/train-env): it builds Horovod once per machine."
@@ -37,6 +37,7 @@ ENDED = (  # how mpirun and horovodrun tell of it
     re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<status>\d+)"),
     re.compile(r"Process name: (?P<rank>\d+)\s+Exit code: (?P<status>\d+)"),
 )
+RAISED = re.compile(r"\b[\w.]+(?:Error|Exception|Exit): .*")
 # mpirun gives other hosts only what -x names (and OMPI_*, by itself); horovodrun gives them the whole environment.
 # So each family that tunes something in a rank stands here: what is set before the command must hold on every host.
 PASSED_NAMES = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LANG", "TZ")
@@ -49,14 +50,14 @@ PASSED_PREFIXES = (
 
 
 def launch(
-    config: TrainConfig,
+    job: TrainJob,
     report: Callable[[dict[str, Any]], None] = lambda event: None,
     worker: Sequence[str] = WORKER,
 ) -> None:
     """Train with several ranks; returns when all have ended well.
 
     Args:
-        config: ranks, hosts and launcher say what is started.
+        job: ranks, hosts and launcher say what is started.
         report: is told of rank 0's progress.
         worker: what Python runs in each rank.
 
@@ -64,12 +65,12 @@ def launch(
         TrainError: Horovod is not built, a host cannot be reached, or a rank stopped.
         DbinferError: what a rank has raised.
     """
-    if config.ranks > 1:
-        check_built(config.launcher)
-    hosts = hosts_of(config)
+    if job.ranks > 1:
+        check_built(job.launcher)
+    hosts = hosts_of(job)
     check_reachable(hosts)
-    environment = _environment(config)
-    command = [*launcher_command(config, hosts, environment), sys.executable, *worker, encode(config)]
+    environment = _environment(job)
+    command = [*launcher_command(job, hosts, environment), sys.executable, *worker, encode(job)]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -87,14 +88,14 @@ def launch(
     if failure is not None:
         raise failure
     if process.returncode:
-        raise _stopped(config, process.returncode, last)
+        raise stopped(job, process.returncode, last)
 
 
 def check_built(launcher: str) -> None:
     """Raise TrainError where Horovod or the launcher is missing."""
     spec = find_spec("horovod")
-    places = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
-    if not any(list((place / "tensorflow").glob("mpi_lib*.so")) for place in places):
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+    if not any(list((folder / "tensorflow").glob("mpi_lib*.so")) for folder in folders):
         raise TrainError("training with several ranks needs Horovod, which is not built here.", BUILD)
     if launcher == "mpi" and shutil.which("mpirun") is None:
         raise TrainError(
@@ -102,37 +103,37 @@ def check_built(launcher: str) -> None:
         )
 
 
-def encode(config: TrainConfig) -> str:
+def encode(job: TrainJob) -> str:
     """Return the options as one word that no shell changes; the dsn goes through the environment."""
-    return base64.urlsafe_b64encode(json.dumps(config.to_dict()).encode()).decode()
+    return base64.urlsafe_b64encode(json.dumps(job.to_dict()).encode()).decode()
 
 
-def decode(text: str) -> TrainConfig:
+def decode(text: str) -> TrainJob:
     """Return the options that `encode` has packed."""
-    return TrainConfig(**json.loads(base64.urlsafe_b64decode(text)))
+    return TrainJob(**json.loads(base64.urlsafe_b64decode(text)))
 
 
-def _environment(config: TrainConfig) -> dict[str, str]:
+def _environment(job: TrainJob) -> dict[str, str]:
     """Return what the ranks inherit; the dsn is here, where `ps` does not show its password."""
     environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ}
     environment.update(KERAS_BACKEND="tensorflow", PYTHONUNBUFFERED="1")
-    from_sql = QUERY.match(config.data) or QUERY.match(config.val)
-    if from_sql and (dsn := resolve(config.dsn)):
+    from_sql = is_query(job.data) or is_query(job.val)
+    if from_sql and (dsn := resolve(job.dsn)):
         environment["DBINFER_DSN"] = dsn
     return environment
 
 
-def launcher_command(config: TrainConfig, hosts: dict[str, int], environment: dict[str, str]) -> list[str]:
+def launcher_command(job: TrainJob, hosts: dict[str, int], environment: dict[str, str]) -> list[str]:
     """Return the words that start the ranks, without what each of them runs."""
-    if config.ranks == 1:
+    if job.ranks == 1:
         return []
-    places = ",".join(f"{host}:{count}" for host, count in hosts.items())
-    if config.launcher == "gloo":
+    slots = ",".join(f"{host}:{count}" for host, count in hosts.items())
+    if job.launcher == "gloo":
         program = Path(sys.executable).parent / "horovodrun"
-        return [str(program), "--gloo", "-np", str(config.ranks), "-H", places]
+        return [str(program), "--gloo", "-np", str(job.ranks), "-H", slots]
     root = ["--allow-run-as-root"] if os.getuid() == 0 else []
     passed = [word for name in sorted(environment) if _is_passed(name) for word in ("-x", name)]
-    return ["mpirun", *root, "-np", str(config.ranks), "-H", places, *MPI_FLAGS, *passed]
+    return ["mpirun", *root, "-np", str(job.ranks), "-H", slots, *MPI_FLAGS, *passed]
 
 
 def _is_passed(name: str) -> bool:
@@ -174,9 +175,9 @@ def _end(process: subprocess.Popen[str]) -> None:
         process.stdout.close()
 
 
-def _stopped(config: TrainConfig, code: int, last: Sequence[str]) -> TrainError:
+def stopped(job: TrainJob, code: int, last: Sequence[str]) -> TrainError:
     """Return the error for ranks that ended without saying why: killed, out of memory, lost."""
-    done = checkpoint.epochs(config.folder)
+    done = checkpoint.epochs(job.folder)
     cure = (
         f"Epoch {done[-1]} is kept: go on with --resume." if done else "No epoch was done yet: start again."
     )
@@ -186,6 +187,14 @@ def _stopped(config: TrainConfig, code: int, last: Sequence[str]) -> TrainError:
             how = (
                 f"signal {status % 128}" if "signal" in found[0] or status > 128 else f"exit status {status}"
             )
-            return TrainError(f"rank {rank} stopped with {how}, and the other ranks were ended.", cure)
+            return TrainError(
+                f"rank {rank} stopped with {how}, and the other ranks were ended.{_raised(last)}", cure
+            )
     told = [f"\n  {line}" for line in last if line.strip()][-8:]
     return TrainError(f"a rank stopped (the launcher's exit status is {code}).{''.join(told)}", cure)
+
+
+def _raised(last: Sequence[str]) -> str:
+    """Return the last line of a traceback that a rank has printed, if it did."""
+    lines = [found[0] for line in last if (found := RAISED.search(line))]
+    return f"\n  {lines[-1]}" if lines else ""

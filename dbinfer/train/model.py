@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dbinfer.errors import TrainError, UsageError
-from dbinfer.train.config import TrainConfig
 from dbinfer.train.loader import Seed
+from dbinfer.train.options import TrainJob
 from dbinfer.train.ranks import Ranks
 from dbinfer_models import Network
 from dbinfer_udf.manifest import Manifest
@@ -50,17 +50,17 @@ def distributed(model: Any, ranks: Ranks) -> Any:
     return Distributed(inputs=model.inputs, outputs=model.outputs, name=model.name)
 
 
-def compile_model(model: Any, network: Network, config: TrainConfig) -> None:
+def compile_model(model: Any, network: Network, job: TrainJob) -> None:
     """Give the model its loss, metrics and optimizer, and make the optimizer's variables."""
     import keras
 
     makers = {
-        "adam": lambda: keras.optimizers.Adam(config.lr),
-        "sgd": lambda: keras.optimizers.SGD(config.lr, momentum=0.9, nesterov=True),
-        "rmsprop": lambda: keras.optimizers.RMSprop(config.lr),
+        "adam": lambda: keras.optimizers.Adam(job.lr),
+        "sgd": lambda: keras.optimizers.SGD(job.lr, momentum=0.9, nesterov=True),
+        "rmsprop": lambda: keras.optimizers.RMSprop(job.lr),
     }
     model.compile(
-        optimizer=makers[config.optimizer](),
+        optimizer=makers[job.optimizer](),
         loss=network.make_loss(),
         metrics=network.make_metrics(),
         jit_compile=False,  # Horovod's operations are not XLA's

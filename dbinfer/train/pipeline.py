@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dbinfer.errors import DataError
-from dbinfer.train.config import TrainConfig
 from dbinfer.train.loader import Loader, Seed
+from dbinfer.train.options import TrainJob
 
 
 @dataclass
@@ -20,14 +20,14 @@ class Pipeline:
 
     Attributes:
         loader: reads the images of this rank.
-        config: batch, shuffle, augment, workers and seed are used.
+        job: batch, shuffle, augment, workers and seed are used.
         rank: this process.
         length: images per epoch, the same on every rank: a shard with one image fewer repeats one.
         failure: the first unreadable image; tf.data would only pass its text on.
     """
 
     loader: Loader
-    config: TrainConfig
+    job: TrainJob
     rank: int
     length: int
     failure: DataError | None = None
@@ -35,29 +35,29 @@ class Pipeline:
     @property
     def steps(self) -> int:
         """Batches per epoch."""
-        return math.ceil(self.length / self.config.batch)
+        return math.ceil(self.length / self.job.batch)
 
     def order(self, epoch: int) -> Sequence[int]:
         """Return the numbers of the images of one epoch."""
         count = len(self.loader.samples)
         rows = np.arange(count)
-        if self.config.shuffle:
-            rows = Seed(self.config.seed, self.rank, epoch).generator().permutation(count)
+        if self.job.shuffle:
+            rows = Seed(self.job.seed, self.rank, epoch).generator().permutation(count)
         return [int(row) for row in np.resize(rows, self.length)]
 
     def training(self, epoch: int) -> Any:
         """Return the batches of one epoch as a tf.data.Dataset of (images, truths)."""
-        order, seed = self.order(epoch), Seed(self.config.seed, self.rank, epoch)
+        order, seed = self.order(epoch), Seed(self.job.seed, self.rank, epoch)
 
         def load(step: Any) -> tuple[Any, Any]:
-            rows = order[step * self.config.batch : (step + 1) * self.config.batch]
-            return self._stacked([self._readable(row, seed if self.config.augment else None) for row in rows])
+            rows = order[step * self.job.batch : (step + 1) * self.job.batch]
+            return self._stacked([self._readable(row, seed if self.job.augment else None) for row in rows])
 
         return self._dataset(load, self.steps)
 
     def validation(self) -> Any:
         """Return all images once, unchanged and in order; unreadable ones are left out if skipped at all."""
-        count, batch = len(self.loader.samples), self.config.batch
+        count, batch = len(self.loader.samples), self.job.batch
 
         def load(step: Any) -> tuple[Any, Any]:
             rows = range(step * batch, min(count, (step + 1) * batch))
@@ -77,8 +77,8 @@ class Pipeline:
 
         options = tf.data.Options()
         options.autotune.enabled = False  # it can stall a rank for seconds at the end of an epoch
-        options.threading.private_threadpool_size = self.config.workers
-        dataset = tf.data.Dataset.range(steps).map(batch, self.config.workers, deterministic=True)
+        options.threading.private_threadpool_size = self.job.workers
+        dataset = tf.data.Dataset.range(steps).map(batch, self.job.workers, deterministic=True)
         return dataset.prefetch(2).with_options(options)
 
     def _try(self, row: int, seed: Seed | None) -> tuple[Any, Any] | None:

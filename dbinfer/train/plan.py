@@ -7,15 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dbinfer.errors import TrainError, UsageError
-from dbinfer.train.config import TrainConfig
-from dbinfer.train.folders import check_sizes
+from dbinfer.train.data import find_source
+from dbinfer.train.data.folder import Folder, check_sizes
+from dbinfer.train.data.source import Source
 from dbinfer.train.loader import Loader
 from dbinfer.train.model import check_task
+from dbinfer.train.options import TrainJob
 from dbinfer.train.pipeline import Pipeline
-from dbinfer.train.shards import check_enough, hold_out, shard
-from dbinfer.train.sources import Folder, Source, find_source
 from dbinfer_models import NETWORKS, Network
 from dbinfer_udf.manifest import Manifest, ManifestError
+
+# 2^32 / golden ratio: consecutive multiples spread evenly over 0..2^32 (Knuth, vol. 3, 6.4)
+GOLDEN = 2654435761
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Plan:
         train, val: the images; val is None without a validation.
     """
 
-    config: TrainConfig
+    job: TrainJob
     network: Network
     options: dict[str, Any]
     manifest: Manifest
@@ -44,7 +47,7 @@ class Plan:
 
     def training(self, rank: int, size: int) -> Pipeline:
         """Return the batches of one rank; opens its images."""
-        alone = self.config.sharding == "all"
+        alone = self.job.sharding == "all"
         rows = self.train.rows if alone else shard(self.train.rows, rank, size)
         longest = len(self.train.rows) if alone else -(-len(self.train.rows) // size)
         return self._pipeline(self.train.source, rows, rank, longest)
@@ -55,32 +58,32 @@ class Plan:
         return self._pipeline(self.val.source, rows, rank, len(rows)) if self.val and rows else None
 
     def _pipeline(self, source: Source, rows: Sequence[int], rank: int, length: int) -> Pipeline:
-        loader = Loader(source.open(rows), self.manifest, self.config.on_bad == "skip")
-        return Pipeline(loader, self.config, rank, length)
+        loader = Loader(source.open(rows), self.manifest, self.job.on_bad == "skip")
+        return Pipeline(loader, self.job, rank, length)
 
 
 def check_images(plan: Plan) -> None:
     """Compare images and masks of folders by their headers, where a bad one is to end the run."""
     for part in (plan.train, plan.val):
-        if part and isinstance(part.source, Folder) and plan.config.on_bad == "error":
+        if part and isinstance(part.source, Folder) and plan.job.on_bad == "error":
             check_sizes(part.source)
 
 
-def make_plan(config: TrainConfig) -> Plan:
+def make_plan(job: TrainJob) -> Plan:
     """Find network and data and check that they fit; no image is decoded and TensorFlow is not needed.
 
     Raises:
         UsageError, DataError, TrainError: one sentence each.
     """
-    if config.network not in NETWORKS:
-        raise UsageError(f"there is no network {config.network!r}; there are {', '.join(sorted(NETWORKS))}.")
-    network = NETWORKS[config.network]
-    source = find_source(config.data, config.dsn)
+    if job.network not in NETWORKS:
+        raise UsageError(f"there is no network {job.network!r}; there are {', '.join(sorted(NETWORKS))}.")
+    network = NETWORKS[job.network]
+    source = find_source(job.data, job.dsn)
     check_task(network, source.task)
-    options, manifest = _settle(network, config.options, source.labels)
-    train, val = _parts(config, source)
-    check_enough(len(train.rows), config.ranks if config.sharding == "split" else 1)
-    return Plan(config, network, options, manifest, train, val)
+    options, manifest = _settle(network, job.network_options, source.labels)
+    train, val = _parts(job, source)
+    check_enough(len(train.rows), job.ranks if job.sharding == "split" else 1)
+    return Plan(job, network, options, manifest, train, val)
 
 
 def _settle(
@@ -102,15 +105,47 @@ def _settle(
     return options, replace(manifest, labels=labels) if labels else manifest
 
 
-def _parts(config: TrainConfig, source: Source) -> tuple[Part, Part | None]:
+def _parts(job: TrainJob, source: Source) -> tuple[Part, Part | None]:
     count = source.count()
     everything = Part(source, range(count))
-    if config.val == "none":
+    if job.val == "none":
         return everything, None
-    own = find_source(config.val, config.dsn, source.labels) if config.val else source.heldout()
+    own = find_source(job.val, job.dsn, source.labels) if job.val else source.heldout()
     if own is not None:
         if own.task != source.task:
             raise UsageError(f"val is for {own.task}, but data is for {source.task}.")
         return everything, Part(own, range(own.count()))
-    train, held = hold_out(count, config.val_fraction)
+    train, held = hold_out(count, job.val_fraction)
     return Part(source, train), Part(source, held) if held else None
+
+
+def shard(rows: Sequence[int], rank: int, size: int) -> Sequence[int]:
+    """Return the part of `rows` for one rank: in order, without gaps, the remainder over the first ranks.
+
+    5000 rows over 10 ranks: rank 0 has 0..499, rank 9 has 4500..4999; 7 over 3: 3, 2 and 2 rows.
+    """
+    each, more = divmod(len(rows), size)
+    first = rank * each + min(rank, more)
+    return rows[first : first + each + (rank < more)]
+
+
+def check_enough(count: int, ranks: int) -> None:
+    """Raise TrainError where some rank would have no image."""
+    if count < ranks:
+        raise TrainError(
+            f"{ranks} ranks are more than the {count} training images: some would have nothing to do.",
+            f"Use at most {max(count, 1)} ranks, or more images.",
+        )
+
+
+def hold_out(count: int, fraction: float) -> tuple[Sequence[int], Sequence[int]]:
+    """Return the rows to train on and those held out, the same in every run and on every rank.
+
+    The held-out rows lie evenly spread, without a period that the order of the data could share.
+    """
+    limit = round(fraction * 2**32)
+    held = [row for row in range(count) if (row + 1) * GOLDEN % 2**32 < limit]
+    if not held:
+        return range(count), []
+    chosen = set(held)
+    return [row for row in range(count) if row not in chosen], held

@@ -1,9 +1,11 @@
-"""One pass over the images: training with a moving learning rate, or judging; averaged over the ranks."""
+"""One pass over the images: training with a moving learning rate, or evaluation; averaged over the ranks."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -11,9 +13,38 @@ import numpy as np
 
 from dbinfer.train.pipeline import Pipeline
 from dbinfer.train.ranks import Ranks
-from dbinfer.train.schedule import Schedule
 
 REPORT_EVERY = 0.25  # seconds
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The learning rate as a function of the step: warm-up to lr x ranks (Goyal et al. 2017, arXiv:1706.02677).
+
+    Attributes:
+        lr: rate of one rank.
+        ranks: the rate grows to `lr` x `ranks`: the batch is that much larger.
+        warmup: steps of that growth, from `lr` on in equal parts; none with one rank.
+        total: steps of the whole run.
+        kind: constant, or cosine (from the end of the warm-up down to 0).
+    """
+
+    lr: float
+    ranks: int
+    warmup: int
+    total: int
+    kind: str = "constant"
+
+    def at(self, step: int) -> float:
+        """Return the rate of one step, counted from 0 over the whole run."""
+        warmup = self.warmup if self.ranks > 1 else 0
+        full = self.lr * self.ranks
+        if step < warmup:
+            return self.lr + (full - self.lr) * step / warmup
+        if self.kind == "cosine":
+            done = (step - warmup) / max(1, self.total - warmup)
+            return full * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+        return full
 
 
 class Meter(keras.callbacks.Callback):  # type: ignore[misc]
@@ -66,7 +97,7 @@ def one_epoch(model: Any, pipeline: Pipeline, meter: Meter, ranks: Ranks) -> dic
     return _mean(values, 1.0, ranks)
 
 
-def judge(model: Any, pipeline: Pipeline | None, ranks: Ranks) -> dict[str, float]:
+def evaluate(model: Any, pipeline: Pipeline | None, ranks: Ranks) -> dict[str, float]:
     """Return val_loss and metrics over the validation images of all ranks; a rank without any has None."""
     import tensorflow as tf
 

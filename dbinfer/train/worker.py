@@ -24,13 +24,13 @@ def _train(text: str) -> None:
     from dbinfer.train.launch import decode
     from dbinfer.train.plan import make_plan
     from dbinfer.train.ranks import Alone, Horovod
-    from dbinfer.train.run import import_tensorflow
+    from dbinfer.train.start import import_tensorflow
 
-    config = decode(text)
-    plan = make_plan(config)
+    job = decode(text)
+    plan = make_plan(job)
     import_tensorflow()
-    ranks = Horovod(config.ranks) if config.ranks > 1 else Alone()
-    from dbinfer.train.trainer import train_rank
+    ranks = Horovod(job.ranks) if job.ranks > 1 else Alone()
+    from dbinfer.train.one_rank import train_rank
 
     def nothing(event: dict[str, Any]) -> None:
         pass

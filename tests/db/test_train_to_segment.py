@@ -11,7 +11,8 @@ import pytest
 
 from dbinfer.convert import convert
 from dbinfer.registry import DeployOptions, deploy
-from dbinfer.train import TrainConfig, datasets, run
+from dbinfer.train import TrainJob, run
+from dbinfer.train.data.strokes import stroke_files
 from dbinfer.train.launch import check_built
 
 
@@ -29,13 +30,13 @@ def test_dice_from_sql_is_that_of_the_training(
         "launcher": "mpi",
         "warmup": 1,
     }
-    result = run(TrainConfig("unet", "strokes", str(tmp_path), options, **how))  # type: ignore[arg-type]
+    result = run(TrainJob("unet", "strokes", out=str(tmp_path), network_options=options, **how))  # type: ignore[arg-type]
     trained = result.metrics["val_dice_coefficient"]
     assert trained >= 0.90
 
     convert(result.model, tmp_path / "strokes.xml")
     deploy(tmp_path / "strokes.xml", DeployOptions(name="strokes"), dsn)
-    scores = [_dice(db, image, mask) for image, mask in datasets.stroke_files("heldout", range(96))]
+    scores = [_dice(db, image, mask) for image, mask in stroke_files("heldout", range(96))]
     assert np.mean(scores) == pytest.approx(trained, abs=0.01)
 
     with db.cursor() as cursor:

@@ -11,28 +11,26 @@ import pytest
 from train_runs import SMALL_UNET, difference, digits_folder, final_weights, strokes_folder
 
 from dbinfer.errors import TrainError
-from dbinfer.train import TrainConfig, run
+from dbinfer.train import TrainJob, run
 from dbinfer_udf.manifest import Manifest
 
 
 @pytest.fixture
-def digits(tmp_path: Path) -> TrainConfig:
+def digits(tmp_path: Path) -> TrainJob:
     folder = digits_folder(tmp_path / "images", 60)
-    return TrainConfig(
-        "digits", str(folder), str(tmp_path / "run"), epochs=3, batch=8, augment=True, final="last"
+    return TrainJob(
+        "digits", str(folder), out=str(tmp_path / "run"), epochs=3, batch=8, augment=True, final="last"
     )
 
 
 def test_digits_reach_97_percent(tmp_path: Path) -> None:
-    config = TrainConfig(
-        "digits", "digits", str(tmp_path), epochs=12, lr=2e-3, schedule="cosine", augment=True
-    )
-    result = run(config)
+    job = TrainJob("digits", "digits", out=str(tmp_path), epochs=12, lr=2e-3, schedule="cosine", augment=True)
+    result = run(job)
     assert result.metrics["val_accuracy"] >= 0.97
     assert result.run["images"] == {"train": 1438, "validation": 359}
 
 
-def test_a_run_leaves_model_manifest_history_and_curves(digits: TrainConfig) -> None:
+def test_a_run_leaves_model_manifest_history_and_curves(digits: TrainJob) -> None:
     import keras
 
     events: list[str] = []
@@ -56,9 +54,7 @@ def test_a_run_leaves_model_manifest_history_and_curves(digits: TrainConfig) -> 
     assert json.loads((digits.folder / "run.json").read_text())["config"] == digits.to_dict()
 
 
-def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(
-    digits: TrainConfig, tmp_path: Path
-) -> None:
+def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(digits: TrainJob, tmp_path: Path) -> None:
     run(digits)
     parted = replace(digits, out=str(tmp_path / "parted"))
     run(replace(parted, epochs=1))
@@ -68,18 +64,25 @@ def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(
 
 def test_the_model_is_of_the_best_epoch(tmp_path: Path) -> None:
     data = strokes_folder(tmp_path / "images", range(12))
-    config = TrainConfig(
-        "unet", str(data), str(tmp_path / "run"), SMALL_UNET, epochs=4, batch=4, keep=1, lr=0.3
+    job = TrainJob(
+        "unet",
+        str(data),
+        out=str(tmp_path / "run"),
+        network_options=SMALL_UNET,
+        epochs=4,
+        batch=4,
+        keep=1,
+        lr=0.3,
     )
-    result = run(config)
+    result = run(job)
     values = [entry.values["val_dice_coefficient"] for entry in result.history]
-    assert result.run["epoch"] == result.best == values.index(max(values)) + 1
+    assert result.run["epoch"] == result.best_epoch == values.index(max(values)) + 1
     assert result.metrics["val_dice_coefficient"] == pytest.approx(max(values), abs=1e-6)
-    kept = sorted(path.name for path in config.folder.glob("checkpoint-*"))
-    assert kept == sorted({f"checkpoint-{result.best}", "checkpoint-4"})
+    kept = sorted(path.name for path in job.folder.glob("checkpoint-*"))
+    assert kept == sorted({f"checkpoint-{result.best_epoch}", "checkpoint-4"})
 
 
-def test_checkpoints_that_do_not_fit(digits: TrainConfig) -> None:
+def test_checkpoints_that_do_not_fit(digits: TrainJob) -> None:
     with pytest.raises(TrainError, match="there is no checkpoint in"):
         run(replace(digits, resume="last"))
     run(replace(digits, epochs=1))

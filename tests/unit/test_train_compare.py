@@ -10,25 +10,23 @@ from typer.testing import CliRunner
 
 from dbinfer.cli._app import app
 from dbinfer.errors import UsageError
-from dbinfer.train import TrainConfig
+from dbinfer.train import TrainJob
 from dbinfer.train.compare import compare, table
 
 
 @needs_horovod
 def test_all_ways_are_trained_and_shown(tmp_path: Path) -> None:
     data = digits_folder(tmp_path / "images", 40)
-    config = TrainConfig(
-        "digits", str(data), str(tmp_path / "out"), epochs=2, batch=4, ranks=2, launcher="mpi"
-    )
+    job = TrainJob("digits", str(data), out=str(tmp_path / "out"), epochs=2, batch=4, ranks=2, launcher="mpi")
     said: list[str] = []
-    result = compare(config, said.append)
+    result = compare(job, said.append)
     assert said == [
         "2 ranks, data distributed",
         "2 ranks, each all data",
         "one process",
         "2 independent processes at once",
     ]
-    images = [way.history[0].images for way in result.ways]
+    images = [way.history[0].images for way in result.variants]
     assert images == [36, 72, 36]
     assert result.efficiency == pytest.approx(result.distributed.images_per_second / result.independent)
     columns, rows = table(result)
@@ -39,6 +37,6 @@ def test_all_ways_are_trained_and_shown(tmp_path: Path) -> None:
 
 def test_one_rank_cannot_be_compared(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="ranks is 1, but a comparison needs at least 2"):
-        compare(TrainConfig("digits", "digits", str(tmp_path)))
+        compare(TrainJob("digits", "digits", out=str(tmp_path)))
     result = CliRunner().invoke(app, ["bench", "train", "--ranks", "1", "--out", str(tmp_path)])
     assert isinstance(result.exception, UsageError)

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from dbinfer.cli._app import app
 from dbinfer.errors import DbinferError, UsageError
-from dbinfer.train import TrainConfig, make_config, read_config
+from dbinfer.train import TrainJob, make_job, read_options
 from dbinfer.train.hosts import check_reachable, hosts_of
-from dbinfer.train.launch import decode, encode, launcher_command
+from dbinfer.train.launch import decode, encode, launcher_command, stopped
 
 GOOD: dict[str, Any] = {"network": "digits", "data": "digits", "out": "run"}
 
@@ -21,14 +21,14 @@ GOOD: dict[str, Any] = {"network": "digits", "data": "digits", "out": "run"}
 def test_a_toml_file_sets_options(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text('network = "unet"\ndata = "strokes"\nout = "x"\nlr = 1\n[options]\nsize = 128\n')
-    config = make_config(read_config(path))
-    assert (config.network, config.lr, config.options) == ("unet", 1.0, {"size": 128})
+    job = make_job(read_options(path))
+    assert (job.network, job.lr, job.network_options) == ("unet", 1.0, {"size": 128})
 
 
 def test_a_json_file_sets_options(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_text('{"network": "digits", "data": "digits", "out": "x", "epochs": 3}')
-    assert make_config(read_config(path)).epochs == 3
+    assert make_job(read_options(path)).epochs == 3
 
 
 @pytest.mark.parametrize(
@@ -43,37 +43,37 @@ def test_a_json_file_sets_options(tmp_path: Path) -> None:
         ({"launcher": "slurm"}, "launcher is 'slurm', but must be one of gloo, mpi"),
         ({"val_fraction": 1}, "val_fraction is 1.0, but must be at least 0 and below 1"),
         ({"resume": "best"}, "resume is 'best', but must be 'last' or the number of an epoch"),
-        ({"out": ""}, "the option out is missing"),
+        ({"data": ""}, "the option data is missing"),
     ],
 )
 def test_a_wrong_value_is_named(values: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        make_config({**GOOD, **values})
+        make_job({**GOOD, **values})
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text("epochs =")
     with pytest.raises(UsageError, match=r"run\.toml cannot be understood"):
-        read_config(tmp_path / "run.toml")
+        read_options(tmp_path / "run.toml")
     with pytest.raises(UsageError, match=r"other\.toml cannot be read: No such file"):
-        read_config(tmp_path / "other.toml")
+        read_options(tmp_path / "other.toml")
 
 
 def test_the_options_reach_the_ranks_without_the_dsn() -> None:
-    config = make_config({**GOOD, "options": {"classes": 3}, "data": "SELECT a, b FROM t WHERE c = '%\"'"})
-    assert decode(encode(config)) == config
-    assert decode(encode(replace(config, dsn="password=x"))).dsn == ""
+    job = make_job({**GOOD, "network_options": {"classes": 3}, "data": "SELECT a, b FROM t WHERE c = '%\"'"})
+    assert decode(encode(job)) == job
+    assert decode(encode(replace(job, dsn="password=x"))).dsn == ""
 
 
 def test_hosts() -> None:
-    config = TrainConfig("digits", "digits", "run", ranks=4)
-    assert hosts_of(config) == {"localhost": 4}
-    assert hosts_of(replace(config, hosts="a:3,b:1")) == {"a": 3, "b": 1}
-    with pytest.raises(UsageError, match="the hosts have 3 places, but 4 ranks were asked for"):
-        hosts_of(replace(config, hosts="a:3"))
+    job = TrainJob("digits", "digits", out="run", ranks=4)
+    assert hosts_of(job) == {"localhost": 4}
+    assert hosts_of(replace(job, hosts="a:3,b:1")) == {"a": 3, "b": 1}
+    with pytest.raises(UsageError, match="the hosts have 3 slots, but 4 ranks were asked for"):
+        hosts_of(replace(job, hosts="a:3"))
     for wrong in ("a", "a:x", "a:0,b:4", ":4", "-oProxyCommand=x:4", "a:2,a:2"):
         with pytest.raises(UsageError, match=r"must be HOST:RANKS"):
-            hosts_of(replace(config, hosts=wrong))
+            hosts_of(replace(job, hosts=wrong))
 
 
 def test_a_host_that_cannot_be_reached() -> None:
@@ -115,12 +115,23 @@ def test_resume_without_an_epoch_is_the_last(tmp_path: Path) -> None:
     ],
 )
 def test_what_tunes_a_rank_reaches_the_other_hosts(name: str) -> None:
-    config = TrainConfig("digits", "digits", "run", ranks=2, hosts="a:1,b:1", launcher="mpi")
-    words = launcher_command(config, hosts_of(config), {name: "1"})
+    job = TrainJob("digits", "digits", out="run", ranks=2, hosts="a:1,b:1", launcher="mpi")
+    words = launcher_command(job, hosts_of(job), {name: "1"})
     assert words[words.index("-x") + 1] == name
 
 
 @pytest.mark.parametrize("name", ["HOME", "HOSTNAME", "SSH_AUTH_SOCK", "TMPDIR", "AWS_SECRET_ACCESS_KEY"])
 def test_what_belongs_to_this_host_or_is_no_ones_business_stays_here(name: str) -> None:
-    config = TrainConfig("digits", "digits", "run", ranks=2, launcher="mpi")
-    assert "-x" not in launcher_command(config, hosts_of(config), {name: "1"})
+    job = TrainJob("digits", "digits", out="run", ranks=2, launcher="mpi")
+    assert "-x" not in launcher_command(job, hosts_of(job), {name: "1"})
+
+
+def test_a_rank_that_ended_in_a_traceback_is_quoted() -> None:
+    lines = ["Traceback (most recent call last):", "ValueError: no such layer"]
+    lines += ["Process name: 0", "Exit code:    1"]
+    text = str(stopped(TrainJob("digits", "digits", out="nowhere"), 1, lines))
+    assert "the other ranks were ended.\n  ValueError: no such layer" in text
+
+
+def test_options_files_of_the_first_version_are_understood() -> None:
+    assert make_job({**GOOD, "options": {"classes": 3}}).network_options == {"classes": 3}

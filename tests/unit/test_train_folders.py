@@ -10,14 +10,14 @@ import pytest
 from train_runs import digits_folder, strokes_folder
 
 from dbinfer.errors import DataError, TrainError, UsageError
-from dbinfer.train import TrainConfig, run
+from dbinfer.train import TrainJob, run
+from dbinfer.train.data import find_source
 from dbinfer.train.plan import make_plan
-from dbinfer.train.sources import find_source
 
 
-def _unet(data: Path, **more: object) -> TrainConfig:
+def _unet(data: Path, **more: object) -> TrainJob:
     options = {"size": 16, "depth": 1, "base_width": 2}
-    return TrainConfig("unet", str(data), str(data.parent / "run"), options, **more)  # type: ignore[arg-type]
+    return TrainJob("unet", str(data), out=str(data.parent / "run"), network_options=options, **more)  # type: ignore[arg-type]
 
 
 def test_classes_are_the_folders(tmp_path: Path) -> None:
@@ -102,11 +102,11 @@ def test_an_unreadable_image_is_left_out_on_request(
         ({"network": "digits"}, TrainError, "the data is for segmentation, but the network digits is for"),
         ({"data": "digits"}, TrainError, "the data is for classification, but the network unet is for"),
         (
-            {"network": "digits", "data": "digits", "options": {"classes": 3}},
+            {"network": "digits", "data": "digits", "network_options": {"classes": 3}},
             TrainError,
             "the data has 10 classes, but",
         ),
-        ({"options": {"width": 3}}, UsageError, "the network unet does not take the options"),
+        ({"network_options": {"width": 3}}, UsageError, "the network unet does not take the options"),
         ({"ranks": 9}, TrainError, "9 ranks are more than the 4 training images"),
     ],
 )
@@ -114,9 +114,9 @@ def test_what_does_not_fit_is_said_before_training(
     change: dict[str, object], error: type[Exception], message: str, tmp_path: Path
 ) -> None:
     values = {"network": "unet", "data": str(strokes_folder(tmp_path / "s", range(4))), "val": "none"}
-    config = TrainConfig(**{**values, "out": str(tmp_path / "run"), **change})  # type: ignore[arg-type]
+    job = TrainJob(**{**values, "out": str(tmp_path / "run"), **change})  # type: ignore[arg-type]
     with pytest.raises(error, match=message):
-        make_plan(config)
+        make_plan(job)
 
 
 def test_a_folder_without_images(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from train_runs import (
 )
 
 from dbinfer.errors import DataError, TrainError
-from dbinfer.train import TrainConfig, run
+from dbinfer.train import TrainJob, run
 
 pytestmark = needs_horovod
 # One rank with batch 4 sees in each step what two ranks with batch 2 see: 0 1 and 4 5, then 2 3 and 6 7
@@ -28,14 +28,14 @@ ALONE_ORDER = (0, 1, 4, 5, 2, 3, 6, 7)
 
 
 @pytest.fixture(scope="module")
-def unet(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
+def unet(tmp_path_factory: pytest.TempPathFactory) -> TrainJob:
     """Two ranks x 2 images, without batch normalisation."""
     folder = tmp_path_factory.mktemp("ranks")
-    return TrainConfig(
+    return TrainJob(
         network="unet",
         data=str(strokes_folder(folder / "images", range(8))),
         out=str(folder / "two"),
-        options={**SMALL_UNET, "batch_norm": False},
+        network_options={**SMALL_UNET, "batch_norm": False},
         val="none",
         epochs=3,
         batch=2,
@@ -48,48 +48,46 @@ def unet(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
 
 
 @pytest.fixture(scope="module")
-def alone(unet: TrainConfig) -> TrainConfig:
+def alone(unet: TrainJob) -> TrainJob:
     """One rank x 4 images, trained; the rate is what two ranks make of theirs."""
     folder = Path(unet.out).parent
     data = strokes_folder(folder / "alone_images", ALONE_ORDER)
-    config = replace(unet, data=str(data), out=str(folder / "one"), ranks=1, batch=4, lr=0.2)
-    run(config)
-    return config
+    job = replace(unet, data=str(data), out=str(folder / "one"), ranks=1, batch=4, lr=0.2)
+    run(job)
+    return job
 
 
 @pytest.mark.parametrize("launcher", ["gloo", "mpi"])
-def test_two_ranks_equal_one_with_twice_the_batch(
-    unet: TrainConfig, alone: TrainConfig, launcher: str
-) -> None:
-    config = replace(unet, launcher=launcher, out=unet.out + launcher)
-    launched(config)
-    assert difference(final_weights(config), final_weights(alone)) < 1e-5
+def test_two_ranks_equal_one_with_twice_the_batch(unet: TrainJob, alone: TrainJob, launcher: str) -> None:
+    job = replace(unet, launcher=launcher, out=unet.out + launcher)
+    launched(job)
+    assert difference(final_weights(job), final_weights(alone)) < 1e-5
 
 
 @pytest.mark.parametrize("launcher", ["gloo", "mpi"])
-def test_without_averaged_gradients_they_differ(unet: TrainConfig, alone: TrainConfig, launcher: str) -> None:
-    config = replace(unet, launcher=launcher, out=f"{unet.out}-unaveraged-{launcher}")
-    launched(config, "unaveraged")
-    assert difference(final_weights(config), final_weights(alone)) > 1e-4
+def test_without_averaged_gradients_they_differ(unet: TrainJob, alone: TrainJob, launcher: str) -> None:
+    job = replace(unet, launcher=launcher, out=f"{unet.out}-unaveraged-{launcher}")
+    launched(job, "unaveraged")
+    assert difference(final_weights(job), final_weights(alone)) > 1e-4
 
 
-def test_a_group_of_another_size_stops_the_run(unet: TrainConfig) -> None:
+def test_a_group_of_another_size_stops_the_run(unet: TrainJob) -> None:
     with pytest.raises(TrainError, match="2 ranks were asked for, but the launcher made a group of 1"):
         launched(replace(unet, launcher="mpi", out=unet.out + "-alone"), "alone")
 
 
-def test_an_unreadable_image_of_one_rank_is_named(unet: TrainConfig, tmp_path: Path) -> None:
+def test_an_unreadable_image_of_one_rank_is_named(unet: TrainJob, tmp_path: Path) -> None:
     images = strokes_folder(tmp_path / "images", range(4))
     (images / "003.jpg").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"image of .*003\.jpg is unreadable"):
         launched(replace(unet, data=str(images), out=str(tmp_path / "run")))
 
 
-def test_batch_norm_statistics_are_those_over_all_ranks(unet: TrainConfig, tmp_path: Path) -> None:
+def test_batch_norm_statistics_are_those_over_all_ranks(unet: TrainJob, tmp_path: Path) -> None:
     """One epoch trains the same weights either way: the statistics only matter in validation."""
-    config = replace(unet, options=SMALL_UNET, launcher="mpi", epochs=1, batch=4)
-    apart = _watched(replace(config, out=str(tmp_path / "apart"), average_batch_norm=False))
-    pooled = _watched(replace(config, out=str(tmp_path / "pooled")))
+    job = replace(unet, network_options=SMALL_UNET, launcher="mpi", epochs=1, batch=4)
+    apart = _watched(replace(job, out=str(tmp_path / "apart"), average_batch_norm=False))
+    pooled = _watched(replace(job, out=str(tmp_path / "pooled")))
     assert set(apart[0]) == set(pooled[0])
     means = [name for name in apart[0] if name.endswith("moving_mean")]
     assert len(means) == 6
@@ -103,18 +101,18 @@ def test_batch_norm_statistics_are_those_over_all_ranks(unet: TrainConfig, tmp_p
             assert rank[spread] == pytest.approx(square - mean**2, abs=1e-6)
 
 
-def _watched(config: TrainConfig) -> list[dict[str, NDArray[Any]]]:
+def _watched(job: TrainJob) -> list[dict[str, NDArray[Any]]]:
     """Train with two ranks and return the weights of each by name."""
-    launched(config, "watched")
+    launched(job, "watched")
     ranks = []
     for rank in range(2):
-        with np.load(config.folder / f"rank-{rank}.npz") as arrays:
+        with np.load(job.folder / f"rank-{rank}.npz") as arrays:
             ranks.append({name: arrays[name] for name in arrays.files})
     return ranks
 
 
 def test_a_killed_rank_stops_the_run_and_resuming_equals_no_interruption(tmp_path: Path) -> None:
-    whole = TrainConfig(
+    whole = TrainJob(
         network="digits",
         data=str(digits_folder(tmp_path / "images", 60)),
         out=str(tmp_path / "whole"),

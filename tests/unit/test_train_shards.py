@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbinfer.errors import TrainError
-from dbinfer.train.shards import check_enough, hold_out, shard
+from dbinfer.train.plan import check_enough, hold_out, shard
 
 
 def test_5000_rows_over_10_ranks() -> None:

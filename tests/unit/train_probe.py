@@ -41,18 +41,18 @@ def killed() -> None:
 
 def watched() -> None:
     """Each rank leaves its weights at the end in rank-N.npz."""
-    from dbinfer.train import trainer
+    from dbinfer.train import one_rank
 
-    finish = trainer._finish
+    finish = one_rank._finish
 
     def leave(training: Any, started: Any) -> None:
-        path = training.config.folder / f"rank-{training.ranks.rank}.npz"
+        path = training.job.folder / f"rank-{training.ranks.rank}.npz"
         np.savez(
             path, **{weight.path.replace("/", "."): np.asarray(weight) for weight in training.model.weights}
         )
         finish(training, started)
 
-    trainer._finish = leave
+    one_rank._finish = leave
 
 
 def alone() -> None:

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dbinfer import samples
 from dbinfer.errors import TrainError
-from dbinfer.train import TrainConfig, datasets
+from dbinfer.train import TrainJob
+from dbinfer.train.data.strokes import write_strokes
 from dbinfer.train.launch import WORKER, check_built, launch
 
 PROBE = Path(__file__).parent / "train_probe.py"
@@ -34,31 +36,31 @@ needs_horovod = pytest.mark.skipif(_left_out() is not None, reason=str(_left_out
 def strokes_folder(folder: Path, order: Sequence[int]) -> Path:
     """Write stroke images in this order, as Carvana's folders have them."""
     source = Path(tempfile.mkdtemp(dir=folder.parent))
-    pairs = datasets.write_strokes(source, "train", max(order) + 1)
+    pairs = write_strokes(source, "train", max(order) + 1)
     folder.mkdir()
-    for place, number in enumerate(order):
-        shutil.copy(pairs[number][0], folder / f"{place:03d}.jpg")
-        shutil.copy(pairs[number][1], folder / f"{place:03d}_mask.png")
+    for index, number in enumerate(order):
+        shutil.copy(pairs[number][0], folder / f"{index:03d}.jpg")
+        shutil.copy(pairs[number][1], folder / f"{index:03d}_mask.png")
     shutil.rmtree(source)
     return folder
 
 
 def digits_folder(folder: Path, count: int) -> Path:
     """Write the first held-out digits by class."""
-    for path, _ in datasets.write_digits(folder, "heldout")[count:]:
+    for path, _ in samples.write_digits(folder, "heldout")[count:]:
         path.unlink()
     return folder
 
 
-def launched(config: TrainConfig, mode: str = "") -> None:
+def launched(job: TrainJob, mode: str = "") -> None:
     """Train with several ranks; with a mode, each rank runs train_probe.py."""
-    config.folder.mkdir(parents=True, exist_ok=True)
-    launch(config, worker=[str(PROBE), mode] if mode else WORKER)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    launch(job, worker=[str(PROBE), mode] if mode else WORKER)
 
 
-def final_weights(config: TrainConfig) -> list[NDArray[Any]]:
+def final_weights(job: TrainJob) -> list[NDArray[Any]]:
     """Return the weights of the last epoch's checkpoint."""
-    with np.load(config.folder / f"checkpoint-{config.epochs}" / "weights.npz") as arrays:
+    with np.load(job.folder / f"checkpoint-{job.epochs}" / "weights.npz") as arrays:
         return [arrays[name] for name in sorted(arrays.files)]
 
 

@@ -3,12 +3,55 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from dbinfer.errors import DataError
-from dbinfer.train.sources import IMAGES, MASK, Folder
+from dbinfer.train.data.source import Samples, Source, Target
 
+IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif")
+MASK = re.compile(r"^(?P<name>.+)_mask$")
 CURE = "Give digits, strokes, a SQL query, a folder with CLASS/IMAGE files, or one with NAME.jpg and NAME_mask.gif."
+
+
+@dataclass(frozen=True)
+class Files:
+    """Samples that lie in files."""
+
+    pairs: Sequence[tuple[Path, Path | int]]
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def read(self, index: int) -> tuple[bytes, Target]:
+        image, target = self.pairs[index]
+        try:
+            return image.read_bytes(), target if isinstance(target, int) else target.read_bytes()
+        except OSError as err:
+            raise DataError(f"{err.filename} cannot be read: {err.strerror}.") from err
+
+    def name(self, index: int) -> str:
+        return str(self.pairs[index][0])
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Images in files: by class (folder/CLASS/NAME.png) or with masks (NAME.jpg, NAME_mask.gif)."""
+
+    pairs: Sequence[tuple[Path, Path | int]]
+    task: str
+    labels: tuple[str, ...] = ()
+
+    def count(self) -> int:
+        return len(self.pairs)
+
+    def open(self, rows: Sequence[int]) -> Samples:
+        return Files([self.pairs[row] for row in rows])
+
+    def heldout(self) -> Source | None:
+        return None
 
 
 def read_folder(folder: Path, labels: tuple[str, ...] = ()) -> Folder:

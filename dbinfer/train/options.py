@@ -1,10 +1,10 @@
-"""The options of one training run: one typed record, from a file, the command line, or Python."""
+"""The options of a training run, from a file, the command line, or Python; with network and data they are a job."""
 
 from __future__ import annotations
 
 import json
 import sys
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +23,15 @@ ON_BAD = ("error", "skip")
 KEEPS = ("best", "last")
 
 
-@dataclass(frozen=True)
-class TrainConfig:
-    """What is trained on what, how, and where the result goes.
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """How a network is trained, and where the result goes.
 
     Attributes:
-        network: a name of the zoo.
-        data: digits, strokes, strokes:COUNT, a folder, or a SQL query with two columns (image, mask or label).
-        out: folder of the run; made if missing.
-        options: keyword options of the network's build, e.g. {"size": 128}.
-        val: where validation images come from: like `data`, or "none"; empty takes the held-out part that `data`
-            has, else `val_fraction` of its images.
+        out: folder of the run, made if missing; empty is runs/NETWORK.
+        network_options: keyword options of the network's build, e.g. {"size": 128}.
+        val: where validation images come from: like the training data, or "none"; empty takes the held-out part that
+            the data has, else `val_fraction` of its images.
         epochs: how often all images are seen.
         batch: images per step and rank.
         lr: learning rate of one rank; it is multiplied by the number of ranks.
@@ -49,13 +47,10 @@ class TrainConfig:
         ranks: processes; hosts: a:2,b:2 (else all here); launcher: gloo or mpi.
         workers: threads that decode images, per rank.
         threads: threads that compute, per rank; 0 shares the host's cores evenly among its ranks.
-        dsn: the server of SQL queries (default: dbinfer.dsn.resolve's).
     """
 
-    network: str
-    data: str
-    out: str
-    options: dict[str, Any] = field(default_factory=dict)
+    out: str = ""
+    network_options: dict[str, Any] = field(default_factory=dict)
     val: str = ""
     val_fraction: float = 0.1
     epochs: int = 10
@@ -78,7 +73,6 @@ class TrainConfig:
     launcher: str = "gloo"
     workers: int = 2
     threads: int = 0
-    dsn: str = ""
 
     def __post_init__(self) -> None:
         _check_words(self)
@@ -99,10 +93,31 @@ class TrainConfig:
         if self.resume and self.resume != "last" and not self.resume.isdigit():
             raise UsageError(f"resume is {self.resume!r}, but must be 'last' or the number of an epoch.")
 
+
+@dataclass(frozen=True)
+class TrainJob(TrainOptions):
+    """The options together with what is trained on what: all that a rank must know.
+
+    Attributes:
+        network: a name of the zoo.
+        data: digits, strokes, strokes:COUNT, a folder, or a SQL query with two columns (image, mask or label).
+        dsn: the server of SQL queries (default: dbinfer.dsn.resolve's).
+    """
+
+    network: str
+    data: str
+    dsn: str = ""
+
+    @classmethod
+    def of(cls, network: str, data: str, options: TrainOptions, dsn: str | None = None) -> TrainJob:
+        """Put a verb's arguments together."""
+        given = {entry.name: getattr(options, entry.name) for entry in fields(TrainOptions)}
+        return cls(network, data, dsn=dsn or "", **given)
+
     @property
     def folder(self) -> Path:
         """The folder of the run."""
-        return Path(self.out)
+        return Path(self.out or f"runs/{self.network}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; the dsn, which may hold a password, is left out."""
@@ -111,7 +126,7 @@ class TrainConfig:
         return values
 
 
-def _check_words(config: TrainConfig) -> None:
+def _check_words(job: TrainOptions) -> None:
     allowed = {
         "launcher": LAUNCHERS,
         "optimizer": OPTIMIZERS,
@@ -121,11 +136,11 @@ def _check_words(config: TrainConfig) -> None:
         "final": KEEPS,
     }
     for key, words in allowed.items():
-        if getattr(config, key) not in words:
-            raise UsageError(f"{key} is {getattr(config, key)!r}, but must be one of {', '.join(words)}.")
+        if getattr(job, key) not in words:
+            raise UsageError(f"{key} is {getattr(job, key)!r}, but must be one of {', '.join(words)}.")
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def read_options(path: Path) -> dict[str, Any]:
     """Return the options that a TOML or JSON file sets, checked for names and types.
 
     Raises:
@@ -145,13 +160,14 @@ def read_config(path: Path) -> dict[str, Any]:
     return values
 
 
-def make_config(values: dict[str, Any]) -> TrainConfig:
+def make_job(values: dict[str, Any]) -> TrainJob:
     """Make the record from option names and values.
 
     Raises:
         UsageError: an option is unknown, missing, of the wrong kind, or out of range.
     """
-    known = {entry.name: entry for entry in fields(TrainConfig)}
+    values = renamed(values)
+    known = {entry.name: entry for entry in fields(TrainJob)}
     for key, value in values.items():
         if key not in known:
             raise UsageError(f"unknown option {key!r}.", f"Options: {', '.join(known)}.")
@@ -159,12 +175,12 @@ def make_config(values: dict[str, Any]) -> TrainConfig:
     missing = [key for key, entry in known.items() if _required(entry) and not values.get(key)]
     if missing:
         raise UsageError(f"the option {missing[0]} is missing.")
-    return TrainConfig(**{key: _widened(known[key], value) for key, value in values.items()})
+    return TrainJob(**{key: _widened(known[key], value) for key, value in values.items()})
 
 
-def with_values(config: TrainConfig, **values: Any) -> TrainConfig:
-    """Return a copy with some options changed, checked again."""
-    return replace(config, **values)
+def renamed(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values under today's names: files and checkpoints of 0.1.0 say `options` for the network's."""
+    return {"network_options" if key == "options" else key: value for key, value in values.items()}
 
 
 KINDS: dict[Any, tuple[type, ...]] = {

@@ -13,8 +13,9 @@ from typing import Any
 
 from dbinfer._version import __version__
 from dbinfer.errors import TrainError
-from dbinfer.train.config import TrainConfig
+from dbinfer.report import Report
 from dbinfer.train.history import Epoch
+from dbinfer.train.options import TrainJob
 from dbinfer_models import write_manifest
 from dbinfer_udf.manifest import Manifest
 
@@ -22,7 +23,7 @@ RUN, HISTORY, CURVES = "run.json", "history.csv", "curves.png"
 
 
 @dataclass(frozen=True)
-class TrainResult:
+class TrainReport(Report):
     """The outcome of a run.
 
     Attributes:
@@ -30,7 +31,7 @@ class TrainResult:
         manifest: manifest.json beside it, with metrics and provenance.
         history: of all epochs, those before a resume too.
         metrics: of the epoch whose weights the model has.
-        best: number of the epoch with the best validation; 0 without one.
+        best_epoch: number of the epoch with the best validation; 0 without one.
         run: what run.json holds.
     """
 
@@ -38,19 +39,8 @@ class TrainResult:
     manifest: Path
     history: list[Epoch]
     metrics: dict[str, float]
-    best: int
+    best_epoch: int
     run: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "model": str(self.model),
-            "manifest": str(self.manifest),
-            "best_epoch": self.best,
-            "metrics": self.metrics,
-            "history": [entry.to_dict() for entry in self.history],
-            "run": self.run,
-        }
 
 
 def versions(ranks: int) -> dict[str, str]:
@@ -68,10 +58,10 @@ def versions(ranks: int) -> dict[str, str]:
 
 def provenance(run: dict[str, Any]) -> dict[str, Any]:
     """Return the part of run.json that goes with the model into the registry."""
-    config = run["config"]
+    job = run["config"]
     keys = (
         "network",
-        "options",
+        "network_options",
         "data",
         "epochs",
         "batch",
@@ -81,9 +71,9 @@ def provenance(run: dict[str, Any]) -> dict[str, Any]:
         "sharding",
         "launcher",
     )
-    training = {key: config[key] for key in keys}
-    facts = ("started", "seconds", "ranks", "hosts", "versions", "images", "epoch")
-    return {"training": {**training, **{key: run[key] for key in facts}}}
+    training = {key: job[key] for key in keys}
+    outcome = ("started", "seconds", "ranks", "hosts", "versions", "images", "epoch")
+    return {"training": {**training, **{key: run[key] for key in outcome}}}
 
 
 def save_model(folder: Path, model: Any, manifest: Manifest, run: dict[str, Any]) -> tuple[Path, Path]:
@@ -103,13 +93,13 @@ def write_run(folder: Path, run: dict[str, Any]) -> None:
     temporary.replace(folder / RUN)
 
 
-def read_result(config: TrainConfig) -> TrainResult:
-    """Return the result that rank 0 left in the folder of the run.
+def read_report(job: TrainJob) -> TrainReport:
+    """Return what rank 0 left in the folder of the run.
 
     Raises:
         TrainError: there is none.
     """
-    folder = config.folder
+    folder = job.folder
     try:
         run = json.loads((folder / RUN).read_text(encoding="utf-8"))
     except (OSError, ValueError) as err:
@@ -118,8 +108,8 @@ def read_result(config: TrainConfig) -> TrainResult:
             "Rank 0 writes it: name this machine first in --hosts, or let all hosts share the folder.",
         ) from err
     history = [Epoch.from_dict(entry) for entry in run["history"]]
-    model = folder / f"{config.network}.keras"
-    return TrainResult(model, folder / "manifest.json", history, run["metrics"], run["best_epoch"], run)
+    model = folder / f"{job.network}.keras"
+    return TrainReport(model, folder / "manifest.json", history, run["metrics"], run["best_epoch"], run)
 
 
 def metrics_of(history: Sequence[Epoch], epoch: int) -> dict[str, float]:

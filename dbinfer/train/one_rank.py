@@ -11,16 +11,14 @@ from typing import Any
 from dbinfer.errors import TrainError
 from dbinfer.train import checkpoint
 from dbinfer.train import model as models
-from dbinfer.train.config import TrainConfig
-from dbinfer.train.figures import write_curves
-from dbinfer.train.history import Epoch, best_epoch, write_csv
+from dbinfer.train.history import Epoch, best_epoch, write_csv, write_curves
 from dbinfer.train.loader import Seed
+from dbinfer.train.options import TrainJob
 from dbinfer.train.pipeline import Pipeline
 from dbinfer.train.plan import Plan
 from dbinfer.train.ranks import Ranks, hosts_of
-from dbinfer.train.result import CURVES, HISTORY, metrics_of, save_model, versions, write_run
-from dbinfer.train.schedule import Schedule
-from dbinfer.train.steps import Meter, judge, one_epoch
+from dbinfer.train.report import CURVES, HISTORY, metrics_of, save_model, versions, write_run
+from dbinfer.train.steps import Meter, Schedule, evaluate, one_epoch
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -40,9 +38,9 @@ class Training:
     history: list[Epoch] = field(default_factory=list)
 
     @property
-    def config(self) -> TrainConfig:
+    def job(self) -> TrainJob:
         """The options of the run."""
-        return self.plan.config
+        return self.plan.job
 
     @property
     def metric(self) -> str:
@@ -51,7 +49,7 @@ class Training:
 
 
 def train_rank(plan: Plan, ranks: Ranks, report: Report) -> None:
-    """Train; rank 0 leaves checkpoints, the model and the files of dbinfer.train.result in the run's folder.
+    """Train; rank 0 leaves checkpoints, the model and the files of dbinfer.train.report in the run's folder.
 
     Raises:
         DbinferError: an image is unreadable, a checkpoint does not fit, ...
@@ -59,8 +57,8 @@ def train_rank(plan: Plan, ranks: Ranks, report: Report) -> None:
     started = datetime.now(timezone.utc)
     training = _prepare(plan, ranks, report)
     first = _resume(training)
-    report({"event": "start", "first": first, "steps": training.train.steps, "batch": plan.config.batch})
-    for epoch in range(first, plan.config.epochs + 1):
+    report({"event": "start", "first": first, "steps": training.train.steps, "batch": plan.job.batch})
+    for epoch in range(first, plan.job.epochs + 1):
         _epoch(training, epoch)
     _finish(training, started)
 
@@ -68,29 +66,29 @@ def train_rank(plan: Plan, ranks: Ranks, report: Report) -> None:
 def _prepare(plan: Plan, ranks: Ranks, report: Report) -> Training:
     import keras
 
-    config = plan.config
-    _limit_threads(config, ranks)
-    keras.utils.set_random_seed(config.seed + ranks.rank)  # dropout and the like differ from rank to rank
+    job = plan.job
+    _limit_threads(job, ranks)
+    keras.utils.set_random_seed(job.seed + ranks.rank)  # dropout and the like differ from rank to rank
     plain, _ = models.build(plan.network, plan.options)
     model = models.distributed(plain, ranks)
-    models.compile_model(model, plan.network, config)
+    models.compile_model(model, plan.network, job)
     train = plan.training(ranks.rank, ranks.size)
     steps = ranks.share(train.steps)
     if train.steps != steps:
         raise TrainError(f"rank {ranks.rank} has {train.steps} steps an epoch, but rank 0 has {steps}.")
-    schedule = Schedule(config.lr, ranks.size, config.warmup * steps, config.epochs * steps, config.schedule)
+    schedule = Schedule(job.lr, ranks.size, job.warmup * steps, job.epochs * steps, job.schedule)
     val = plan.validation(ranks.rank, ranks.size)
     return Training(plan, ranks, report, plain, model, train, val, schedule)
 
 
-def _limit_threads(config: TrainConfig, ranks: Ranks) -> None:
+def _limit_threads(job: TrainJob, ranks: Ranks) -> None:
     """Share the host's cores among its ranks; TensorFlow takes all of them for each process."""
     import os
 
     import tensorflow as tf
 
-    if ranks.size > 1 or config.threads:
-        threads = config.threads or max(1, len(os.sched_getaffinity(0)) // ranks.local_size)
+    if ranks.size > 1 or job.threads:
+        threads = job.threads or max(1, len(os.sched_getaffinity(0)) // ranks.local_size)
         try:
             tf.config.threading.set_intra_op_parallelism_threads(threads)
             tf.config.threading.set_inter_op_parallelism_threads(max(2, threads))
@@ -100,14 +98,14 @@ def _limit_threads(config: TrainConfig, ranks: Ranks) -> None:
 
 def _resume(training: Training) -> int:
     """Load the checkpoint to go on from, make all ranks alike, and return the first epoch to train."""
-    config, ranks, folder = training.config, training.ranks, training.config.folder
+    job, ranks, folder = training.job, training.ranks, training.job.folder
     done = 0
     if ranks.rank == 0:
         folder.mkdir(parents=True, exist_ok=True)
-        if config.resume:
-            done = checkpoint.choose(folder, config.resume)
+        if job.resume:
+            done = checkpoint.choose(folder, job.resume)
             state = checkpoint.read(folder, done)
-            checkpoint.check_same(state, config)
+            checkpoint.check_same(state, job)
             checkpoint.load(folder, done, training.model)
             training.history = state.history
         else:
@@ -118,16 +116,16 @@ def _resume(training: Training) -> int:
 
 
 def _epoch(training: Training, epoch: int) -> None:
-    config, ranks = training.config, training.ranks
-    models.reseed(training.model, Seed(config.seed, ranks.rank, epoch))
+    job, ranks = training.job, training.ranks
+    models.reseed(training.model, Seed(job.seed, ranks.rank, epoch))
     meter = Meter(training.model, training.schedule, training.report, epoch, training.train.steps)
     started = time.monotonic()
     values = one_epoch(training.model, training.train, meter, ranks)
     seconds = time.monotonic() - started
-    if config.average_batch_norm:
+    if job.average_batch_norm:
         models.average_batch_norm(training.model, ranks)
     started = time.monotonic()
-    values.update(judge(training.model, training.val, ranks) if training.plan.val else {})
+    values.update(evaluate(training.model, training.val, ranks) if training.plan.val else {})
     images = training.train.length * ranks.size
     entry = Epoch(epoch, seconds, time.monotonic() - started, images, meter.rate, values)
     training.history.append(entry)
@@ -137,28 +135,28 @@ def _epoch(training: Training, epoch: int) -> None:
 
 
 def _record(training: Training) -> None:
-    config, folder = training.config, training.config.folder
+    job, folder = training.job, training.job.folder
     write_csv(folder / HISTORY, training.history)
-    if config.keep:
+    if job.keep:
         best = best_epoch(training.history, training.metric)
-        state = checkpoint.Checkpoint(len(training.history), config.to_dict(), training.history, best)
+        state = checkpoint.Checkpoint(len(training.history), job.to_dict(), training.history, best)
         checkpoint.write(folder, training.model, state)
-        checkpoint.prune(folder, config.keep, best)
+        checkpoint.prune(folder, job.keep, best)
 
 
 def _finish(training: Training, started: datetime) -> None:
     """Rank 0 writes the model and what is known of the run."""
-    config, ranks, history = training.config, training.ranks, training.history
+    job, ranks, history = training.job, training.ranks, training.history
     hosts = hosts_of(ranks)
     if ranks.rank:
         return
     best = best_epoch(history, training.metric)
-    there = checkpoint.epochs(config.folder)
-    chosen = best if config.final == "best" and best in there else len(history)
+    there = checkpoint.epochs(job.folder)
+    chosen = best if job.final == "best" and best in there else len(history)
     if chosen != len(history):
-        checkpoint.load_weights(config.folder, chosen, training.model)
+        checkpoint.load_weights(job.folder, chosen, training.model)
     run = {
-        "config": config.to_dict(),
+        "config": job.to_dict(),
         "started": started.isoformat(timespec="seconds"),
         "seconds": round((datetime.now(timezone.utc) - started).total_seconds(), 3),
         "ranks": ranks.size,
@@ -173,7 +171,7 @@ def _finish(training: Training, started: datetime) -> None:
         "metrics": metrics_of(history, chosen),
         "history": [entry.to_dict() for entry in history],
     }
-    save_model(config.folder, training.plain, training.plan.manifest, run)
-    title = f"{config.network}, {ranks.size} {'rank' if ranks.size == 1 else 'ranks'}"
-    write_curves(config.folder / CURVES, history, training.metric, title)
-    write_run(config.folder, run)
+    save_model(job.folder, training.plain, training.plan.manifest, run)
+    title = f"{job.network}, {ranks.size} {'rank' if ranks.size == 1 else 'ranks'}"
+    write_curves(job.folder / CURVES, history, training.metric, title)
+    write_run(job.folder, run)

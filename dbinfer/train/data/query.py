@@ -7,16 +7,15 @@ import re
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg2
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.connection import connect
+from dbinfer.connection import session
 from dbinfer.errors import DataError
-from dbinfer.train.sources import Samples, Source, Target
+from dbinfer.train.data.source import Samples, Source, Target
 
 BYTEA, NUMBERS, TEXTS = 17, (20, 21, 23), (18, 19, 25, 1042, 1043)
 ORDER = re.compile(r"\border\s+by\b", re.IGNORECASE)
@@ -88,7 +87,7 @@ class Spool:
         self._file = tempfile.TemporaryFile(prefix="dbinfer-train-")  # noqa: SIM115  (lives as long as the spool)
         weakref.finalize(self, self._file.close)
         self._labels = {label: number for number, label in enumerate(labels)}
-        self._places: list[tuple[int, int, int, int]] = []  # row, offset, bytes of the image, bytes or class
+        self._entries: list[tuple[int, int, int, int]] = []  # row, offset, bytes of the image, bytes or class
         self._end = 0
 
     def add(self, row: int, image: Any, target: Any) -> None:
@@ -96,33 +95,30 @@ class Spool:
         if image is None or target is None:
             raise DataError(f"row {row} of the query has a NULL.", "Add WHERE ... IS NOT NULL.")
         last = len(target) if isinstance(target, memoryview) else self._labels[str(target)]
-        self._places.append((row, self._end, len(image), last))
+        self._entries.append((row, self._end, len(image), last))
         self._end += self._file.write(image)
         if isinstance(target, memoryview):
             self._end += self._file.write(target)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._entries)
 
     def read(self, index: int) -> tuple[bytes, Target]:
-        _, start, size, last = self._places[index]
+        _, start, size, last = self._entries[index]
         self._file.flush()
         image = os.pread(self._file.fileno(), size, start)
         return image, last if self._labels else os.pread(self._file.fileno(), last, start + size)
 
     def name(self, index: int) -> str:
-        return f"row {self._places[index][0]} of the query"
+        return f"row {self._entries[index][0]} of the query"
 
 
 @contextmanager
 def _session(dsn: str) -> Iterator[Connection]:
-    """Open a read-only transaction that sees one state of the tables; errors of the query become a DataError."""
-    with closing(connect(dsn or None)) as connection:
-        connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
-        try:
-            yield connection
-        except psycopg2.Error as err:
-            raise DataError(f"the query fails: {str(err).strip().splitlines()[0]}", CURE) from err
+    """Open a read-only transaction that sees one state of the tables."""
+    with session(dsn or None, needs_dbinfer=False, readonly=True) as connection:
+        connection.set_session(isolation_level="REPEATABLE READ")
+        yield connection
 
 
 def _kinds(connection: Connection, text: str) -> tuple[int, int]:

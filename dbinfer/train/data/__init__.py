@@ -1,0 +1,46 @@
+"""Where images come from: data that is at hand, folders, SQL queries."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dbinfer.train.data.source import Samples, Source
+
+__all__ = ["Samples", "Source", "find_source", "is_query"]
+
+QUERY = re.compile(r"^\s*(select|with|table|values)\b", re.IGNORECASE)
+
+
+def is_query(data: str) -> bool:
+    """Tell whether --data is SQL."""
+    return QUERY.match(data) is not None
+
+
+def find_source(data: str, dsn: str = "", labels: tuple[str, ...] = ()) -> Source:
+    """Return the source that --data names.
+
+    Args:
+        data: digits, strokes, strokes:COUNT, a SQL query or a folder.
+        dsn: the server of a SQL query.
+        labels: where given, the classes that must be used (those of the training part, for validation).
+
+    Raises:
+        DataError: there is no such data, or it holds no images, or masks are missing.
+    """
+    name, _, count = data.partition(":")
+    if data == "digits":
+        from dbinfer.train.data.builtin import Digits
+
+        return Digits()
+    if name == "strokes" and (not count or (count.isdigit() and int(count) > 0)):
+        from dbinfer.train.data.builtin import Strokes
+
+        return Strokes(size=int(count)) if count else Strokes()
+    if is_query(data):
+        from dbinfer.train.data.query import Query
+
+        return Query.find(data, dsn, labels)
+    from dbinfer.train.data.folder import read_folder
+
+    return read_folder(Path(data), labels)

@@ -1,0 +1,104 @@
+"""Starts a training: checks first, then one rank in this process or several through a launcher."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from dbinfer.errors import TrainError
+from dbinfer.progress import OnProgress, Progress, silent
+from dbinfer.train.history import Epoch, line
+from dbinfer.train.options import TrainJob, TrainOptions
+from dbinfer.train.report import TrainReport, read_report
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+def train(
+    network: str,
+    data: str,
+    options: TrainOptions | None = None,
+    dsn: str | None = None,
+    progress: OnProgress = silent,
+) -> TrainReport:
+    """Train a network of the zoo, ready for `dbinfer.convert`.
+
+    Args:
+        network: digits, unet, vgg19bn, vgg19bn_cifar or alexnet.
+        data: digits, strokes, strokes:COUNT, a folder, or a SQL query with two columns (image, mask or label).
+        options: epochs, ranks, folder of the run, ...
+        dsn: the server of a query.
+        progress: is told of each step, and with a note of each epoch.
+
+    Raises:
+        UsageError, DataError, TrainError: one sentence each; what can be checked is checked before any long work.
+    """
+    job = TrainJob.of(network, data, options or TrainOptions(), dsn)
+    return run(job, shown_as_progress(job, progress))
+
+
+def run(job: TrainJob, tell: Tell = lambda event: None) -> TrainReport:
+    """Train as `job` says; `tell` gets the events of dbinfer.train.one_rank: start, step, epoch."""
+    from dbinfer.train.plan import check_images, make_plan
+
+    plan = make_plan(job)
+    check_images(plan)
+    _check_folder(job)
+    if job.ranks > 1:
+        from dbinfer.train.launch import launch
+
+        launch(job, tell)
+        return read_report(job)
+    import_tensorflow()
+    from dbinfer.train.one_rank import train_rank
+    from dbinfer.train.ranks import Alone
+
+    train_rank(plan, Alone(), tell)
+    return read_report(job)
+
+
+def shown_as_progress(job: TrainJob, progress: OnProgress) -> Tell:
+    """Return a listener that passes the events of a run on as `Progress`."""
+
+    def tell(event: dict[str, Any]) -> None:
+        values = dict(event)
+        kind = values.pop("event")
+        if kind == "start":
+            progress(Progress("training"))
+            return
+        title = f"epoch {event['epoch']}/{job.epochs}"
+        if kind == "step":
+            batch = job.batch * job.ranks
+            progress(Progress(title, event["step"] * batch, event["steps"] * batch, "images"))
+        elif kind == "epoch":
+            images = event["images"]
+            progress(Progress(title, images, images, "images", line(Epoch.from_dict(values), job.epochs)))
+
+    return tell
+
+
+def _check_folder(job: TrainJob) -> None:
+    from dbinfer.train import checkpoint
+
+    if job.resume:
+        epoch = checkpoint.choose(job.folder, job.resume)
+        checkpoint.check_same(checkpoint.read(job.folder, epoch), job)
+    try:
+        job.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as err:
+        raise TrainError(f"the folder {job.folder} cannot be made: {err.strerror}.") from err
+
+
+def import_tensorflow() -> None:
+    """Import TensorFlow without its noise; TrainError where it is not installed."""
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    from dbinfer.convert._quiet import quiet
+
+    try:
+        with quiet():
+            import tensorflow  # noqa: F401
+    except ImportError as err:
+        raise TrainError(
+            "training needs TensorFlow, which is not installed.", "pip install 'dbinfer[train]'"
+        ) from err
