@@ -8,6 +8,7 @@ BEGIN
     RAISE undefined_object USING MESSAGE = format('model "%s" was not granted to %L', model, role),
       HINT = 'SELECT name, granted_to FROM dbinfer.models shows the grants.';
   END IF;
+  PERFORM dbinfer_private.forget();
 END $$;
 COMMENT ON FUNCTION dbinfer.revoke_model(text, text) IS 'takes a grant back, from the next statement on';
 ALTER FUNCTION dbinfer.revoke_model(text, text) OWNER TO dbinfer_owner;

@@ -1,10 +1,9 @@
--- Second half of resolving a model, with the owner's rights: checks the caller's grant and feeds this backend what it
--- lacks. plpgsql, because it may read tables where plpy may not: in parallel workers and above a Motion.
-CREATE OR REPLACE FUNCTION dbinfer._admit(model text, given_token text DEFAULT NULL) RETURNS text
+-- plpgsql, because it may read tables where plpy may not: in parallel workers and above a Motion.
+CREATE OR REPLACE FUNCTION dbinfer._admit(model text, note text, given_token text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp /* postgresql: SET jit = off */ AS $$
 DECLARE
-  caller oid := dbinfer_private.caller(model);
+  caller oid := dbinfer_private.caller(model, note);
   settings text := dbinfer_private.settings();
   wanted integer;
   v record;
@@ -39,6 +38,6 @@ BEGIN
     'xml_digest', v.xml_digest, 'bin_digest', v.bin_digest, 'manifest', v.manifest,
     'settings', settings::json)::text, given_token);
 END $$;
-COMMENT ON FUNCTION dbinfer._admit(text, text) IS 'internal: admits the caller to a model and makes this backend ready for it';
-ALTER FUNCTION dbinfer._admit(text, text) OWNER TO dbinfer_owner;
-GRANT EXECUTE ON FUNCTION dbinfer._admit(text, text) TO PUBLIC;
+COMMENT ON FUNCTION dbinfer._admit(text, text, text) IS 'internal: admits the caller to a model and makes this backend ready for it';
+ALTER FUNCTION dbinfer._admit(text, text, text) OWNER TO dbinfer_owner;
+GRANT EXECUTE ON FUNCTION dbinfer._admit(text, text, text) TO PUBLIC;

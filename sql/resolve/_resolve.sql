@@ -3,8 +3,8 @@
 -- itself to that token at its first row. An SQL function that the planner inlines, on both; never STRICT, no SET.
 CREATE OR REPLACE FUNCTION dbinfer._resolve(model text, empty boolean) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT /* greenplum: coalesce(dbinfer._here( */coalesce(dbinfer._gate(model), dbinfer._admit(model))/* greenplum: , empty),
-                dbinfer._admit_segment(empty)) */
+SELECT /* greenplum: coalesce(dbinfer._here( */coalesce(dbinfer._gate(model), dbinfer._admit(model, dbinfer._ask(model)))/* greenplum: , empty),
+                dbinfer._admit_segment(dbinfer._ask(NULL, empty))) */
 $$;
 COMMENT ON FUNCTION dbinfer._resolve(text, boolean) IS 'internal: the token of a model in this statement and process';
 ALTER FUNCTION dbinfer._resolve(text, boolean) OWNER TO dbinfer_owner;

@@ -83,20 +83,20 @@ def test_a_definer_function_scores_with_its_owners_right(db: Connection) -> None
 
 
 def test_what_a_failing_definer_function_leaves_behind_is_worth_nothing(db: Connection) -> None:
-    """The window between _gate and _admit: an error there must not lend the definer's right to its caller."""
+    """The window between _ask and _admit: an error there must not lend the definer's right to its caller."""
     rows(
         db,
         "CREATE FUNCTION public.broken() RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS "
-        "$$ BEGIN PERFORM dbinfer._gate('secret'); RAISE 'stack depth'; END $$",
+        "$$ BEGIN PERFORM dbinfer._ask('secret'); RAISE 'stack depth'; END $$",
     )
     attack = (
         "DO $$ BEGIN BEGIN PERFORM public.broken(); EXCEPTION WHEN raise_exception THEN NULL; END; "
-        "PERFORM dbinfer._admit('secret'); END $$"
+        "PERFORM dbinfer._admit('secret', NULL); END $$"
     )
     with role(db):
         assert "internal" in (refused(db, "42501", attack).message_primary or "")
         refused(db, "P0001", "SELECT public.broken()")
-        refused(db, "42501", "SELECT dbinfer._admit('secret')")
+        refused(db, "42501", "SELECT dbinfer._admit('secret', NULL)")
     rows(db, "DROP FUNCTION public.broken()")
 
 
@@ -109,7 +109,7 @@ def test_what_a_failing_definer_function_leaves_behind_is_worth_nothing(db: Conn
         "dbinfer",
         "dbinfer.gate",
         "dbinfer.tickets",
-        "dbinfer.pending",
+        "dbinfer.note",
         "",
         None,
         "secret",
@@ -130,11 +130,15 @@ def test_a_forged_token_gives_nothing(db: Connection, helper: str, token: str | 
     "token", [FORGED, "dbinfer:999:0000000000000000", "dbinfer", "", None, "secret", f"{FORGED}\n"]
 )
 def test_a_forged_token_is_not_admitted(db: Connection, token: str | None) -> None:
-    """As Greenplum's segments admit themselves: _here notes the token, _admit_segment checks the grant."""
+    """As Greenplum's segments admit themselves: _here keeps the token, _admit_segment checks the grant."""
     with role(db):
         for _ in ("in a new session", "where the runtime is loaded"):
             with pytest.raises(psycopg2.Error) as caught:
-                rows(db, "SELECT coalesce(dbinfer._here(%s, false), dbinfer._admit_segment(false))", token)
+                rows(
+                    db,
+                    "SELECT coalesce(dbinfer._here(%s, false), dbinfer._admit_segment(dbinfer._ask(NULL, false)))",
+                    token,
+                )
             assert caught.value.diag.sqlstate in ("22023", "42501", "42704")
             assert "Error:" not in (caught.value.diag.message_primary or "")
             rows(db, "SELECT dbinfer.predict(%s, 'open')", IMAGE)
@@ -142,22 +146,26 @@ def test_a_forged_token_is_not_admitted(db: Connection, token: str | None) -> No
 
 def test_a_token_with_a_guessed_end_still_needs_the_grant(db: Connection) -> None:
     with role(db):
-        rows(db, "SELECT dbinfer._gate(%s)", FORGED)
-        refused(db, "42501", "SELECT dbinfer._admit(%s, %s)", FORGED, FORGED)
-        refused(db, "42501", "SELECT dbinfer._gate(%s), dbinfer._admit(%s, %s)", FORGED, FORGED, FORGED)
+        rows(db, "SELECT dbinfer._ask(NULL)")
+        refused(db, "42501", "SELECT dbinfer._admit(%s, NULL, %s)", FORGED, FORGED)
+        refused(db, "42501", "SELECT dbinfer._admit(NULL, dbinfer._ask(NULL), %s)", FORGED)
 
 
-def test_admit_without_a_gate_is_refused(db: Connection) -> None:
+def test_admit_without_a_note_is_refused(db: Connection) -> None:
     with role(db):
-        refused(db, "42501", "SELECT dbinfer._admit_segment(false)")
-        assert "internal" in (refused(db, "42501", "SELECT dbinfer._admit('open')").message_primary or "")
-        refused(db, "42501", "SELECT dbinfer._admit(NULL)")
+        refused(db, "42501", "SELECT dbinfer._admit_segment(NULL)")
+        assert "internal" in (
+            refused(db, "42501", "SELECT dbinfer._admit('open', NULL)").message_primary or ""
+        )
+        refused(db, "42501", "SELECT dbinfer._admit(NULL, NULL)")
         refused(db, "42501", "SELECT dbinfer._admit('open', 'x')")
 
 
 def test_a_token_of_an_earlier_transaction_is_dead(db: Connection) -> None:
     with role(db):
-        token = ask(db, "SELECT coalesce(dbinfer._gate('open'), dbinfer._admit('open'))")
+        token = ask(
+            db, "SELECT coalesce(dbinfer._gate('open'), dbinfer._admit('open', dbinfer._ask('open')))"
+        )
         diag = refused(db, "22023", "SELECT dbinfer._text('predict', %s, %s, 'error', 0)", IMAGE, token)
         assert "another transaction" in (diag.message_primary or "")
 
@@ -165,7 +173,7 @@ def test_a_token_of_an_earlier_transaction_is_dead(db: Connection) -> None:
 @pytest.mark.parametrize("task", ["", "nothing", "image_info", "__class__"])
 def test_an_unknown_task_is_refused(db: Connection, task: str) -> None:
     with role(db):
-        resolve = "coalesce(dbinfer._gate('open'), dbinfer._admit('open'))"
+        resolve = "coalesce(dbinfer._gate('open'), dbinfer._admit('open', dbinfer._ask('open')))"
         refused(db, "22023", f"SELECT dbinfer._text(%s, %s, {resolve}, 'error', 0)", task, IMAGE)
         refused(db, "22023", f"SELECT dbinfer._text(NULL, %s, {resolve}, 'error', 0)", IMAGE)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dbinfer_udf import place
+from dbinfer_udf import interrupts, process, transaction
 from dbinfer_udf.session import MAX_TICKETS, Session
 
 SETTINGS = json.dumps({"venv": "", "threads": "1"})
@@ -29,19 +29,16 @@ class Server:
 
     user, statement, transaction, subtransaction = 10, 100, 50, 1
 
-    def clock(self, name: str) -> Any:
-        return lambda: self.statement if "Statement" in name else self.transaction
-
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     server = Server()
-    monkeypatch.setattr(place, "user_function", lambda: lambda: server.user)
-    monkeypatch.setattr(place, "clock_function", server.clock)
-    monkeypatch.setattr(place, "subtransaction_function", lambda: lambda: server.subtransaction)
-    if hasattr(place, "interrupt_flag"):
-        monkeypatch.setattr(place, "interrupt_flag", lambda: ctypes.c_bool(False))
-    monkeypatch.setattr(place, "content_id", lambda: None)
+    monkeypatch.setattr(process, "user_function", lambda: lambda: server.user)
+    monkeypatch.setattr(process, "content_id", lambda: None)
+    monkeypatch.setattr(transaction, "transaction_function", lambda gd: lambda: server.transaction)
+    monkeypatch.setattr(transaction, "statement_function", lambda: lambda: server.statement)
+    monkeypatch.setattr(transaction, "subtransaction_function", lambda: lambda: server.subtransaction)
+    monkeypatch.setattr(interrupts, "interrupt_flag", lambda: ctypes.c_bool(False))
     return server
 
 
@@ -54,11 +51,6 @@ def gd() -> dict[str, Any]:
 def session(server: Server, gd: dict[str, Any]) -> Session:
     gd["dbinfer"] = Session(gd, "digest")
     return gd["dbinfer"]
-
-
-def test_a_miss_notes_who_asks(session: Session, gd: dict[str, Any]) -> None:
-    assert session.gate("digits") is None
-    assert gd["dbinfer.pending"] == ("digits", 10, 50, 1)
 
 
 def test_a_hit_needs_model_user_statement_and_transaction(session: Session, server: Server) -> None:
@@ -87,13 +79,19 @@ def test_tokens_cannot_be_guessed(session: Session) -> None:
     assert len({token.split(":")[2] for token in tokens}) == 20
 
 
-def test_after_a_change_of_the_registry_savepoints_count(session: Session, server: Server) -> None:
+def test_a_savepoint_resolves_anew(session: Session, server: Server) -> None:
+    first = session.ticket(10, "digits", 3, SETTINGS, None)
+    server.subtransaction = 2
+    assert session.gate("digits") is None
+    second = session.ticket(10, "digits", 4, SETTINGS, None)
+    assert session.gate("digits") == second
+    server.subtransaction = 1
+    assert session.gate("digits") == first
+
+
+def test_a_change_of_the_registry_resolves_anew(session: Session) -> None:
     session.ticket(10, "digits", 3, SETTINGS, None)
     session.forget()
-    assert session.gate("digits") is None
-    token = session.ticket(10, "digits", 4, SETTINGS, None)
-    assert session.gate("digits") == token
-    server.subtransaction += 1
     assert session.gate("digits") is None
 
 

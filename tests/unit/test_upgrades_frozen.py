@@ -63,3 +63,4 @@ def test_python_bodies_are_at_most_five_lines() -> None:
     for name, text in python.items():
         body = text.split("$$")[1].strip().splitlines()
         assert len(body) <= 5, f"{name} has {len(body)} lines"
+        assert not any(";" in line or re.match(r"\s*(if|for) .*: \w", line) for line in body), name

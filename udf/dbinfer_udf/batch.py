@@ -11,7 +11,7 @@ from typing import List, Optional, Tuple
 
 import numpy as np
 
-from . import place
+from . import interrupts
 from .errors import ImageError, UsageError
 from .model import Model
 from .postprocess import quoted, scores
@@ -48,7 +48,7 @@ class Batch:
         model.require("classification", "classify_table")
         self.scan = scan
         self.model = model
-        with place.signals_blocked():
+        with interrupts.signals_blocked():
             self.network = model.batch_network(size)
         self.size = self.network.rows
         self._labels = [_label(label) for label in model.manifest.labels]
@@ -63,7 +63,7 @@ class Batch:
     def add(self, row: Optional[int], img: Optional[bytes], on_error: str) -> bytes:
         """Take a row; return the whole batch's literal of dbinfer._scored, or `id:base64;` of all rows that wait.
 
-        A row without an image, or with a bad one where on_error is 'null', takes no place in the network's input.
+        A row without an image, or with a bad one where on_error is 'null', takes no slot of the network's input.
 
         Raises:
             ImageError: a bad image, where on_error is 'error'.
@@ -85,7 +85,7 @@ class Batch:
         return whole
 
     def _put(self, img: Optional[bytes], on_error: str) -> int:
-        """Decode and resize the image into the next place of the input; return it, -1 for no image."""
+        """Decode and resize the image into the next slot of the input; return it, -1 for no image."""
         if img is None:
             return -1
         try:
@@ -112,7 +112,7 @@ class Batch:
         return ("(%s)" % ",".join('"{%s}"' % ",".join(column) for column in columns)).encode()
 
     def _best(self) -> Tuple[List[int], List[float]]:
-        """Return the best class and its score for each place in use."""
+        """Return the best class and its score for each slot in use."""
         self.network.infer()
         used = self.network.output[: self._used]
         manifest = self.model.manifest

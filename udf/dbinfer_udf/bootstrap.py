@@ -1,7 +1,7 @@
 """Starts the runtime in a backend from the module sources of the registry; executed before any package exists.
 
 The modules become a package named after the runtime's digest, so that an upgraded runtime replaces the old one in
-open sessions. They have file names like `dbinfer-<digest>/engine.py` and a loader with get_source, so that tracebacks
+open sessions. They have file names like `dbinfer-<digest>/model.py` and a loader with get_source, so that tracebacks
 show source lines.
 """
 

@@ -32,26 +32,26 @@ def open_cache(folder: str) -> str:
     """
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        facts = os.lstat(folder)
+        found = os.lstat(folder)
     except OSError as err:
         raise ModelError(
             "the cache folder %s cannot be made: %s" % (folder, err.strerror),
             hint="Name another one: dbinfer install --cache-dir FOLDER",
         ) from err
-    if not os.path.isdir(folder) or os.path.islink(folder) or facts.st_uid != os.geteuid():
+    if not os.path.isdir(folder) or os.path.islink(folder) or found.st_uid != os.geteuid():
         raise ModelError(
             "the cache folder %s is not a folder of the server's user" % folder,
             hint="Remove it, or name another one: dbinfer install --cache-dir FOLDER",
         )
-    if facts.st_mode & 0o077:
+    if found.st_mode & 0o077:
         raise ModelError(
-            "the cache folder %s is open to others (mode %o)" % (folder, facts.st_mode & 0o777),
+            "the cache folder %s is open to others (mode %o)" % (folder, found.st_mode & 0o777),
             hint="chmod 700 %s" % folder,
         )
     return folder
 
 
-def file_facts(path: str) -> List[int]:
+def file_state(path: str) -> List[int]:
     """Return inode, size and times (nanoseconds) of a file: other values mean that something has touched it."""
     s = os.stat(path)
     return [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns]
@@ -95,7 +95,7 @@ class Entry:
 
     def write_stamp(self) -> None:
         """Note the state of the files, whose digests the caller has just found right."""
-        values = {kind: file_facts(self.path(kind)) for kind in KINDS}
+        values = {kind: file_state(self.path(kind)) for kind in KINDS}
         fd, temporary = tempfile.mkstemp(dir=self.folder, suffix=".tmp")
         with os.fdopen(fd, "w") as stamp:
             json.dump(values, stamp)
@@ -105,7 +105,7 @@ class Entry:
         """Return whether both files are there and hold what their digests say."""
         stamp = self._stamp()
         try:
-            if all(stamp.get(kind) == file_facts(self.path(kind)) for kind in KINDS):
+            if all(stamp.get(kind) == file_state(self.path(kind)) for kind in KINDS):
                 return True
             right = all(sha256_file(self.path(kind)) == self.digests[kind] for kind in KINDS)
         except OSError:

@@ -12,7 +12,7 @@ import types
 from typing import Any, Dict
 
 from .errors import ModelError
-from .place import signals_blocked
+from .interrupts import signals_blocked
 
 
 def site_packages(venv: str) -> str:

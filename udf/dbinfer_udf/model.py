@@ -7,10 +7,10 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Dict, List, Tuple
 
-from .adapter import Compiled, same_results
 from .cache import Entry
 from .errors import ModelError, UsageError
 from .image import Decoder, Limits, target_of
+from .infer import Compiled, same_results
 from .manifest import Manifest
 from .mask import mask_layout
 from .preprocess import Resizer
@@ -38,20 +38,20 @@ class Model:
     Args:
         openvino: the module.
         entry: the model's files in the host cache.
-        facts: of the ticket: model, version, manifest, settings.
+        spec: of the ticket: model, version, manifest, settings.
         threads: for inference.
     """
 
-    def __init__(self, openvino: Any, entry: Entry, facts: Dict[str, Any], threads: int) -> None:
+    def __init__(self, openvino: Any, entry: Entry, spec: Dict[str, Any], threads: int) -> None:
         started = perf_counter()
-        self.name: str = facts["model"]
-        self.version: int = facts["version"]
-        self.manifest = Manifest.from_dict(facts["manifest"])
+        self.name: str = spec["model"]
+        self.version: int = spec["version"]
+        self.manifest = Manifest.from_dict(spec["manifest"])
         self._compile = partial(Compiled, openvino, entry, self.manifest.precision, threads)
         self.compiled = self._compile()
         self.output = self.compiled.output
         self.flat = self.output.reshape(-1)
-        self.decode = Decoder(self.manifest.color, limits(facts["settings"]), target_of(self.manifest))
+        self.decode = Decoder(self.manifest.color, limits(spec["settings"]), target_of(self.manifest))
         self.resize = Resizer(self.manifest).resize
         self.layout: Any = (
             mask_layout(self.output.shape, self.manifest.labels)

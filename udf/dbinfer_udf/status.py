@@ -7,31 +7,32 @@ import socket
 import sys
 from typing import Any, Dict
 
-from . import cache, libraries, place
+from . import cache, libraries, process
 from .errors import UdfError
+from .threads import threads
 
 
 def collect(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
     """Return versions, venv, threads, cache, loaded models and memory (bytes); `problem` says what is wrong."""
-    facts: Dict[str, Any] = {
-        "content": place.content_id(),
+    row: Dict[str, Any] = {
+        "content": process.content_id(),
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "python": "%d.%d.%d" % sys.version_info[:3],
         "venv": settings.get("venv", ""),
         "cores": len(os.sched_getaffinity(0)),
-        "threads": place.threads(settings),
+        "threads": threads(settings),
         "runtime_digest": session.digest,
-        "rss": place.rss_bytes(),
+        "rss": process.rss_bytes(),
         "models": sorted("%s@%d" % (m.name, m.version) for m in session.models.values()),
         "cache_dir": settings.get("cache_dir") or cache.default_folder(),
         "problem": None,
     }
     try:
-        libraries.load(facts["venv"])
-        facts.update(libraries.versions())
-        cache.open_cache(facts["cache_dir"])
-        facts["cache_bytes"], facts["cache_free"] = cache.usage(facts["cache_dir"])
+        libraries.load(row["venv"])
+        row.update(libraries.versions())
+        cache.open_cache(row["cache_dir"])
+        row["cache_bytes"], row["cache_free"] = cache.usage(row["cache_dir"])
     except UdfError as err:
-        facts["problem"] = err.message + (" " + err.hint if err.hint else "")
-    return facts
+        row["problem"] = err.message + (" " + err.hint if err.hint else "")
+    return row

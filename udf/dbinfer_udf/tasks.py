@@ -8,7 +8,7 @@ import socket
 from time import perf_counter
 from typing import Any, Callable, Dict, Optional
 
-from . import place
+from . import process
 from .batch import batch
 from .errors import UsageError
 from .header import read_header
@@ -70,13 +70,13 @@ def profile(model: Model, img: bytes, k: Optional[int]) -> str:
 
 
 def warm(model: Model, img: bytes, k: Optional[int]) -> str:
-    """Run the network once on a blank image; return the place, and milliseconds with loading where that was needed."""
+    """Run the network once on a blank image; return segment, host and milliseconds, with loading where needed."""
     started = perf_counter()
     model.compiled.input.fill(0)
     model.compiled.infer()
     milliseconds = (perf_counter() - started) * 1e3 + model.take_load_time()
-    facts = {"content": place.content_id(), "host": socket.gethostname(), "pid": os.getpid()}
-    return json.dumps(dict(facts, milliseconds=round(milliseconds, 1)))
+    row = {"content": process.content_id(), "host": socket.gethostname(), "pid": os.getpid()}
+    return json.dumps(dict(row, milliseconds=round(milliseconds, 1)))
 
 
 def image_info(settings: Dict[str, str], img: bytes, k: Optional[int]) -> str:

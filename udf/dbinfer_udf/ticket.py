@@ -6,7 +6,7 @@ import json
 import traceback
 from typing import Any, Dict, NoReturn, Optional
 
-from . import place
+from . import interrupts, process
 from .errors import ImageError, UdfError, UsageError
 
 ON_ERROR = ("error", "null")
@@ -14,7 +14,7 @@ ON_ERROR = ("error", "null")
 
 def report(plpy: Any, err: UdfError) -> NoReturn:
     """Raise a user's error in the database, with DETAIL, HINT and SQLSTATE."""
-    detail = "%s (%s)" % (err.detail, place.describe()) if err.detail else "On " + place.describe()
+    detail = "%s (%s)" % (err.detail, process.where()) if err.detail else "On " + process.where()
     raise database_error(plpy, err.message, detail, err.hint, err.sqlstate)
 
 
@@ -33,16 +33,16 @@ class Ticket:
     Args:
         session: the backend's session.
         version_id: of the model version; 0 for functions that need no model.
-        facts: JSON: model, version, xml_digest, bin_digest, manifest, settings (or the settings alone for 0).
+        spec: JSON: model, version, xml_digest, bin_digest, manifest, settings (or the settings alone for 0).
     """
 
-    __slots__ = ("_key", "_session", "_tasks", "facts", "transaction", "version_id")
+    __slots__ = ("_key", "_session", "_tasks", "spec", "transaction", "version_id")
 
-    def __init__(self, session: Any, version_id: int, facts: str) -> None:
+    def __init__(self, session: Any, version_id: int, spec: str) -> None:
         self.version_id = version_id
-        self.facts = facts
+        self.spec = spec
         self._session = session
-        self.transaction = session.transaction_now()
+        self.transaction = session.transaction()
         self._key = ""
         self._tasks: Any = None
 
@@ -58,7 +58,7 @@ class Ticket:
             session.settle()
             if on_error not in ON_ERROR:
                 raise _wrong_on_error(on_error)
-            if session.transaction_now() != self.transaction:
+            if session.transaction() != self.transaction:
                 raise UsageError(
                     "this model token belongs to another transaction", hint="Run the statement again."
                 )
@@ -67,7 +67,7 @@ class Ticket:
                 return self._first(task, img, k)
             return _task(self._tasks, task)(model, img, k)
         except KeyboardInterrupt:
-            place.drain_interrupts()
+            interrupts.drain_interrupts()
             raise
         except ImageError as err:
             if on_error == "null":
@@ -79,7 +79,7 @@ class Ticket:
             raise database_error(
                 plpy,
                 "unexpected %s: %s" % (type(err).__name__, err),
-                "%s\n%s" % (place.describe(), traceback.format_exc()),
+                "%s\n%s" % (process.where(), traceback.format_exc()),
                 "This is a defect of dbinfer or of the model; dbinfer doctor checks the installation.",
                 "XX000",
             ) from err
@@ -89,14 +89,14 @@ class Ticket:
 
         Again where other models of the statement drove this one out: the session's bound counts, not the ticket.
         """
-        from .engine import load_model, load_tasks
+        from .models import load_model, load_tasks
 
-        facts = json.loads(self.facts)
+        spec = json.loads(self.spec)
         if self.version_id == 0:
-            return _task(load_tasks(facts, False), task)(facts, img, k)
-        self._tasks = load_tasks(facts["settings"], True)
-        with place.signals_blocked():
-            self._key, model = load_model(self._session, facts)
+            return _task(load_tasks(spec, False), task)(spec, img, k)
+        self._tasks = load_tasks(spec["settings"], True)
+        with interrupts.signals_blocked():
+            self._key, model = load_model(self._session, spec)
             return _task(self._tasks, task)(model, img, k)
 
 

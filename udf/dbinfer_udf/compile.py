@@ -1,4 +1,4 @@
-"""OpenVINO behind one door: a compiled model with its input and output memory as numpy arrays."""
+"""Compiles a model with OpenVINO, or reads what was compiled before from the host cache."""
 
 from __future__ import annotations
 
@@ -10,75 +10,14 @@ import shutil
 import tempfile
 from typing import Any, Dict, List
 
-import numpy as np
-
-from .cache import Entry, file_facts
+from .cache import Entry, file_state
 from .errors import ModelError
-
-PRECISION_NAMES = {"<Type: 'float32'>": "f32", "<Type: 'bfloat16'>": "bf16", "<Type: 'float16'>": "f16"}
 
 _cores: Dict[int, Any] = {}
 
 
-class Compiled:
-    """A model compiled for one stream on this CPU, with one inference request.
-
-    Attributes:
-        rows: images of one inference.
-        inputs: uint8 array (rows, height, width, channels): the tensor's own memory; `input` is its first image.
-        output: float32 array of the first output, in its own shape; overwritten by the next `infer`.
-
-    Raises:
-        ModelError: it cannot be compiled, or takes one image only where more are wanted.
-    """
-
-    def __init__(self, openvino: Any, entry: Entry, precision: str, threads: int, rows: int = 1) -> None:
-        self.threads = threads
-        self.rows = rows
-        self._model = _compile(openvino, entry, precision, threads, rows)
-        self._request = self._model.create_infer_request()
-        self._infer = self._request.infer
-        self.inputs = self._request.get_input_tensor(0).data
-        self.input = self.inputs[0]
-        self._output_tensor = self._request.get_output_tensor(0)
-        self.output = self._output_tensor.data
-
-    def infer(self) -> None:
-        """Run the network on what `input` holds."""
-        self._infer({}, True, False)
-
-    def settings(self) -> Dict[str, str]:
-        """Return what OpenVINO really uses."""
-        names = ("INFERENCE_NUM_THREADS", "NUM_STREAMS", "INFERENCE_PRECISION_HINT", "ENABLE_CPU_PINNING")
-        values = {name: str(self._model.get_property(name)) for name in names}
-        hint = values["INFERENCE_PRECISION_HINT"]
-        values["INFERENCE_PRECISION_HINT"] = PRECISION_NAMES.get(hint, hint)
-        return values
-
-
-def _config(precision: str, threads: int) -> Dict[str, Any]:
-    return {
-        "INFERENCE_PRECISION_HINT": precision,
-        "INFERENCE_NUM_THREADS": threads,
-        "NUM_STREAMS": 1,
-        "ENABLE_CPU_PINNING": False,
-        "CACHE_MODE": "OPTIMIZE_SIZE",
-    }
-
-
-def same_results(one: Compiled, wide: Compiled) -> bool:
-    """Return whether a network of many images gives for each what the one of one image gives; tried on noise."""
-    wide.inputs[...] = np.random.default_rng(0).integers(0, 256, wide.inputs.shape, np.uint8)
-    wide.infer()
-    for place in (0, wide.rows - 1):
-        one.input[...] = wide.inputs[place]
-        one.infer()
-        if not np.allclose(wide.output[place], one.output[0], rtol=1e-2, atol=1e-3):
-            return False
-    return True
-
-
-def _compile(openvino: Any, entry: Entry, precision: str, threads: int, rows: int) -> Any:
+def compile_model(openvino: Any, entry: Entry, precision: str, threads: int, rows: int) -> Any:
+    """Return OpenVINO's compiled model for `rows` images at once; ModelError where it cannot be compiled."""
     if id(openvino) not in _cores:
         _cores[id(openvino)] = openvino.Core()
     core = _cores[id(openvino)]
@@ -135,23 +74,33 @@ def _blob_key(openvino: Any, config: Dict[str, Any], rows: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _blob_facts(folder: str) -> Dict[str, List[int]]:
+def _blob_states(folder: str) -> Dict[str, List[int]]:
     names = [name for name in os.listdir(folder) if name.endswith(".blob")]
-    return {name: file_facts(os.path.join(folder, name)) for name in names}
+    return {name: file_state(os.path.join(folder, name)) for name in names}
 
 
 def _stamp_blobs(folder: str) -> None:
     with open(os.path.join(folder, "stamp.json"), "w") as stamp:
-        json.dump(_blob_facts(folder), stamp)
+        json.dump(_blob_states(folder), stamp)
 
 
 def _blobs_good(folder: str) -> bool:
     """Return whether the blobs are those that were written here, untouched; others are removed and made anew."""
     try:
         with open(os.path.join(folder, "stamp.json")) as stamp:
-            if json.load(stamp) == _blob_facts(folder):
+            if json.load(stamp) == _blob_states(folder):
                 return True
     except (OSError, ValueError):
         pass
     shutil.rmtree(folder, ignore_errors=True)
     return False
+
+
+def _config(precision: str, threads: int) -> Dict[str, Any]:
+    return {
+        "INFERENCE_PRECISION_HINT": precision,
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": 1,
+        "ENABLE_CPU_PINNING": False,
+        "CACHE_MODE": "OPTIMIZE_SIZE",
+    }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, Tuple
 
-from . import libraries, place
+from . import libraries
+from .threads import threads as allowed_threads
 
 DEFAULT_MAX_MODELS = 4
 
@@ -18,24 +19,24 @@ def load_tasks(settings: Dict[str, str], with_model: bool) -> Dict[str, Any]:
     return TASKS if with_model else IMAGE_TASKS
 
 
-def load_model(session: Any, facts: Dict[str, Any]) -> Tuple[str, Any]:
-    """Return (key, model) of a ticket's facts, compiled now or found under that key among the session's models.
+def load_model(session: Any, spec: Dict[str, Any]) -> Tuple[str, Any]:
+    """Return (key, model) of a ticket's spec, compiled now or found under that key among the session's models.
 
     The key holds all that decides on results: manifest and limits too, not the files alone.
     At most `max_models` stay loaded (setting, default 4); the least recently used one goes first.
     """
     from .model import Model
 
-    settings = facts["settings"]
-    threads = place.threads(settings)
+    settings = spec["settings"]
+    threads = allowed_threads(settings)
     fixed = {name: value for name, value in settings.items() if name != "workers"}
-    key = json.dumps([{**facts, "settings": fixed}, threads], sort_keys=True)
+    key = json.dumps([{**spec, "settings": fixed}, threads], sort_keys=True)
     model = session.models.pop(key, None)
     if model is None:
         bound = max(1, int(settings.get("max_models", DEFAULT_MAX_MODELS)))
         while len(session.models) >= bound:
             del session.models[next(iter(session.models))]
         openvino = libraries.load(settings.get("venv", ""))["openvino"]
-        model = Model(openvino, session.entry(facts["xml_digest"], facts["bin_digest"]), facts, threads)
+        model = Model(openvino, session.entry(spec["xml_digest"], spec["bin_digest"]), spec, threads)
     session.models[key] = model
     return key, model

@@ -1,0 +1,60 @@
+"""Keeps the database's signals and Python out of each other's way."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import signal
+import time
+from typing import Any, Iterator
+
+from .process import server
+
+MAX_INTERRUPTS = 16
+INTERRUPT_WAIT = 0.001  # seconds
+
+
+@contextlib.contextmanager
+def signals_blocked() -> Iterator[None]:
+    """Block all signals, so that threads which a library starts meanwhile never receive the database's signals."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class NoFlag:
+    """Stands for the flag on servers that have none."""
+
+    value = False
+
+
+def interrupt_flag() -> Any:
+    """Return Greenplum's flag that Python runs; while it is set, each cancel signal queues a KeyboardInterrupt.
+
+    A row takes milliseconds and the executor looks for a cancel after each, so the flag is taken down while one is
+    scored. Otherwise the second signal of a cancel (the coordinator's and the segment's own timer both send one) is
+    left for the session's next statement: it spoilt 56 of 59.
+    """
+    try:
+        return ctypes.c_bool.in_dll(server(), "PLy_enter_python_intepreter")  # spelt so in Greenplum
+    except ValueError:
+        return NoFlag()
+
+
+def look_for_interrupts() -> None:
+    """Do nothing: the interpreter raises what is queued whenever a function starts."""
+
+
+def drain_interrupts() -> None:
+    """Take the KeyboardInterrupts that were queued before the flag was down, so that none outlives the statement."""
+    for _ in range(MAX_INTERRUPTS):
+        with contextlib.suppress(KeyboardInterrupt):
+            _wait()
+
+
+def _wait() -> None:
+    """Sleep a little; what is queued is raised at the function's start or at the end of a loop."""
+    for _ in range(2):
+        time.sleep(INTERRUPT_WAIT)

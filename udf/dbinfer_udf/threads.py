@@ -1,0 +1,24 @@
+"""How many threads one backend may use for inference."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Dict
+
+from . import process
+
+
+def threads(settings: Dict[str, str]) -> int:
+    """Return the cores of the host / backends that score on it at once; the setting `threads` overrides.
+
+    Backends: on Greenplum the segments of this host, as noted at install; on PostgreSQL the leader and its parallel
+    workers.
+    """
+    wanted = settings.get("threads", "auto")
+    if wanted != "auto":
+        return max(1, int(wanted))
+    cores = len(os.sched_getaffinity(0))
+    if process.content_id() is None:
+        return max(1, cores // (int(settings.get("workers", "0")) + 1))
+    return max(1, cores // max(1, int(settings.get("segments@" + socket.gethostname(), cores))))
