@@ -1,4 +1,4 @@
-"""The README tells the truth: its SQL runs, its commands and options exist, its links lead somewhere."""
+"""The pages tell the truth: their commands and options exist, their links lead somewhere."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-from asking import rows
-from psycopg2 import connect
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -24,22 +22,10 @@ def blocks(page: Path, kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def statements() -> list[str]:
-    text = "\n".join(blocks(ROOT / "README.md", "sql"))
-    return [part.strip() for part in text.split(";") if part.strip()]
-
-
 def commands() -> list[str]:
     lines = [line for page in PAGES for block in blocks(page, "console") for line in block.splitlines()]
     found = [line[2:].split("  #")[0] for line in lines if line.startswith("$ dbinfer ")]
     return sorted(set(found))
-
-
-@pytest.mark.parametrize("statement", statements())
-def test_sql_runs(demo: str, statement: str) -> None:
-    with connect(demo) as connection:
-        found = rows(connection, statement)
-    assert found or statement.startswith("CREATE")
 
 
 @pytest.mark.parametrize("command", commands())
@@ -69,13 +55,6 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_make_targets_exist() -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in [*PAGES, ROOT / "CONTRIBUTING.md"])
     for target in re.findall(r"`make ([a-z-]+)", text) + re.findall(
-        r"^ {4}make ([a-z-]+)", text, re.MULTILINE
+        r"^(?: {4}|\$ )make ([a-z-]+)", text, re.MULTILINE
     ):
         assert target in TARGETS, target
-
-
-def test_python_example_compiles(demo: str) -> None:
-    (example,) = blocks(ROOT / "README.md", "python")
-    scope: dict[str, object] = {}
-    exec(compile(example, "README.md", "exec"), scope)
-    assert "dbinfer.classify" in str(scope["query"])
