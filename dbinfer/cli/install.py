@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dbinfer.cli._options import Dsn, Json, console, print_json, print_table
+from dbinfer.cli._progress import progress_bar
+
+if TYPE_CHECKING:
+    from dbinfer.backends import Check
+    from dbinfer.install import InstallReport
 
 Venv = Annotated[
     str | None,
@@ -42,7 +47,8 @@ def install(
 ) -> None:
     """Install dbinfer into a database, in one transaction.
 
-    Run again it says so and changes nothing but the settings that are named.
+    Run again it changes nothing but the settings that are named. Afterwards it asks the backends whether they can
+    score; the exit status is 1 when one cannot, for example because the venv is missing.
 
     Examples:
 
@@ -50,21 +56,15 @@ def install(
 
         dbinfer install --threads 2
     """
+    from dbinfer.install import InstallOptions
     from dbinfer.install import install as run
 
-    named = {
-        "venv": venv,
-        "cache_dir": cache_dir,
-        "threads": threads,
-        "max_models": max_models,
-        "max_image_bytes": max_image_bytes,
-        "max_image_pixels": max_image_pixels,
-    }
-    if threads is not None and threads != "auto" and not (threads.isdigit() and int(threads) > 0):
-        from dbinfer.errors import UsageError
-
-        raise UsageError(f"--threads is {threads!r}, but must be 'auto' or a positive number.")
-    _say(run(dsn, {key: str(value) for key, value in named.items() if value is not None}), json)
+    options = InstallOptions(venv, cache_dir, threads, max_models, max_image_bytes, max_image_pixels)
+    with progress_bar() as progress:
+        report = run(options, dsn, progress)
+    _say(report, json)
+    if not report.ok:
+        raise typer.Exit(1)
 
 
 def upgrade(dsn: Dsn = None, json: Json = False) -> None:
@@ -76,7 +76,8 @@ def upgrade(dsn: Dsn = None, json: Json = False) -> None:
     """
     from dbinfer.install import upgrade as run
 
-    _say(run(dsn), json)
+    with progress_bar() as progress:
+        _say(run(dsn, progress), json)
 
 
 def uninstall(
@@ -94,7 +95,8 @@ def uninstall(
 
     if not yes:
         typer.confirm("Remove dbinfer and all deployed models from this database?", abort=True)
-    _say(run(dsn), json)
+    with progress_bar() as progress:
+        _say(run(dsn, progress), json)
 
 
 def doctor(dsn: Dsn = None, json: Json = False) -> None:
@@ -106,21 +108,26 @@ def doctor(dsn: Dsn = None, json: Json = False) -> None:
 
         dbinfer doctor --dsn "host=coordinator dbname=shop" --json
     """
-    from dbinfer.doctor import examine
+    from dbinfer.doctor import doctor as run
 
-    checks = examine(dsn)
-    ok = all(check.ok for check in checks)
+    report = run(dsn)
     if json:
-        print_json({"ok": ok, "checks": [asdict(check) for check in checks]})
+        print_json(report.to_dict())
     else:
-        rows = [["[green]ok[/]" if c.ok else "[red]FAIL[/]", c.name, c.detail, c.hint] for c in checks]
-        print_table("dbinfer doctor", ["", "check", "found", "what to do"], rows)
-        console.print("[green]All is well.[/]" if ok else "[red]Something is wrong.[/]")
-    raise typer.Exit(0 if ok else 1)
+        _show_checks("dbinfer doctor", report.checks)
+        console.print("[green]All is well.[/]" if report.ok else "[red]Something is wrong.[/]")
+    raise typer.Exit(0 if report.ok else 1)
 
 
-def _say(outcome: object, json: bool) -> None:
+def _say(report: InstallReport, json: bool) -> None:
     if json:
-        print_json(asdict(outcome))  # type: ignore[call-overload]
-    else:
-        console.print(outcome.message)  # type: ignore[attr-defined]
+        print_json(report.to_dict())
+        return
+    console.print(report.message, markup=False)
+    if not report.ok:
+        _show_checks("These backends cannot score yet", report.problems)
+
+
+def _show_checks(title: str, checks: Sequence[Check]) -> None:
+    rows = [["[green]ok[/]" if c.ok else "[red]FAIL[/]", c.name, c.detail, c.hint] for c in checks]
+    print_table(title, ["", "check", "found", "what to do"], rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from dbinfer.install.installer import Outcome, ensure, install, uninstall, upgrade
+from dbinfer.install.installer import ensure, install, uninstall, upgrade
+from dbinfer.install.report import InstallOptions, InstallReport
 
-__all__ = ["Outcome", "ensure", "install", "uninstall", "upgrade"]
+__all__ = ["InstallOptions", "InstallReport", "ensure", "install", "uninstall", "upgrade"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 
 import psycopg2
 from psycopg2.extensions import cursor as Cursor
 
 from dbinfer._version import __version__
+from dbinfer.backends import check_backends
 from dbinfer.connection import not_installed, one, session
 from dbinfer.errors import InstallError
 from dbinfer.install._steps import (
@@ -26,25 +27,12 @@ from dbinfer.install._steps import (
     write_settings,
 )
 from dbinfer.install.content import Content
+from dbinfer.install.report import InstallOptions, InstallReport
 from dbinfer.platform import Platform, detect
+from dbinfer.progress import OnProgress, Progress, silent
 from dbinfer.sqlfiles import read
 
 DEFAULT_VENV = "/opt/dbinfer/venv"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a command did.
-
-    Attributes:
-        changed: whether anything in the database is different now.
-        message: one sentence for the user.
-        version: of dbinfer in the database afterwards; None without it.
-    """
-
-    changed: bool
-    message: str
-    version: str | None
 
 
 _session = partial(session, error=InstallError, needs_dbinfer=False)
@@ -58,52 +46,65 @@ def installed_version(cur: Cursor) -> str | None:
     return settings_of(cur).get("version")
 
 
-def install(dsn: str | None = None, settings: Mapping[str, str] | None = None) -> Outcome:
-    """Make roles, schemas, tables, functions and runtime in the database of `dsn`.
+def install(
+    options: InstallOptions | None = None, dsn: str | None = None, progress: OnProgress = silent
+) -> InstallReport:
+    """Make roles, schemas, tables, functions and runtime in a database, and look whether its backends can score.
 
-    Args:
-        dsn: the database; see dbinfer.dsn.
-        settings: venv, cache_dir, threads, max_models, max_image_bytes, max_image_pixels.
+    Run again it changes nothing but the settings that are named.
 
     Raises:
         InstallError: no superuser, no PL/Python, or objects of that name that are not ours.
+        UsageError: a setting that cannot be.
     """
+    settings = (options or InstallOptions()).settings()
+    progress(Progress("installing"))
+    report = _install(dsn, settings)
+    progress(Progress("asking the backends"))
+    # a session of its own: backends of this one may have read the settings before they were changed
+    with _session(dsn, autocommit=True) as conn, conn.cursor() as cur:
+        checks = check_backends(conn, detect(conn), settings_of(cur))
+    return replace(report, problems=tuple(check for check in checks if not check.ok))
+
+
+def _install(dsn: str | None, settings: Mapping[str, str]) -> InstallReport:
     with _session(dsn) as conn, conn.cursor() as cur:
         platform, version = detect(conn), installed_version(cur)
         if version is not None:
-            return _already(cur, version, dict(settings or {}))
+            return _already(cur, version, dict(settings))
         check_possible(cur)
         made_extension = make_extension(cur)
-        values = {"venv": DEFAULT_VENV, **(settings or {}), "made_extension": str(made_extension)}
         apply(cur, platform, Content())
-        write_settings(cur, values)
-        return Outcome(
-            True, f"dbinfer {__version__} is installed on {platform.name} {platform.version}.", __version__
-        )
+        write_settings(cur, {"venv": DEFAULT_VENV, **settings, "made_extension": str(made_extension)})
+        message = f"dbinfer {__version__} is installed on {platform.name} {platform.version}."
+        return InstallReport(True, message, __version__)
 
 
-def _already(cur: Cursor, version: str, settings: dict[str, str]) -> Outcome:
+def _already(cur: Cursor, version: str, settings: dict[str, str]) -> InstallReport:
     have = settings_of(cur)
     other = {key: value for key, value in settings.items() if have.get(key) != value}
     if other:
         write_settings(cur, other)
         names = ", ".join(f"{key} = {value}" for key, value in other.items())
-        return Outcome(True, f"dbinfer {version} is already installed; changed settings: {names}.", version)
+        return InstallReport(
+            True, f"dbinfer {version} is already installed; changed settings: {names}.", version
+        )
     if outdated(have, Content()):
-        return Outcome(
+        return InstallReport(
             False,
             f"dbinfer {version} is already installed, but differs from this client: dbinfer upgrade.",
             version,
         )
-    return Outcome(False, f"dbinfer {version} is already installed; nothing changed.", version)
+    return InstallReport(False, f"dbinfer {version} is already installed; nothing changed.", version)
 
 
-def upgrade(dsn: str | None = None) -> Outcome:
+def upgrade(dsn: str | None = None, progress: OnProgress = silent) -> InstallReport:
     """Bring the objects and the runtime in the database to the state of this distribution.
 
     Raises:
         InstallError: dbinfer is not installed there, is newer, or an applied upgrade was edited.
     """
+    progress(Progress("upgrading"))
     with _session(dsn) as conn, conn.cursor() as cur:
         platform, version = detect(conn), installed_version(cur)
         if version is None:
@@ -121,33 +122,36 @@ def upgrade(dsn: str | None = None) -> Outcome:
         change = (
             f"from {version} to {__version__}" if version != __version__ else f"to this client's {version}"
         )
-        return Outcome(
+        return InstallReport(
             True, f"dbinfer is upgraded {change}; open sessions follow at their next statement.", __version__
         )
 
 
-def _follow_hosts(cur: Cursor, platform: Platform, version: str) -> Outcome:
+def _follow_hosts(cur: Cursor, platform: Platform, version: str) -> InstallReport:
     """Note segments that were added or moved since; they decide how many threads each one takes."""
     hosts = platform.host_settings(cur)
     have = {key: value for key, value in settings_of(cur).items() if key.startswith("segments@")}
     if hosts == have:
-        return Outcome(False, f"dbinfer {version} is up to date; nothing changed.", version)
+        return InstallReport(False, f"dbinfer {version} is up to date; nothing changed.", version)
     cur.execute("DELETE FROM dbinfer_private.setting WHERE name LIKE 'segments@%'")
     write_settings(cur, hosts)
     found = ", ".join(f"{key.partition('@')[2]} {value}" for key, value in sorted(hosts.items()))
-    return Outcome(True, f"dbinfer {version} is up to date; segments per host are now: {found}.", version)
+    return InstallReport(
+        True, f"dbinfer {version} is up to date; segments per host are now: {found}.", version
+    )
 
 
-def uninstall(dsn: str | None = None) -> Outcome:
+def uninstall(dsn: str | None = None, progress: OnProgress = silent) -> InstallReport:
     """Remove exactly what install made, the deployed models included.
 
     Raises:
         InstallError: an object of somebody else uses a function of dbinfer.
     """
+    progress(Progress("uninstalling"))
     with _session(dsn) as conn, conn.cursor() as cur:
         version = installed_version(cur)
         if version is None:
-            return Outcome(False, "dbinfer is not installed in this database; nothing changed.", None)
+            return InstallReport(False, "dbinfer is not installed in this database; nothing changed.", None)
         made_extension = settings_of(cur).get("made_extension") == "True"
         try:
             cur.execute(read("uninstall.sql"))
@@ -159,11 +163,11 @@ def uninstall(dsn: str | None = None) -> Outcome:
         if made_extension:
             attempt(cur, "DROP EXTENSION plpython3u RESTRICT")
         drop_role(cur)
-        return Outcome(True, f"dbinfer {version} is removed.", None)
+        return InstallReport(True, f"dbinfer {version} is removed.", None)
 
 
-def ensure(dsn: str | None = None, settings: Mapping[str, str] | None = None) -> Outcome:
-    """Install where it is missing, upgrade where it is older, write changed settings; nothing else."""
-    outcome = install(dsn, settings)
+def ensure(dsn: str | None = None, venv: str | None = None) -> InstallReport:
+    """Install where it is missing, upgrade where it is older, write the venv where it changed; nothing else."""
+    first = _install(dsn, InstallOptions(venv=venv).settings())
     following = upgrade(dsn)
-    return following if following.changed and not outcome.changed else outcome
+    return following if following.changed and not first.changed else first

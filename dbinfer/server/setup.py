@@ -71,7 +71,7 @@ class Setup:
         # no transaction: CREATE DATABASE takes none
         with session(admin, error=ServerError, needs_dbinfer=False, autocommit=True) as connection:
             make_database(connection)
-        install(record.dsn(self.home, self.known), Path(self.known.venv))
+        ensure(record.dsn(self.home, self.known), venv=self.known.venv)
 
 
 def make_database(connection: Connection) -> None:
@@ -82,8 +82,3 @@ def make_database(connection: Connection) -> None:
             cursor.execute(f"CREATE DATABASE {DATABASE}")
         # the superuser's name is that of our schema, where "$user" would put people's tables
         cursor.execute(f"ALTER DATABASE {DATABASE} SET search_path = public")
-
-
-def install(dsn: str, venv: Path) -> None:
-    """Install or upgrade dbinfer in the database, with this venv for its backends."""
-    ensure(dsn, settings={"venv": str(venv)})

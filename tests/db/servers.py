@@ -15,7 +15,8 @@ import pytest
 from psycopg2.extensions import make_dsn
 
 from dbinfer import server as embedded
-from dbinfer.server import postgres, runtime, setup
+from dbinfer.install import ensure
+from dbinfer.server import postgres, runtime
 from dbinfer.state import home
 
 GREENPLUM_DSN = "DBINFER_TEST_GREENPLUM_DSN"
@@ -104,7 +105,7 @@ def _as_admin(server_dsn: str, *commands: str) -> None:
 @pytest.fixture(scope="module")
 def dsn(empty_dsn: str, venv: Path) -> str:
     """The dsn of this module's database, with dbinfer installed in it."""
-    setup.install(empty_dsn, venv)
+    ensure(empty_dsn, venv=str(venv))
     return empty_dsn
 
 

@@ -17,9 +17,10 @@ from asking import ask, refused, role, rows
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 
-from dbinfer.doctor import Check, examine
+from dbinfer.backends import Check
+from dbinfer.doctor import doctor as examine
 from dbinfer.errors import ServerError
-from dbinfer.install import install
+from dbinfer.install import InstallOptions, install
 from dbinfer.registry import deploy
 
 PROGRAM = Path(sys.executable).with_name("dbinfer")
@@ -33,7 +34,7 @@ def doctor(dsn: str, *args: str) -> subprocess.CompletedProcess[str]:
 
 
 def wrong(dsn: str) -> list[Check]:
-    return [check for check in examine(dsn) if not check.ok]
+    return [check for check in examine(dsn).checks if not check.ok]
 
 
 def test_a_well_installation(dsn: str, venv: Path) -> None:
@@ -56,9 +57,10 @@ def setting(dsn: str) -> object:
 
     def change(name: str, value: str) -> None:
         with closing(psycopg2.connect(dsn)) as connection:
+            connection.autocommit = True
             query = "SELECT value FROM dbinfer_private.setting WHERE name = %s"
             before.append((name, ask(connection, query, name)))
-        install(dsn, {name: value})
+            rows(connection, "SELECT dbinfer_private.set_setting(%s, %s)", name, value)
 
     yield change
     with closing(psycopg2.connect(dsn)) as connection:
@@ -83,6 +85,30 @@ def test_a_venv_that_is_not_there(dsn: str, setting: object) -> None:
     table = doctor(dsn)
     assert table.returncode == 1
     assert "Something is wrong." in table.stdout
+
+
+def test_install_says_at_once_what_doctor_would(dsn: str, setting: object) -> None:
+    setting("venv", "/nowhere/other")  # type: ignore[operator]
+    report = install(InstallOptions(venv="/nowhere/venv"), dsn)
+    assert (report.changed, report.ok) == (True, False)
+    assert list(report.problems) == wrong(dsn)
+    assert "-m venv /nowhere/venv" in report.problems[0].hint
+
+
+def test_install_with_a_missing_venv_on_the_command_line(dsn: str, setting: object) -> None:
+    setting("venv", "/nowhere/other")  # type: ignore[operator]
+    command = [PROGRAM, "install", "--venv", "/nowhere/venv", "--dsn", dsn]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "changed settings: venv = /nowhere/venv" in done.stdout
+    said = "".join(done.stdout.split())
+    assert "nofolder/nowhere/venv" in said
+    assert "pipinstallopenvino" in said
+    facts = json.loads(
+        subprocess.run([*command, "--json"], capture_output=True, text=True, check=False).stdout
+    )
+    assert facts["ok"] is False
+    assert "/nowhere/venv" in facts["problems"][0]["detail"]
 
 
 def test_the_same_venv_in_a_query(dsn: str, setting: object, tmp_path: Path) -> None:
@@ -136,9 +162,9 @@ def test_where_it_is_not_installed(empty_dsn: str, server_dsn: str) -> None:
 
 def test_a_role_without_rights_sees_the_places(dsn: str, db: Connection) -> None:
     with role(db) as name:
-        checks = examine(make_dsn(dsn, options=f"-c role={name}"))
-        assert all(check.ok for check in checks)
-        assert any("connect as a member of dbinfer_owner" in check.detail for check in checks)
+        report = examine(make_dsn(dsn, options=f"-c role={name}"))
+        assert report.ok
+        assert any("connect as a member of dbinfer_owner" in check.detail for check in report.checks)
 
 
 def test_a_server_that_is_not_there() -> None:

@@ -15,7 +15,7 @@ from psycopg2.extensions import make_dsn
 
 from dbinfer._version import __version__
 from dbinfer.errors import InstallError
-from dbinfer.install import ensure, install, uninstall, upgrade
+from dbinfer.install import InstallOptions, ensure, install, uninstall, upgrade
 from dbinfer.install.content import Content
 from dbinfer.registry import deploy
 
@@ -29,7 +29,7 @@ def test_nothing_is_there_before(empty_dsn: str) -> None:
 
 def test_a_second_install_says_so_and_changes_nothing(dsn: str) -> None:
     before = snapshot(dsn)
-    again = install(dsn)
+    again = install(dsn=dsn)
     assert (again.changed, again.version) == (False, __version__)
     assert "already installed; nothing changed" in again.message
     assert upgrade(dsn).changed is False
@@ -38,10 +38,10 @@ def test_a_second_install_says_so_and_changes_nothing(dsn: str) -> None:
 
 
 def test_settings_that_are_named_are_changed(dsn: str) -> None:
-    outcome = install(dsn, {"max_models": "2"})
+    outcome = install(InstallOptions(max_models=2), dsn)
     assert outcome.changed
     assert "max_models = 2" in outcome.message
-    assert install(dsn, {"max_models": "2"}).changed is False
+    assert install(InstallOptions(max_models=2), dsn).changed is False
     with closing(psycopg2.connect(dsn)) as connection:
         assert ask(connection, "SELECT value FROM dbinfer_private.setting WHERE name = 'max_models'") == "2"
 
@@ -73,7 +73,7 @@ def test_a_role_without_superuser_is_refused(server_dsn: str, dsn: str, empty_ds
             own = make_dsn(empty_dsn, options=f"-c role={name}")
             for command in (install, upgrade, uninstall):
                 with pytest.raises(InstallError, match=r"permission denied|superuser") as caught:
-                    command(own)
+                    command(dsn=own)
                 assert "superuser" in caught.value.message + caught.value.cure
 
 
@@ -86,7 +86,7 @@ def test_a_failed_install_leaves_nothing(
     with another_database(server_dsn) as other:
         before = snapshot(other)
         with pytest.raises(InstallError, match=r"sql/views/zz_broken\.sql failed: "):
-            install(other)
+            install(dsn=other)
         assert snapshot(other) == before
 
 
@@ -97,7 +97,7 @@ def test_a_schema_of_somebody_else_is_left_alone(server_dsn: str) -> None:
             rows(connection, "CREATE SCHEMA dbinfer; CREATE TABLE dbinfer.mine (n integer)")
         before = snapshot(other)
         with pytest.raises(InstallError, match="schema dbinfer exists already and is not ours"):
-            install(other)
+            install(dsn=other)
         assert snapshot(other) == before
 
 
@@ -107,7 +107,7 @@ def test_two_installs_at_once_end_with_one(server_dsn: str, venv: Path) -> None:
 
         def run() -> None:
             try:
-                outcomes.append(install(other, {"venv": str(venv)}).changed)
+                outcomes.append(install(InstallOptions(venv=str(venv)), other).changed)
             except InstallError as err:
                 outcomes.append(err.message)
 
@@ -122,7 +122,7 @@ def test_two_installs_at_once_end_with_one(server_dsn: str, venv: Path) -> None:
 
 def test_a_database_with_an_odd_name(server_dsn: str, venv: Path, tmp_path: Path) -> None:
     with another_database(server_dsn, 'Odd "name" 1') as other:
-        install(other, {"venv": str(venv)})
+        install(InstallOptions(venv=str(venv)), other)
         deploy(tiny_models.constant(tmp_path, 3), dsn=other)
         with closing(psycopg2.connect(other)) as connection:
             image = tiny_models.file(tiny_models.picture(1, 2, 3))

@@ -12,7 +12,7 @@ from asking import rows
 from catalog import another_database, snapshot
 
 from dbinfer.errors import InstallError
-from dbinfer.install import install, uninstall
+from dbinfer.install import InstallOptions, install, uninstall
 from dbinfer.registry import deploy
 
 
@@ -26,7 +26,7 @@ def run(dsn: str, *commands: str) -> None:
 def test_nothing_is_left(server_dsn: str, venv: Path, tmp_path: Path) -> None:
     with another_database(server_dsn) as other:
         before = snapshot(other)
-        install(other, {"venv": str(venv)})
+        install(InstallOptions(venv=str(venv)), other)
         deploy(tiny_models.constant(tmp_path, 5), dsn=other)
         outcome = uninstall(other)
         assert outcome.changed
@@ -36,13 +36,13 @@ def test_nothing_is_left(server_dsn: str, venv: Path, tmp_path: Path) -> None:
         ]
         assert [line for line in before if line not in after and line != "role|dbinfer_owner"] == []
         assert uninstall(other).changed is False
-        install(other, {"venv": str(venv)})
+        install(InstallOptions(venv=str(venv)), other)
         assert uninstall(other).changed
 
 
 def test_the_role_stays_while_another_database_needs_it(server_dsn: str, dsn: str) -> None:
     with another_database(server_dsn) as other:
-        install(other)
+        install(dsn=other)
         uninstall(other)
     assert "role|dbinfer_owner" in snapshot(dsn)
 
@@ -51,7 +51,7 @@ def test_plpython_that_was_there_before_stays(server_dsn: str) -> None:
     with another_database(server_dsn) as other:
         run(other, "CREATE EXTENSION IF NOT EXISTS plpython3u")
         before = snapshot(other)
-        install(other)
+        install(dsn=other)
         uninstall(other)
         assert [line for line in snapshot(other) if not line.startswith("role")] == [
             line for line in before if not line.startswith("role")
@@ -60,7 +60,7 @@ def test_plpython_that_was_there_before_stays(server_dsn: str) -> None:
 
 def test_plpython_that_somebody_uses_meanwhile_stays(server_dsn: str) -> None:
     with another_database(server_dsn) as other:
-        install(other)
+        install(dsn=other)
         run(other, "CREATE FUNCTION public.mine() RETURNS integer LANGUAGE plpython3u AS 'return 1'")
         uninstall(other)
         left = snapshot(other)
@@ -81,7 +81,7 @@ def test_plpython_that_somebody_uses_meanwhile_stays(server_dsn: str) -> None:
 )
 def test_what_depends_on_it_is_never_dropped(server_dsn: str, mine: str, name: str) -> None:
     with another_database(server_dsn) as other:
-        install(other)
+        install(dsn=other)
         run(other, mine)
         before = snapshot(other)
         with pytest.raises(InstallError, match="objects of yours use dbinfer") as caught:

@@ -12,7 +12,7 @@ from asking import ask, rows
 from catalog import another_database, own_sql, snapshot
 
 from dbinfer.errors import InstallError
-from dbinfer.install import install, upgrade
+from dbinfer.install import InstallOptions, install, upgrade
 from dbinfer.install.content import Content
 from dbinfer.registry import deploy
 
@@ -36,13 +36,13 @@ def extend(sql: Path) -> None:
 
 def test_an_upgraded_database_equals_a_fresh_one(server_dsn: str, sql: Path) -> None:
     with another_database(server_dsn, "test_old") as old, another_database(server_dsn, "test_new") as new:
-        install(old)
+        install(dsn=old)
         extend(sql)
         first = upgrade(old)
         assert first.changed
         assert "open sessions follow" in first.message
         assert upgrade(old).changed is False
-        install(new)
+        install(dsn=new)
         assert snapshot(old) == snapshot(new)
         with closing(psycopg2.connect(old)) as connection:
             names = [
@@ -54,16 +54,16 @@ def test_an_upgraded_database_equals_a_fresh_one(server_dsn: str, sql: Path) -> 
 
 def test_install_over_an_older_one_says_upgrade(server_dsn: str, sql: Path) -> None:
     with another_database(server_dsn) as other:
-        install(other)
+        install(dsn=other)
         extend(sql)
-        outcome = install(other)
+        outcome = install(dsn=other)
         assert outcome.changed is False
         assert "dbinfer upgrade" in outcome.message
 
 
 def test_an_edited_upgrade_is_refused(server_dsn: str, sql: Path) -> None:
     with another_database(server_dsn) as other:
-        install(other)
+        install(dsn=other)
         before = snapshot(other)
         applied = sql / "upgrades" / "0001_registry.sql"
         applied.write_text(applied.read_text() + "\n-- edited\n")
@@ -74,7 +74,7 @@ def test_an_edited_upgrade_is_refused(server_dsn: str, sql: Path) -> None:
 
 def test_a_failing_upgrade_changes_nothing(server_dsn: str, sql: Path) -> None:
     with another_database(server_dsn) as other:
-        install(other)
+        install(dsn=other)
         before = snapshot(other)
         extend(sql)
         (sql / "upgrades" / "9999_more.sql").write_text(
@@ -87,7 +87,7 @@ def test_a_failing_upgrade_changes_nothing(server_dsn: str, sql: Path) -> None:
 
 def test_a_newer_database_is_refused(server_dsn: str) -> None:
     with another_database(server_dsn) as other:
-        install(other)
+        install(dsn=other)
         with closing(psycopg2.connect(other)) as connection:
             connection.autocommit = True
             rows(connection, "SELECT dbinfer_private.set_setting('version', '99.0.0')")
@@ -100,7 +100,7 @@ def test_settings_and_models_outlive_an_upgrade(
     server_dsn: str, sql: Path, venv: Path, tmp_path: Path
 ) -> None:
     with another_database(server_dsn) as other:
-        install(other, {"venv": str(venv), "threads": "1"})
+        install(InstallOptions(venv=str(venv), threads="1"), other)
         deploy(tiny_models.constant(tmp_path, 5), dsn=other)
         extend(sql)
         upgrade(other)
@@ -115,7 +115,7 @@ def test_an_open_session_runs_the_new_runtime_at_its_next_statement(
 ) -> None:
     image = tiny_models.file(tiny_models.picture(1, 2, 3))
     with another_database(server_dsn) as other:
-        install(other, {"venv": str(venv)})
+        install(InstallOptions(venv=str(venv)), other)
         deploy(tiny_models.constant(tmp_path, 5), dsn=other)
         with closing(psycopg2.connect(other)) as connection:
             connection.autocommit = True

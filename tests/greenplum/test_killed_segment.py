@@ -12,7 +12,7 @@ import psycopg2
 import pytest
 from asking import rows
 
-from dbinfer.doctor import examine
+from dbinfer.doctor import doctor
 from dbinfer.registry import models
 
 SLOW = "SELECT count(dbinfer.predict(img, 'constant')) FROM images, generate_series(1, 20000)"
@@ -36,7 +36,7 @@ def test_kill_9_of_a_scoring_segment_backend(cluster: str) -> None:
     connection.close()
     assert recovered(cluster) == [(60,)]
     assert models(cluster) == before
-    assert [check for check in examine(cluster) if not check.ok] == []
+    assert [check for check in doctor(cluster).checks if not check.ok] == []
 
 
 def recovered(dsn: str) -> list[tuple[int, ...]]:

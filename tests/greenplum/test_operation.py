@@ -12,7 +12,7 @@ from psycopg2.extensions import connection as Connection
 from typer.testing import CliRunner
 
 from dbinfer.cli._app import app
-from dbinfer.install import install
+from dbinfer.install import InstallOptions, install
 
 
 def test_one_row_a_segment(session: Connection) -> None:
@@ -38,7 +38,7 @@ def test_doctor_is_content(cluster: str) -> None:
 
 
 def test_doctor_names_the_cure_of_a_broken_venv(cluster: str, venv: object) -> None:
-    install(cluster, {"venv": "/nowhere/venv"})
+    install(InstallOptions(venv="/nowhere/venv"), cluster)
     try:
         result = CliRunner().invoke(app, ["doctor", "--dsn", cluster, "--json"])
         print(result.output)
@@ -48,7 +48,7 @@ def test_doctor_names_the_cure_of_a_broken_venv(cluster: str, venv: object) -> N
         assert all("/nowhere/venv" in check["detail"] for check in wrong)
         assert all("pip install" in check["hint"] for check in wrong)
     finally:
-        install(cluster, {"venv": str(venv)})
+        install(InstallOptions(venv=str(venv)), cluster)
 
 
 def test_warm_answers_for_every_segment(session: Connection) -> None:

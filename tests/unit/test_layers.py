@@ -21,7 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("machine", "names", "platform", "samples", "state"),
     ("dsn", "sqlalchemy"),
     ("connection",),
-    ("imagefiles", "ir"),
+    ("backends", "imagefiles", "ir"),
     ("convert", "install", "load", "registry", "score"),
     ("doctor", "quantize", "server", "train"),
     ("bench", "demo"),

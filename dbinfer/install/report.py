@@ -1,0 +1,65 @@
+"""What install is told, and what install, upgrade and uninstall tell."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+
+from dbinfer.backends import Check
+from dbinfer.errors import UsageError
+from dbinfer.report import Report
+
+
+@dataclass(frozen=True)
+class InstallOptions:
+    """Settings of the database; what is None stays as it is.
+
+    Attributes:
+        venv: folder of the Python packages that backends import, the same on every host.
+        cache_dir: folder on every host for model files; None: inside the data directory.
+        threads: of each backend: auto or a number.
+        max_models: that one backend keeps loaded.
+        max_image_bytes, max_image_pixels: larger images are refused.
+    """
+
+    venv: str | None = None
+    cache_dir: str | None = None
+    threads: str | None = None
+    max_models: int | None = None
+    max_image_bytes: int | None = None
+    max_image_pixels: int | None = None
+
+    def settings(self) -> dict[str, str]:
+        """Return those that are named, as the database stores them.
+
+        Raises:
+            UsageError: `threads` is neither auto nor a positive number.
+        """
+        if self.threads is not None and not re.fullmatch("auto|0*[1-9][0-9]*", self.threads):
+            raise UsageError(f"--threads is {self.threads!r}, but must be 'auto' or a positive number.")
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: str(value) for name, value in named.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class InstallReport(Report):
+    """What install, upgrade or uninstall did.
+
+    Attributes:
+        changed: whether anything in the database is different now.
+        message: one sentence for the user.
+        version: of dbinfer in the database afterwards; None without it.
+        problems: what keeps backends from scoring, each with its cure; install looks for them.
+    """
+
+    derived = ("ok",)
+
+    changed: bool
+    message: str
+    version: str | None
+    problems: tuple[Check, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Return whether every backend can score."""
+        return not self.problems
