@@ -1,0 +1,114 @@
+"""A database of 0.1.0 in use: models, names and rights outlive the upgrade, and open sessions go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg2
+import pytest
+import tiny_models
+from asking import ask, refused, role, rows
+from catalog import another_database, snapshot
+from psycopg2.extensions import connection as Connection
+from released_version import Release
+
+from dbinfer.install import install, upgrade
+from dbinfer.registry import deploy
+
+IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
+WRAPPER = (
+    "CREATE FUNCTION public.asks(b bytea) RETURNS real LANGUAGE plpgsql AS "
+    "$$ BEGIN RETURN (dbinfer.predict(b))[1]; END $$"
+)
+
+
+def answers(session: Connection, query: str, *names: str) -> list[list[float]]:
+    return [ask(session, query, IMAGE, name) for name in names]
+
+
+@pytest.fixture
+def old(server_dsn: str, venv: Path) -> Iterator[str]:
+    """A database of 0.1.0 with models m@1, m@2 = m, secret; a table, a view and a function of users."""
+    with another_database(server_dsn, "test_released") as dsn:
+        release = Release("0.1.0")
+        release.install(dsn, {"venv": str(venv), "threads": "1"})
+        release.deploy(dsn)
+        with closing(psycopg2.connect(dsn)) as connection, connection:
+            rows(connection, "CREATE TABLE public.images (id integer, img bytea)")
+            rows(connection, "INSERT INTO public.images SELECT n, %s FROM generate_series(1, 5) n", IMAGE)
+            rows(
+                connection,
+                "CREATE VIEW public.scored AS SELECT id, dbinfer.predict(img) AS p FROM public.images",
+            )
+            rows(connection, WRAPPER)
+        yield dsn
+
+
+def score_everything(session: Connection) -> None:
+    predict = "SELECT dbinfer.predict(%s, %s)"
+    assert answers(session, predict, "m", "m@1", "m@first") == [[2] * 3, [1] * 3, [1] * 3]
+    assert ask(session, "EXECUTE p(%s)", IMAGE) == [2, 2, 2]
+    assert ask(session, "SELECT sum(p[1]) FROM public.scored") == 10
+    assert ask(session, "SELECT public.asks(%s)", IMAGE) == 2
+    assert ask(session, "SELECT format FROM dbinfer.image_info(%s)", IMAGE) == "PNG"
+
+
+def test_open_sessions_go_on_with_right_results(old: str) -> None:
+    with closing(psycopg2.connect(old)) as one, closing(psycopg2.connect(old)) as idle:
+        for session in (one, idle):
+            session.autocommit = True
+            rows(session, "PREPARE p AS SELECT dbinfer.predict($1)")
+            score_everything(session)
+        assert upgrade(old).changed
+        score_everything(one)
+        rows(one, "SELECT dbinfer.activate('m', 1)")
+        assert ask(idle, "EXECUTE p(%s)", IMAGE) == [1, 1, 1]
+        rows(one, "SELECT dbinfer.activate('m', 2)")
+        score_everything(idle)
+
+
+def test_an_open_transaction_goes_on(old: str) -> None:
+    with closing(psycopg2.connect(old)) as session, session:
+        assert ask(session, "SELECT dbinfer.predict(%s)", IMAGE) == [2, 2, 2]
+        assert upgrade(old).changed
+        assert ask(session, "SELECT dbinfer.predict(%s)", IMAGE) == [2, 2, 2]
+
+
+def test_models_names_and_rights_are_as_before(old: str) -> None:
+    registry = "SELECT name, version, is_default, versions, aliases, granted_to, size, created_at FROM dbinfer.models"
+    versions = (
+        "SELECT name, version, active, aliases, digest, manifest, created_by FROM dbinfer.model_versions"
+    )
+    with closing(psycopg2.connect(old)) as session:
+        session.autocommit = True
+        before = [sorted(map(str, rows(session, query))) for query in (registry, versions)]
+        assert upgrade(old).changed
+        assert [sorted(map(str, rows(session, query))) for query in (registry, versions)] == before
+        with role(session):
+            assert ask(session, "SELECT dbinfer.predict(%s)", IMAGE) == [2, 2, 2]
+            refused(session, "42501", "SELECT dbinfer.predict(%s, 'secret')", IMAGE)
+        assert ask(session, "SELECT dbinfer.predict(%s, 'secret')", IMAGE) == [5, 5, 5]
+        assert upgrade(old).changed is False
+
+
+def test_it_goes_on_from_there(old: str, tmp_path: Path) -> None:
+    upgrade(old)
+    assert deploy(tiny_models.constant(tmp_path, 3, "m"), dsn=old).version == 3
+    with closing(psycopg2.connect(old)) as session:
+        assert answers(session, "SELECT dbinfer.predict(%s, %s)", "m", "m@2") == [[3] * 3, [2] * 3]
+
+
+def test_an_upgraded_database_equals_a_fresh_one(server_dsn: str, venv: Path) -> None:
+    with another_database(server_dsn, "test_old") as old, another_database(server_dsn, "test_new") as new:
+        Release("0.1.0").install(old, {"venv": str(venv)})
+        upgrade(old)
+        install(new, {"venv": str(venv)})
+        assert snapshot(old) == snapshot(new)
+        assert _settings(old) == _settings(new)
+
+
+def _settings(dsn: str) -> dict[str, str]:
+    with closing(psycopg2.connect(dsn)) as connection:
+        return dict(rows(connection, "SELECT name, value FROM dbinfer_private.setting"))
