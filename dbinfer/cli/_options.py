@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 Dsn = Annotated[
     str | None,
@@ -18,6 +21,11 @@ Dsn = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON.")]
 
+Rows = Sequence[Sequence[Any]]
+# Beside the cells of a table: a border and two spaces a column, and the last border
+BORDER = 3
+SHORT = 12
+
 console = Console(highlight=False)
 err_console = Console(stderr=True, highlight=False)
 
@@ -27,14 +35,67 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
 
 
-def print_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
-    """Print a table; None as an empty cell."""
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column in ("model", "task", "input", "size"))
-    for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
-    console.print(table)
+def print_table(title: str, columns: Sequence[str], rows: Rows, drop: Sequence[str] = ()) -> None:
+    """Print a table without breaking a word; None as an empty cell.
+
+    What is no terminal gets all columns in full width. On a terminal that is too narrow the columns of `drop` are left
+    out, the first ones first; where that is not enough each row is printed as lines of its own.
+    """
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    kept, left = list(columns), list(drop)
+    while (widths := _widths(kept, _select(columns, kept, cells))) is None and left:
+        kept.remove(left.pop(0))
+    if widths is None:
+        _print_records(title, columns, cells)
+        return
+    shown = Table(title=title, title_justify="left", header_style="bold")
+    for column, width in zip(kept, widths, strict=True):
+        shown.add_column(Text(column), width=width)
+    for row in _select(columns, kept, cells):
+        shown.add_row(*map(Text, row))  # as Text: brackets in a name are no markup
+    room = max(sum(widths) + BORDER * len(widths) + 1, cell_len(title))
+    out = console if console.is_terminal else Console(file=console.file, highlight=False, width=room)
+    out.print(shown)
+    gone = [column for column in columns if column not in kept]
+    if gone:
+        out.print(f"left out for want of room: {', '.join(gone)}; --json has all", style="dim")
+
+
+def _select(columns: Sequence[str], kept: Sequence[str], cells: list[list[str]]) -> list[list[str]]:
+    return [[cell for column, cell in zip(columns, row, strict=True) if column in kept] for row in cells]
+
+
+def _widths(columns: Sequence[str], cells: list[list[str]]) -> list[int] | None:
+    """Return the width of each column; None where the longest words do not fit side by side."""
+    texts = list(zip(columns, *cells, strict=True))
+    full = [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in texts]
+    least = [max(map(_least, column)) for column in texts]
+    room = console.width - BORDER * len(columns) - 1 if console.is_terminal else sum(full)
+    if sum(least) > room:
+        return None
+    widths, spare = list(least), room - sum(least)
+    while spare > 0 and widths != full:
+        # one more for the column that lacks least: short columns become whole before long ones get lines
+        index = min((i for i in range(len(full)) if widths[i] < full[i]), key=lambda i: full[i] - widths[i])
+        widths[index], spare = widths[index] + 1, spare - 1
+    return widths
+
+
+def _least(cell: str) -> int:
+    """Return the width that a cell needs: its longest word; a short one stays whole, or 1.9 MB would take two lines."""
+    lines = cell.split("\n")
+    return max(
+        len(line) if len(line) <= SHORT else max(map(cell_len, line.split()), default=0) for line in lines
+    )
+
+
+def _print_records(title: str, columns: Sequence[str], cells: list[list[str]]) -> None:
+    console.print(Text(title, style="bold", overflow="ignore"))
+    for row in cells:
+        console.print()
+        for column, cell in zip(columns, row, strict=True):
+            if cell:
+                console.print(Text(f"{column}: {cell}", overflow="ignore"))
 
 
 def bytes_text(size: float | None) -> str:

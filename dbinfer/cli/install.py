@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
-from dbinfer.cli._options import Dsn, Json, console, print_json, print_table
+from dbinfer.cli._options import Dsn, Json, console, print_json
 from dbinfer.cli._progress import progress_bar
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def doctor(dsn: Dsn = None, json: Json = False) -> None:
     if json:
         print_json(report.to_dict())
     else:
-        _show_checks("dbinfer doctor", report.checks)
+        _show_checks(report.checks)
         console.print("[green]All is well.[/]" if report.ok else "[red]Something is wrong.[/]")
     raise typer.Exit(0 if report.ok else 1)
 
@@ -125,9 +126,14 @@ def _say(report: InstallReport, json: bool) -> None:
         return
     console.print(report.message, markup=False)
     if not report.ok:
-        _show_checks("These backends cannot score yet", report.problems)
+        console.print("These backends cannot score yet:")
+        _show_checks(report.problems)
 
 
-def _show_checks(title: str, checks: Sequence[Check]) -> None:
-    rows = [["[green]ok[/]" if c.ok else "[red]FAIL[/]", c.name, c.detail, c.hint] for c in checks]
-    print_table(title, ["", "check", "found", "what to do"], rows)
+def _show_checks(checks: Sequence[Check]) -> None:
+    """Print a line a check and no table: a cure is a command to copy, which no line break may cut."""
+    for check in checks:
+        state = Text("ok  ", "green") if check.ok else Text("FAIL", "red")
+        console.print(state, Text(f" {check.name}: {check.detail}"), sep="", soft_wrap=True)
+        if check.hint:
+            console.print(Text(f"      {check.hint}"), soft_wrap=True)

@@ -47,7 +47,7 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
         for m in found
     ]
     columns = ["model", "active of", "aliases", "task", "input", "size", "metrics"]
-    print_table("models (* default)", columns, rows)
+    print_table("models (* default)", columns, rows, drop=("input", "size", "aliases"))
     if not found:
         console.print("No model is deployed yet: dbinfer deploy model.xml")
 
