@@ -1,0 +1,44 @@
+"""The manifest inside an IR (rt_info): ours whole, and what OpenVINO's Model API knows as `model_info`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dbinfer.errors import ModelFileError
+from dbinfer_udf.manifest import Manifest, ManifestError
+
+MANIFEST_PATH = ["dbinfer", "manifest"]
+MODEL_API_SECTION = "model_info"
+
+
+def embed_manifest(graph: Any, manifest: Manifest) -> None:
+    """Write `manifest` into the model's rt_info: whole, and what Model API knows as `model_info`."""
+    for key, value in manifest.model_info().items():
+        graph.set_rt_info(value, [MODEL_API_SECTION, key])
+    graph.set_rt_info(manifest.to_json(), MANIFEST_PATH)
+
+
+def read_manifest(graph: Any) -> Manifest | None:
+    """Return the manifest that `embed_manifest` wrote, or None where there is none.
+
+    Raises:
+        ModelFileError: there is one, but it cannot be used.
+    """
+    if not graph.has_rt_info(MANIFEST_PATH):
+        return None
+    try:
+        return Manifest.from_json(graph.get_rt_info(MANIFEST_PATH).astype(str))
+    except ManifestError as err:
+        raise ModelFileError(
+            f"the model's manifest cannot be used: {err}.", "Convert the model again with `dbinfer convert`."
+        ) from err
+
+
+def read_model_info(graph: Any) -> dict[str, str]:
+    """Return what other tools wrote for Model API; {} where there is nothing."""
+    if not graph.has_rt_info([MODEL_API_SECTION]):
+        return {}
+    return {
+        key: str(graph.get_rt_info([MODEL_API_SECTION, key]).value)
+        for key in graph.get_rt_info(MODEL_API_SECTION).value
+    }
