@@ -93,7 +93,7 @@ class Database:
         """Deploy the model of a case, unless this run has done it."""
         if case.model not in self.models:
             values = {"precision": files.manifest.precision}
-            deploy(files.source, DeployOptions(name=case.model, manifest=values), self.dsn)
+            deploy(files.source, DeployOptions(name=case.model, values=values), self.dsn)
             self.models.add(case.model)
 
     def clean(self) -> None:

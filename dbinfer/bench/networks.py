@@ -5,16 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dbinfer import samples
 from dbinfer.errors import ConvertError
+from dbinfer.ir.describe import describe
+from dbinfer.ir.read import read_model
 from dbinfer.quantize import QuantizeOptions, quantize_images
-from dbinfer.registry.describe import describe
 from dbinfer.registry.prepare import prepare
-from dbinfer.registry.source import read_source
 from dbinfer.state import home
 from dbinfer_udf import libraries
 from dbinfer_udf.cache import Entry, Writer, open_cache
@@ -130,9 +130,9 @@ def _calibration(network: str) -> tuple[list[bytes], list[bytes]]:
 
 def prepared(source: Path, keras: Path, precision: str, agreement: float | None = None) -> ModelFiles:
     """Return the files of an IR that is to run at `precision`, prepared as deploy does it, in the harness's cache."""
-    read = read_source(source)
-    manifest = replace(describe(read, {})[0], precision="bf16" if precision == "bf16" else "f32")
-    files = prepare(read, manifest)
+    model = read_model(source)
+    known = describe(model, {"precision": "bf16" if precision == "bf16" else "f32"})
+    files = prepare(model, known)
     cache = open_cache(str(folder() / "cache"))
     entry = Entry(cache, files.xml_digest, files.bin_digest)
     if not entry.good():
@@ -140,4 +140,4 @@ def prepared(source: Path, keras: Path, precision: str, agreement: float | None 
         writer.write("xml", files.xml)
         writer.write("bin", files.bin)
         writer.finish()
-    return ModelFiles(source, keras, cache, files.xml_digest, files.bin_digest, manifest, agreement)
+    return ModelFiles(source, keras, cache, files.xml_digest, files.bin_digest, known.manifest, agreement)

@@ -18,7 +18,7 @@ def labels(text: str | None) -> list[str] | None:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as err:
-        raise UsageError(f"The labels file {path} cannot be read: {err}.") from err
+        raise UsageError(f"the labels file {path} cannot be read: {err}.") from err
     return [line.strip() for line in lines if line.strip()]
 
 
@@ -34,13 +34,13 @@ def numbers(option: str, text: str | None) -> list[float] | None:
         ) from err
 
 
-def size(text: str | None, option: str = "size") -> dict[str, int]:
-    """Return height and width of `224` or `480x640` (height x width)."""
+def size(option: str, text: str | None) -> tuple[int, int] | None:
+    """Return (height, width) of `224` or `480x640` (height x width)."""
     if text is None:
-        return {}
+        return None
     match = re.fullmatch(r"(\d{1,5})(?:[xX](\d{1,5}))?", text)
     if not match:
         raise UsageError(
             f"--{option} is {text!r}, but must be pixels such as 224 or 480x640 (height x width)."
         )
-    return {"height": int(match[1]), "width": int(match[2] or match[1])}
+    return int(match[1]), int(match[2] or match[1])

@@ -7,10 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from dbinfer.cli._manifest import Stated, takes_manifest
 from dbinfer.cli._options import Dsn, Json, bytes_text, console, err_console, print_json
-from dbinfer.cli._values import labels as read_labels
-from dbinfer.cli._values import numbers, size
-from dbinfer.errors import UsageError
 
 
 def register(app: typer.Typer) -> None:
@@ -18,8 +16,11 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel="Models")(deploy)
 
 
+@takes_manifest
 def deploy(
+    *,
     model: Annotated[Path, typer.Argument(help="The IR's .xml file; the .bin lies beside it.")],
+    said: Stated,
     name: Annotated[
         str | None, typer.Option(help="Name in the database; default: the manifest's, else the file's.")
     ] = None,
@@ -33,25 +34,6 @@ def deploy(
         bool, typer.Option("--default", help="Use it in calls without a model's name.")
     ] = False,
     private: Annotated[bool, typer.Option("--private", help="Grant a new model to nobody.")] = False,
-    task: Annotated[
-        str | None, typer.Option(help="classification, segmentation, embedding or tensor.")
-    ] = None,
-    labels: Annotated[
-        str | None, typer.Option(help="Comma-separated class names, or @FILE with one a line.")
-    ] = None,
-    mean: Annotated[str | None, typer.Option(help="Per channel, in grey levels: 123.7,116.3,103.5.")] = None,
-    scale: Annotated[str | None, typer.Option(help="Per channel, in grey levels: 58.4,57.1,57.4.")] = None,
-    color: Annotated[str | None, typer.Option(help="RGB, BGR or GRAY.")] = None,
-    resize: Annotated[
-        str | None, typer.Option(help="standard, fit_to_window, fit_to_window_letterbox or crop.")
-    ] = None,
-    precision: Annotated[str | None, typer.Option(help="f32, bf16 or f16.")] = None,
-    activation: Annotated[
-        str | None, typer.Option(help="none, softmax or sigmoid: from output to scores.")
-    ] = None,
-    threshold: Annotated[float | None, typer.Option(help="Score above which a mask's pixel is set.")] = None,
-    input_size: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH where the IR's is dynamic.")] = None,
-    layout: Annotated[str | None, typer.Option(help="NHWC or NCHW where the shape does not tell.")] = None,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
@@ -68,25 +50,19 @@ def deploy(
     from dbinfer.registry import DeployOptions
     from dbinfer.registry import deploy as run
 
-    manifest: dict[str, Any] = {
-        "task": task,
-        "labels": read_labels(labels),
-        "mean": numbers("mean", mean),
-        "scale": numbers("scale", scale),
-        "color": color,
-        "resize": resize,
-        "precision": precision,
-        "activation": activation,
-        "threshold": threshold,
-        "input_size": _size(input_size),
-        "layout": _layout(layout),
-    }
-    options = DeployOptions(name, alias, not no_activate, default, private, manifest)
+    options = DeployOptions(
+        name=name,
+        alias=alias,
+        activate=not no_activate,
+        default=default,
+        private=private,
+        values=said.values,
+        layout=said.layout,
+    )
     with _bar() as progress:
         done = run(model, options, dsn, progress)
     if json:
-        facts = {key: value for key, value in vars(done).items() if key != "manifest"}
-        print_json({**facts, "manifest": done.manifest.to_dict()})
+        print_json(done.to_dict())
         return
     reference = f"{done.name}@{done.version}"
     state = "active" if done.active else f"not active: dbinfer activate {reference}"
@@ -121,21 +97,10 @@ class _bar:  # noqa: N801 - reads like a statement
         self._progress.start()
         return self._update
 
-    def _update(self, done: int, total: int) -> None:
+    def _update(self, progress: Any) -> None:
         if self._task is None:
-            self._task = self._progress.add_task("", total=total)
-        self._progress.update(self._task, completed=done)
+            self._task = self._progress.add_task("")
+        self._progress.update(self._task, completed=progress.done, total=progress.total)
 
     def __exit__(self, *exc: object) -> None:
         self._progress.stop()
-
-
-def _size(text: str | None) -> tuple[int, int] | None:
-    found = size(text, "input-size")
-    return (found["height"], found["width"]) if found else None
-
-
-def _layout(text: str | None) -> str | None:
-    if text is not None and text not in ("NHWC", "NCHW"):
-        raise UsageError(f"--layout is {text!r}, but must be NHWC or NCHW.")
-    return text

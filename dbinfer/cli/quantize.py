@@ -1,4 +1,4 @@
-"""Commands of the group 'quantize'."""
+"""quantize: an IR becomes INT8."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def _quantize(
     from dbinfer.quantize import QuantizeOptions, quantize
 
     target = output or model.with_name(f"{model.stem}-int8.xml")
-    options = QuantizeOptions(calibrate, check, subset, limit, force, dsn)
+    options = QuantizeOptions(calibrate, check, subset, limit, force)
     with err_console.status("starting") as status:
-        report = quantize(model, target, options, status.update)
+        report = quantize(model, target, options, dsn, lambda progress: status.update(progress.step))
     if as_json:
         print_json(report.to_dict())
     else:

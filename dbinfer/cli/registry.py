@@ -28,9 +28,9 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
     """
     from dbinfer.registry import models as run
 
-    found = run(dsn)
+    found = run(dsn).models
     if json:
-        print_json(found)
+        print_json(list(found))
         return
     rows = [
         [
@@ -76,9 +76,9 @@ def alias(
 
         dbinfer alias digits@2 production
     """
-    from dbinfer.registry import set_alias
+    from dbinfer.registry import alias as run
 
-    set_alias(reference, name, dsn)
+    run(reference, name, dsn)
     console.print(f"{reference.partition('@')[0]}@{name} means {reference}.")
 
 
@@ -89,9 +89,9 @@ def default(name: str, dsn: Dsn = None) -> None:
 
         dbinfer default digits
     """
-    from dbinfer.registry import set_default
+    from dbinfer.registry import default as run
 
-    set_default(name, dsn)
+    run(name, dsn)
     console.print(f"{name} is the default model.")
 
 

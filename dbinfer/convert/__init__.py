@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dbinfer.convert._options import ConvertOptions
-from dbinfer.convert._pipeline import convert
-from dbinfer.convert._report import Check, ConvertReport, Port
-from dbinfer.convert.formats import FORMATS
+from dbinfer.convert._options import Check, ConvertOptions, ConvertReport
+from dbinfer.convert.conversion import convert
 
-__all__ = ["FORMATS", "Check", "ConvertOptions", "ConvertReport", "Port", "convert"]
+__all__ = ["Check", "ConvertOptions", "ConvertReport", "convert"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import tempfile
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dbinfer.convert._quiet import quiet
+from dbinfer.convert._keras_layers import first_difference
 from dbinfer.convert._source import Source, arrays, require_tensorflow, telling_line, to_graph, unreadable
+from dbinfer.convert.quiet import quiet
 from dbinfer.errors import ConvertError
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -45,7 +47,14 @@ def _read(path: Path, what: str) -> Source:
 
     import keras
 
-    return Source(_graph(path, what, model), model.name, f"Keras {keras.__version__}", run)
+    framework = f"Keras {keras.__version__}"
+    return Source(
+        _graph(path, what, model),
+        model.name,
+        framework,
+        run,
+        first_difference=partial(first_difference, model),
+    )
 
 
 def _load(path: Path, what: str) -> Any:

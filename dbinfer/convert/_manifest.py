@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dbinfer.convert._graph import Facts
 from dbinfer.convert._options import ConvertOptions
 from dbinfer.errors import ConvertError
+from dbinfer.ir.graph import GraphInfo
 from dbinfer_udf.manifest import Manifest, ManifestError
 
 MANIFEST_NAME = "manifest.json"
@@ -18,41 +18,41 @@ ASSUMED = {"resize": "standard", "precision": "f32"}
 
 
 def make_manifest(
-    source: Path, own_name: str, known: Facts, options: ConvertOptions
+    source: Path, own_name: str, info: GraphInfo, options: ConvertOptions
 ) -> tuple[Manifest, list[str]]:
     """Return the manifest, and the names of the keys that were assumed.
 
     Raises:
         ConvertError: something needed is not known, or two statements contradict each other.
     """
-    stated = _from_zoo(options.network or own_name, known, bool(options.network))
+    stated = _from_zoo(options.network or own_name, info, bool(options.network))
     stated.update(_from_file(source, options.manifest))
     stated.update(options.values)
-    guessed = _from_shapes(known, stated)
+    guessed = _from_shapes(info, stated)
     assumed = {key: value for key, value in ASSUMED.items() if key not in stated}
-    if "color" not in stated and known.channels == 3:
+    if "color" not in stated and info.channels == 3:
         assumed["color"] = guessed["color"]
     values = {"name": source.stem, **assumed, **guessed, **stated}
-    _require(values, known)
+    _require(values, info)
     try:
         manifest = Manifest.from_dict(values)
     except (ManifestError, TypeError, ValueError) as err:
-        raise ConvertError(f"The manifest cannot be made: {err}.") from err
-    _agree(manifest, known)
+        raise ConvertError(f"the manifest cannot be made: {err}.") from err
+    _agree(manifest, info)
     return manifest, sorted(assumed)
 
 
-def _from_zoo(name: str, known: Facts, asked: bool) -> dict[str, Any]:
+def _from_zoo(name: str, info: GraphInfo, asked: bool) -> dict[str, Any]:
     from dbinfer_models import NETWORKS
 
     if name not in NETWORKS:
         if asked:
-            raise ConvertError(f"The zoo has no network {name!r}; it has {', '.join(sorted(NETWORKS))}.")
+            raise ConvertError(f"the zoo has no network {name!r}; it has {', '.join(sorted(NETWORKS))}.")
         return {}
     values = NETWORKS[name].manifest().to_dict()
-    if len(values["labels"]) != known.classes:
+    if len(values["labels"]) != info.classes:
         del values["labels"]
-    if values["channels"] != known.channels:
+    if values["channels"] != info.channels:
         del values["color"]
     return {key: value for key, value in values.items() if key not in SHAPE_KEYS}
 
@@ -64,11 +64,11 @@ def _from_file(source: Path, given: Path | None) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except OSError as err:
-        raise ConvertError(f"The manifest {path} cannot be read: {err.strerror}.") from err
+        raise ConvertError(f"the manifest {path} cannot be read: {err.strerror}.") from err
     except ValueError as err:
-        raise ConvertError(f"The manifest {path} is not JSON: {err}.") from err
+        raise ConvertError(f"the manifest {path} is not JSON: {err}.") from err
     if not isinstance(values, dict):
-        raise ConvertError(f"The manifest {path} is a JSON {type(values).__name__}, but must be an object.")
+        raise ConvertError(f"the manifest {path} is a JSON {type(values).__name__}, but must be an object.")
     return values
 
 
@@ -79,55 +79,60 @@ def _beside(source: Path) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-def _from_shapes(known: Facts, stated: dict[str, Any]) -> dict[str, Any]:
-    sizes = {"height": known.height, "width": known.width, "channels": known.channels}
+def _from_shapes(info: GraphInfo, stated: dict[str, Any]) -> dict[str, Any]:
+    sizes = {"height": info.height, "width": info.width, "channels": info.channels}
     values: dict[str, Any] = {key: value for key, value in sizes.items() if value is not None}
-    values["color"] = "GRAY" if known.channels == 1 else "RGB"
-    task = stated.get("task") or _task(known, stated)
+    values["color"] = "GRAY" if info.channels == 1 else "RGB"
+    task = stated.get("task") or _task(info, stated)
     if task:
         values["task"] = task
-    if known.ending or task in ("embedding", "tensor") or (task == "segmentation" and not _one_class(known)):
+    if (
+        info.activation
+        or task in ("embedding", "tensor")
+        or (task == "segmentation" and not _one_class(info))
+    ):
         values["activation"] = "none"
     return values
 
 
-def _task(known: Facts, stated: dict[str, Any]) -> str:
-    if known.classes and (known.ending == "softmax" or stated.get("labels")):
+def _task(info: GraphInfo, stated: dict[str, Any]) -> str:
+    if info.classes and (info.activation == "softmax" or stated.get("labels")):
         return "classification"
-    if len(known.output) == 4 and known.ending:
+    if len(info.output) == 4 and info.activation:
         return "segmentation"
     return ""
 
 
-def _one_class(known: Facts) -> bool:
-    return known.output[-1 if known.layout == "NHWC" else 1 : None][:1] == (1,)
+def _one_class(info: GraphInfo) -> bool:
+    channel = -1 if info.layout == "NHWC" else 1
+    return len(info.output) > 2 and info.output[channel] == 1
 
 
-def _require(values: dict[str, Any], known: Facts) -> None:
+def _require(values: dict[str, Any], info: GraphInfo) -> None:
     needs = (
         ("task", "--task", "what the result is: classification, segmentation, embedding or tensor"),
-        ("height", "--size", "the size of the input in pixels, 224 or 480x640 (height x width)"),
-        ("width", "--size", "the size of the input in pixels, 224 or 480x640 (height x width)"),
+        ("height", "--input-size", "the size of the input in pixels, 224 or 480x640 (height x width)"),
+        ("width", "--input-size", "the size of the input in pixels, 224 or 480x640 (height x width)"),
         ("activation", "--activation", "softmax or sigmoid for raw scores, or none"),
     )
     for key, option, meaning in needs:
         if key not in values:
-            raise ConvertError(f"The model does not say its {key}.", f"Give {option}: {meaning}.")
-    if known.element != "u8" and "scale" not in values and "mean" not in values:
+            raise ConvertError(f"the model does not say its {key}.", f"Give {option}: {meaning}.")
+    if info.element != "u8" and "scale" not in values and "mean" not in values:
         raise ConvertError(
-            "The model does not say how pixels become its input.",
+            "the model does not say how pixels become its input.",
             "Give --scale (255 for an input of 0..1, 1 for 0..255) and, where it has one, --mean.",
         )
 
 
-def _agree(manifest: Manifest, known: Facts) -> None:
+def _agree(manifest: Manifest, info: GraphInfo) -> None:
     for key in ("height", "width", "channels"):
-        inside, said = getattr(known, key), getattr(manifest, key)
+        inside, said = getattr(info, key), getattr(manifest, key)
         if inside is not None and inside != said:
-            raise ConvertError(f"The manifest says {key} {said}, but the model's input has {inside}.")
+            raise ConvertError(f"the manifest says {key} {said}, but the model's input has {inside}.")
     labels = len(manifest.labels)
-    if manifest.task == "classification" and labels and known.classes not in (None, labels):
-        raise ConvertError(f"There are {labels} labels, but the model has {known.classes} classes.")
+    if manifest.task == "classification" and labels and info.classes not in (None, labels):
+        raise ConvertError(f"there are {labels} labels, but the model has {info.classes} classes.")
     if any(abs(value) < 1 for value in manifest.scale):
         raise ConvertError(
             f"scale is {list(manifest.scale)}, but is given in grey levels of 0..255.",

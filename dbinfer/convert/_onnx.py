@@ -1,51 +1,87 @@
-"""ONNX sources; converting needs only OpenVINO, checking onnxruntime or the slower onnx.reference."""
+"""ONNX sources; converting needs only OpenVINO, checking onnxruntime."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dbinfer.convert._quiet import quiet
-from dbinfer.convert._source import Runner, Source, arrays, to_graph
+import numpy as np
+
+from dbinfer.convert._source import CONVERT_CURE, Search, Source, arrays, differs, to_graph
+from dbinfer.convert.quiet import quiet
+from dbinfer.ir import import_openvino
+
+NO_LAYERS = ("Parameter", "Constant", "Result")
 
 
 def read_onnx(path: Path) -> Source:
     """Read an `.onnx` file."""
     graph = to_graph(path, "an ONNX model")
-    for make in (_onnxruntime, _reference):
-        try:
-            with quiet():
-                framework, run = make(path)
-        except ImportError:
-            continue
-        except Exception as err:
-            return Source(graph, reason=f"the ONNX runtime at hand cannot run it ({type(err).__name__})")
-        return Source(graph, framework=framework, run=run)
-    return Source(graph, reason="neither onnxruntime nor onnx is installed")
-
-
-def _onnxruntime(path: Path) -> tuple[str, Runner]:
-    import onnxruntime  # optional, and in no extra
-
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    (entry,) = session.get_inputs()
+    try:
+        import onnxruntime
+    except ImportError:
+        return Source(graph, reason=f"onnxruntime is not installed. {CONVERT_CURE}")
+    framework = f"onnxruntime {onnxruntime.__version__}"
+    try:
+        with quiet():
+            session = _session(str(path))
+            (entry,) = session.get_inputs()
+    except Exception as err:
+        return Source(graph, reason=f"{framework} cannot run it ({type(err).__name__})")
 
     def run(x: Any) -> list[Any]:
         return arrays(session.run(None, {entry.name: x}))
 
-    return f"onnxruntime {onnxruntime.__version__}", run
+    return Source(graph, "", framework, run, first_difference=partial(_first_difference, path))
 
 
-def _reference(path: Path) -> tuple[str, Runner]:
+def _session(model: str | bytes) -> Any:
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+
+
+def _first_difference(path: Path, search: Search) -> str:
+    """Compare all tensors that source and IR both name, in the order of computation."""
+    inside = dict(_ir_tensors(search))
+    for name, layer, expected in _onnx_tensors(path, search.image, set(inside)):
+        actual = inside[name]
+        if actual.shape != expected.shape or expected.dtype.kind != "f":
+            continue
+        gap, largest = np.abs(actual - expected).max(), np.abs(expected).max()
+        if differs(float(gap), float(largest), search.tolerance):
+            return f"{layer}: {gap:.3g} (of {largest:.3g})"
+    return ""
+
+
+def _onnx_tensors(path: Path, image: Any, wanted: set[str]) -> Iterator[tuple[str, str, Any]]:
+    """Yield (name, layer, value) of tensors inside the model, which become outputs of it for that."""
     import onnx
-    from onnx.reference import ReferenceEvaluator
 
     model = onnx.load(str(path))
-    constants = {tensor.name for tensor in model.graph.initializer}
-    (entry,) = [value.name for value in model.graph.input if value.name not in constants]
-    evaluator = ReferenceEvaluator(model)
+    layers = {
+        name: f"{node.name or name} ({node.op_type})" for node in model.graph.node for name in node.output
+    }
+    names = [name for name in layers if name in wanted]
+    del model.graph.output[:]
+    model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
+    session = _session(model.SerializeToString())
+    values = session.run(names, {session.get_inputs()[0].name: image})
+    yield from zip(names, (layers[name] for name in names), values, strict=True)
 
-    def run(x: Any) -> list[Any]:
-        return arrays(evaluator.run(None, {entry: x}))
 
-    return f"onnx {onnx.__version__} reference", run
+def _ir_tensors(search: Search) -> Iterator[tuple[str, Any]]:
+    """Yield (name, value) of the tensors inside the IR that still have the source's names."""
+    openvino = import_openvino()
+    from openvino import opset13
+
+    graph = openvino.Core().read_model(str(search.ir))
+    layers = [node for node in graph.get_ordered_ops() if node.get_type_name() not in NO_LAYERS]
+    ports = [port for node in layers for port in node.outputs() if port.get_names()]
+    exposed = openvino.Model([opset13.result(port) for port in ports], graph.get_parameters())
+    values = openvino.compile_model(exposed, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})(search.image)
+    for position, port in enumerate(ports):
+        for name in port.get_names():
+            yield name, values[position]

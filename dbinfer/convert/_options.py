@@ -1,4 +1,4 @@
-"""What a caller can say about a conversion."""
+"""The options and the report of a conversion."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from dbinfer.errors import UsageError
+from dbinfer.ir.graph import Port
+from dbinfer.ir.options import checked_layout, checked_values
+from dbinfer.report import Report
+from dbinfer_udf.manifest import Manifest
 
 WEIGHTS = ("fp32", "fp16")
-LAYOUTS = ("NHWC", "NCHW")
 TOLERANCE = {"fp32": 1e-3, "fp16": 1e-2}
 
 
@@ -27,7 +30,7 @@ class ConvertOptions:
         network: name of a zoo network whose preprocessing the model shares.
         layout: `NHWC` or `NCHW`, where the shape leaves it open.
         output_name: which output to keep, where the model has several.
-        values: keys of the manifest that the caller gives; they win over every other source.
+        values: manifest keys that win over every other source, also `input_size` as (height, width).
     """
 
     weights: str = "fp32"
@@ -41,13 +44,69 @@ class ConvertOptions:
 
     def __post_init__(self) -> None:
         if self.weights not in WEIGHTS:
-            raise UsageError(f"weights is {self.weights!r}, but must be fp32 or fp16.")
-        if self.layout not in (None, *LAYOUTS):
-            raise UsageError(f"layout is {self.layout!r}, but must be NHWC or NCHW.")
+            raise UsageError(f"--weights is {self.weights!r}, but must be fp32 or fp16.")
         if self.tolerance is not None and not self.tolerance > 0:
-            raise UsageError(f"tolerance is {self.tolerance!r}, but must be greater than 0.")
+            raise UsageError(f"--tolerance is {self.tolerance!r}, but must be greater than 0.")
+        object.__setattr__(self, "values", checked_values(self.values))  # the way into a frozen dataclass
+        object.__setattr__(self, "layout", checked_layout(self.layout))
 
     @property
     def limit(self) -> float:
         """The tolerance in force."""
         return TOLERANCE[self.weights] if self.tolerance is None else self.tolerance
+
+
+@dataclass(frozen=True)
+class Check(Report):
+    """The comparison of source and IR.
+
+    Attributes:
+        framework: what ran the source, or "" where nothing could.
+        reason: why the source was not run, or "".
+        images: how many images were compared.
+        difference: largest absolute difference of an output value; None where not run.
+        magnitude: largest absolute value the source gave.
+        tolerance: limit for difference / magnitude.
+    """
+
+    derived = ("done",)
+
+    framework: str = ""
+    reason: str = ""
+    images: int = 0
+    difference: float | None = None
+    magnitude: float | None = None
+    tolerance: float = 0.0
+
+    @property
+    def done(self) -> bool:
+        """Whether source and IR were compared."""
+        return self.difference is not None
+
+
+@dataclass(frozen=True)
+class ConvertReport(Report):
+    """The outcome of one conversion.
+
+    Attributes:
+        source, output, weights_file: paths; `size` is the bytes of both written files together.
+        source_format: name of the format, a key of FORMATS.
+        inputs, outputs: of the IR.
+        manifest: as embedded; `assumed` names its keys that nobody stated.
+        written: False where the same content was there already.
+        seconds: of the whole conversion.
+    """
+
+    source: Path
+    source_format: str
+    output: Path
+    weights_file: Path
+    weights: str
+    size: int
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    manifest: Manifest
+    assumed: tuple[str, ...]
+    check: Check
+    written: bool
+    seconds: float

@@ -5,19 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbinfer.convert._quiet import quiet
+from dbinfer.convert.quiet import quiet
 from dbinfer.errors import ConvertError
 from dbinfer.ir import import_openvino
 
 Array = NDArray[Any]
 Runner = Callable[[Array], list[Array]]
 
-TENSORFLOW_CURE = "Install it with `pip install 'dbinfer[convert]'`."
+
+# Outputs below this are taken for zero
+SMALLEST = 1e-4
+
+
+class Search(NamedTuple):
+    """Where to look for the first layer that differs.
+
+    Attributes:
+        ir: the .xml that was written.
+        image: the input tensor on which source and IR differ.
+        tolerance: largest difference allowed, as a share of a layer's largest value.
+        fp16: the IR's weights were halved.
+    """
+
+    ir: Path
+    image: Array
+    tolerance: float
+    fp16: bool
+
+
+CONVERT_CURE = "Install it with `pip install 'dbinfer[convert]'`."
 
 
 @dataclass(frozen=True)
@@ -30,6 +51,8 @@ class Source:
         framework: name and version of what can run the original, or "".
         run: runs the original on one input tensor, gives its outputs in any order; None where it cannot.
         reason: why `run` is None, or "".
+        first_difference: names the first layer whose output differs, "" where none does; None where the
+            format does not let us look inside.
     """
 
     graph: Any
@@ -37,6 +60,7 @@ class Source:
     framework: str = ""
     run: Runner | None = None
     reason: str = ""
+    first_difference: Callable[[Search], str] | None = None
 
 
 def to_graph(path: Path, what: str, model: Any = None) -> Any:
@@ -73,8 +97,13 @@ def require_tensorflow(what: str) -> Any:
     """
     tf = tensorflow()
     if tf is None:
-        raise ConvertError(f"Reading {what} needs TensorFlow, which is not installed.", TENSORFLOW_CURE)
+        raise ConvertError(f"reading {what} needs TensorFlow, which is not installed.", CONVERT_CURE)
     return tf
+
+
+def differs(difference: float, magnitude: float, tolerance: float) -> bool:
+    """Return whether a difference in values up to `magnitude` is too large; one that is not a number is."""
+    return not difference <= tolerance * max(magnitude, SMALLEST)
 
 
 def unreadable(path: Path, what: str, err: BaseException) -> ConvertError:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dbinfer.convert._quiet import quiet
-from dbinfer.convert._source import Runner, Source, arrays, tensorflow, to_graph
+from dbinfer.convert._source import CONVERT_CURE, Runner, Source, arrays, tensorflow, to_graph
+from dbinfer.convert.quiet import quiet
 from dbinfer.errors import ConvertError
 
 TFLITE_MAGIC = b"TFL3"
-NOT_INSTALLED = "TensorFlow is not installed"
+NOT_INSTALLED = f"TensorFlow is not installed. {CONVERT_CURE}"
 
 
 def read_saved_model(path: Path) -> Source:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dbinfer.ir._openvino import import_openvino
+from dbinfer.ir._openvino import import_openvino, last_line
 from dbinfer.ir.rtinfo import embed_manifest, read_manifest
 
-__all__ = ["embed_manifest", "import_openvino", "read_manifest"]
+__all__ = ["embed_manifest", "import_openvino", "last_line", "read_manifest"]

@@ -102,3 +102,13 @@ def _digests(xml: Path, weights: Path) -> tuple[str, str]:
     joined = hashlib.sha256()
     each = [bytes.fromhex(file_digest(path, joined)) for path in (xml, weights)]
     return hashlib.sha256(b"".join(each)).hexdigest(), joined.hexdigest()
+
+
+def file_or_folder_digest(path: Path) -> str:
+    """Return the sha256 of a file, or of a folder's files with their names in sorted order."""
+    if path.is_file():
+        return file_digest(path)
+    total = hashlib.sha256()
+    for part in sorted(part for part in path.rglob("*") if part.is_file()):
+        total.update(f"{part.relative_to(path)}\0{file_digest(part)}\n".encode())
+    return total.hexdigest()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dbinfer.quantize.options import QuantizeOptions
-from dbinfer.quantize.report import QuantizeReport, Side
-from dbinfer.quantize.run import quantize, quantize_images
+from dbinfer.quantize.options import QuantizeOptions, QuantizeReport, Side
+from dbinfer.quantize.quantization import quantize, quantize_images
 
 __all__ = ["QuantizeOptions", "QuantizeReport", "Side", "quantize", "quantize_images"]

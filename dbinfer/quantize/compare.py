@@ -12,7 +12,7 @@ import numpy as np
 
 from dbinfer.ir import import_openvino
 from dbinfer_udf.manifest import Manifest
-from dbinfer_udf.mask import MaskLayout, mask_layout
+from dbinfer_udf.mask import MaskLayout, mask_layout, sigmoid
 from dbinfer_udf.postprocess import scores
 
 WARM = 3
@@ -68,7 +68,7 @@ def mask_of(manifest: Manifest, layout: MaskLayout, output: Any) -> Any:
     values = output.reshape(layout.height, layout.width)
     limit = manifest.threshold
     if manifest.activation == "sigmoid":
-        values = 1 / (1 + np.exp(-values))
+        values = sigmoid(values)
     return (values > limit).astype(np.int64)
 
 

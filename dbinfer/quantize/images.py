@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import psycopg2
+from psycopg2.extensions import connection as Connection
 
-from dbinfer.connection import connect
+from dbinfer.connection import sentence, session
 from dbinfer.errors import DataError
+from dbinfer.ir.tensor import input_tensor
 from dbinfer_udf.errors import ImageError
 from dbinfer_udf.image import Decoder, target_of
 from dbinfer_udf.manifest import Manifest
@@ -26,20 +27,24 @@ def query_rows(query: str, count: int, dsn: str | None, columns: int = 1) -> lis
     Raises:
         DataError: the server refuses the query, it gives no rows, or its columns are not of these kinds.
     """
-    conn = connect(dsn)
-    try:
-        conn.set_session(readonly=True)
-        with conn, conn.cursor("dbinfer_quantize") as cur:
-            cur.itersize = PULL_ROWS
-            cur.execute(query.strip().rstrip(";"))
-            rows = [_row(row, columns) for row in islice(cur, count) if row[0] is not None]
-    except psycopg2.Error as err:
-        raise DataError(f"the query failed: {str(err).strip().splitlines()[0]}", query) from err
-    finally:
-        conn.close()
+    with session(dsn, needs_dbinfer=False, readonly=True) as conn:
+        try:
+            rows = _pulled(conn, query, count, columns)
+        except psycopg2.Error as err:
+            told = sentence(err)
+            raise type(told)(f"the query failed: {told.message}", query) from err
     if not rows:
         raise DataError("the query gives no images.", query)
     return rows
+
+
+def _pulled(conn: Connection, query: str, count: int, columns: int) -> list[Row]:
+    with conn.cursor(
+        "dbinfer_quantize"
+    ) as cur:  # a name makes it a cursor of the server: not all rows come at once
+        cur.itersize = PULL_ROWS
+        cur.execute(query.strip().rstrip(";"))
+        return [_row(row, columns) for row in islice(cur, count) if row[0] is not None]
 
 
 def _row(row: tuple[Any, ...], columns: int) -> Row:
@@ -55,19 +60,16 @@ def _row(row: tuple[Any, ...], columns: int) -> Row:
 
 
 class Tensors:
-    """Makes the tensor that the model's graph takes from an image file, exactly as deploy compiles it into the graph.
+    """Makes the tensor that the model's graph takes from an image file, exactly as a deployed model sees it.
 
     Args:
-        order: NHWC or NCHW.
+        layout: NHWC or NCHW.
     """
 
-    def __init__(self, manifest: Manifest, order: str) -> None:
+    def __init__(self, manifest: Manifest, layout: str) -> None:
+        self.manifest, self.layout = manifest, layout
         self.decode = Decoder(manifest.color, target=target_of(manifest))
         self.resize = Resizer(manifest).resize
-        self.shape = (manifest.height, manifest.width, manifest.channels)
-        self.mean = np.asarray(manifest.mean or (0,), np.float32)
-        self.scale = np.asarray(manifest.scale or (1,), np.float32)
-        self.order = order
 
     def __call__(self, image: bytes) -> Any:
         """Return float32 of one image with the batch in front.
@@ -75,15 +77,9 @@ class Tensors:
         Raises:
             DataError: it is no image.
         """
-        pixels = np.empty(self.shape, np.uint8)
+        pixels = np.empty((self.manifest.height, self.manifest.width, self.manifest.channels), np.uint8)
         try:
             self.resize(self.decode(image)[0], pixels)
         except ImageError as err:
             raise DataError(f"an image of the query cannot be used: {err.message}.") from err
-        x = (pixels.astype(np.float32) - self.mean) / self.scale
-        return np.ascontiguousarray(x[None] if self.order == "NHWC" else x.transpose(2, 0, 1)[None])
-
-
-def tensors(make: Tensors, images: Sequence[bytes]) -> list[Any]:
-    """Return the tensors of images."""
-    return [make(image) for image in images]
+        return input_tensor(pixels, self.manifest, self.layout)

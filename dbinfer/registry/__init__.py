@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from dbinfer.registry.deploy import DeployOptions, deploy
-from dbinfer.registry.versions import activate, drop, grant, models, revoke, set_alias, set_default
+from dbinfer.registry.deployment import DeployOptions, DeployReport, deploy
+from dbinfer.registry.versions import (
+    ModelsReport,
+    RegistryReport,
+    activate,
+    alias,
+    default,
+    drop,
+    grant,
+    models,
+    revoke,
+)
 
 __all__ = [
     "DeployOptions",
+    "DeployReport",
+    "ModelsReport",
+    "RegistryReport",
     "activate",
+    "alias",
+    "default",
     "deploy",
     "drop",
     "grant",
     "models",
     "revoke",
-    "set_alias",
-    "set_default",
 ]

@@ -3,70 +3,73 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import tempfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dbinfer.errors import ModelFileError
-from dbinfer.ir import import_openvino
-from dbinfer.registry.describe import layout
-from dbinfer.registry.source import SourceModel
+from dbinfer.ir import import_openvino, last_line
+from dbinfer.ir.describe import Description
+from dbinfer.ir.graph import dimensions
+from dbinfer.ir.read import ModelFile
 from dbinfer_udf.manifest import Manifest
 
 
 @dataclass(frozen=True)
 class PreparedModel:
-    """The two files that backends load.
-
-    Attributes:
-        xml, bin: their content.
-    """
+    """The content of the two files that backends load."""
 
     xml: bytes
     bin: bytes
 
-    @property
+    @cached_property
     def xml_digest(self) -> str:
-        """Return the sha256 of the xml file."""
+        """The sha256 of the xml file."""
         return hashlib.sha256(self.xml).hexdigest()
 
-    @property
+    @cached_property
     def bin_digest(self) -> str:
-        """Return the sha256 of the bin file."""
+        """The sha256 of the bin file."""
         return hashlib.sha256(self.bin).hexdigest()
 
+    @property
+    def size(self) -> int:
+        """Bytes of both files."""
+        return len(self.xml) + len(self.bin)
 
-def prepare(source: SourceModel, manifest: Manifest, layout_option: str | None = None) -> PreparedModel:
+
+def prepare(model: ModelFile, known: Description) -> PreparedModel:
     """Return the model with conversion to float, mean and scale inside, for input [1,H,W,C] uint8.
 
     Raises:
         ModelFileError: the graph cannot take that size, or its output has no fixed shape or rank of the task.
     """
-    ov = import_openvino()
-    graph = source.graph.clone()
-    order = layout(graph, layout_option)
-    sizes = {"N": 1, "H": manifest.height, "W": manifest.width, "C": manifest.channels}
+    manifest = known.manifest
+    graph = model.graph.clone()
     try:
-        graph.reshape([sizes[axis] for axis in order])
-        graph = _with_preprocessing(ov, graph, manifest, order)
+        graph.reshape(known.info.shape(manifest.height, manifest.width, manifest.channels))
+        graph = _with_preprocessing(graph, manifest, known.info.layout)
     except RuntimeError as err:
-        reason = str(err).strip().splitlines()[-1].strip()
+        size = f"{manifest.width}x{manifest.height}x{manifest.channels}"
         raise ModelFileError(
-            f"{source.path} cannot take one image of {manifest.width}x{manifest.height}x{manifest.channels}: {reason}",
+            f"{model.path} cannot take one image of {size}: {last_line(err)}",
             "Check --input-size, --layout and --color.",
         ) from err
-    _check_output(source, graph, manifest)
-    return _serialized(ov, graph)
+    _check_output(model.path, dimensions(graph.output(0)), manifest)
+    return _serialized(graph)
 
 
-def _with_preprocessing(ov: Any, graph: Any, manifest: Manifest, order: str) -> Any:
+def _with_preprocessing(graph: Any, manifest: Manifest, layout: str) -> Any:
+    ov = import_openvino()
     from openvino.preprocess import PrePostProcessor
 
     processor = PrePostProcessor(graph)
     entry = processor.input()
     entry.tensor().set_element_type(ov.Type.u8).set_layout(ov.Layout("NHWC"))
-    entry.model().set_layout(ov.Layout(order))
+    entry.model().set_layout(ov.Layout(layout))
     steps = entry.preprocess().convert_element_type(ov.Type.f32)
     if manifest.mean:
         steps.mean(_per_channel(manifest.mean, manifest.channels))
@@ -81,29 +84,22 @@ def _per_channel(values: tuple[float, ...], channels: int) -> list[float]:
     return list(values) * channels if len(values) == 1 else list(values)
 
 
-def _check_output(source: SourceModel, graph: Any, manifest: Manifest) -> None:
-    shape = graph.output(0).get_partial_shape()
-    if shape.is_dynamic:
-        raise ModelFileError(f"the output of {source.path} has no fixed shape: {shape}.")
-    dims = list(graph.output(0).get_shape())
-    if manifest.task == "segmentation" and len(dims) not in (3, 4):
+def _check_output(path: Path, shape: tuple[int, ...], manifest: Manifest) -> None:
+    if not shape or -1 in shape:
+        raise ModelFileError(f"the output of {path} has no fixed shape: {list(shape)}.")
+    if manifest.task == "segmentation" and len(shape) not in (3, 4):
         raise ModelFileError(
-            f"the output of {source.path} has the shape {dims}; a mask has rank 3 or 4.",
+            f"the output of {path} has the shape {list(shape)}; a mask has rank 3 or 4.",
             "Give another --task.",
         )
-    if manifest.task == "classification":
-        classes = 1
-        for dim in dims:
-            classes *= dim
-        if manifest.labels and len(manifest.labels) != classes:
-            raise ModelFileError(
-                f"{source.path} has {classes} classes, but {len(manifest.labels)} labels.",
-                "Give --labels that fit.",
-            )
+    classes, labels = math.prod(shape), len(manifest.labels)
+    if manifest.task == "classification" and labels and labels != classes:
+        raise ModelFileError(f"{path} has {classes} classes, but {labels} labels.", "Give --labels that fit.")
 
 
-def _serialized(ov: Any, graph: Any) -> PreparedModel:
+def _serialized(graph: Any) -> PreparedModel:
     with tempfile.TemporaryDirectory() as folder:
         xml = Path(folder, "model.xml")
-        ov.save_model(graph, xml, compress_to_fp16=False)
+        # Weights stay as they are: fp16 ones are not widened, fp32 ones not halved
+        import_openvino().save_model(graph, xml, compress_to_fp16=False)
         return PreparedModel(xml.read_bytes(), xml.with_suffix(".bin").read_bytes())

@@ -93,7 +93,7 @@ def _check_folder(job: TrainJob) -> None:
 def import_tensorflow() -> None:
     """Import TensorFlow without its noise; TrainError where it is not installed."""
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    from dbinfer.convert._quiet import quiet
+    from dbinfer.convert.quiet import quiet
 
     try:
         with quiet():

@@ -179,7 +179,7 @@ def test_memory_stays_where_it_is_over_many_statements(db: Connection) -> None:
 def test_the_precision_and_threads_are_those_that_are_said(db: Connection, dsn: str, tmp_path: Path) -> None:
     for precision in ("f32", "bf16"):
         path = tiny_models.convolution(tmp_path, "exact")
-        deploy(path, DeployOptions(manifest={"precision": precision}), dsn=dsn)
+        deploy(path, DeployOptions(values={"precision": precision}), dsn=dsn)
         facts = ask(db, "SELECT dbinfer.profile(%s, 'exact')", PHOTO)
         assert facts["precision"] in (precision, "f32")
     rows(db, "SELECT dbinfer_private.set_setting('threads', '1')")

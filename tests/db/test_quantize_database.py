@@ -40,7 +40,7 @@ def test_an_int8_version_answers_as_the_original(
     deploy(source, dsn=dsn)
     query = f"SELECT img FROM {table} ORDER BY id;"
     check = f"SELECT img, label FROM {table} ORDER BY id"
-    report = quantize(source, output, QuantizeOptions(query, check, subset=20, dsn=dsn))
+    report = quantize(source, output, QuantizeOptions(query, check, subset=20), dsn)
     assert (report.calibrated, report.compared) == (20, COUNT)
     assert report.quantized.accuracy == 1.0
     assert deploy(output, dsn=dsn).version == 2
@@ -63,11 +63,11 @@ def test_a_query_that_gives_no_images_is_named(
     db: Connection, dsn: str, table: str, tmp_path: Path, query: str, message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        quantize(classifier(tmp_path), tmp_path / "out.xml", QuantizeOptions(query, dsn=dsn))
+        quantize(classifier(tmp_path), tmp_path / "out.xml", QuantizeOptions(query), dsn)
     assert rows(db, f"SELECT count(*) FROM {table}") == [(COUNT + 1,)]
 
 
 def test_check_needs_labels(dsn: str, table: str, tmp_path: Path) -> None:
     query = f"SELECT img FROM {table}"
     with pytest.raises(DataError, match="two columns"):
-        quantize(classifier(tmp_path), tmp_path / "out.xml", QuantizeOptions(query, query, dsn=dsn))
+        quantize(classifier(tmp_path), tmp_path / "out.xml", QuantizeOptions(query, query), dsn)

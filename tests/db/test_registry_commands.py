@@ -81,5 +81,5 @@ def test_mistakes(dbinfer, tmp_path: Path) -> None:  # type: ignore[no-untyped-d
     assert "cannot be a model's name" in dbinfer("deploy", path, "--name", "a b", code=1)
     assert "does not exist" in dbinfer("activate", "nobody@1", code=1)
     assert "labels" in dbinfer("deploy", tiny_models.colour_classifier(tmp_path), "--labels", "one", code=1)
-    assert "task" in dbinfer("deploy", path, "--task", "magic", code=1)
-    assert "resize" in dbinfer("deploy", path, "--resize", "magic", code=1)
+    assert "task" in dbinfer("deploy", path, "--task", "magic", code=2)
+    assert "resize" in dbinfer("deploy", path, "--resize", "magic", code=2)

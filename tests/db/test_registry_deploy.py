@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
-import sys
 import threading
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 
 from dbinfer.errors import ModelFileError, RegistryError
+from dbinfer.ir.read import read_model
+from dbinfer.progress import Progress
 from dbinfer.registry import DeployOptions, deploy, models
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
@@ -24,6 +26,23 @@ TABLES = ("model", "model_version", "model_part", "part", "alias", "model_grant"
 
 def counts(db: Connection) -> list[int]:
     return [ask(db, COUNTS + table) for table in TABLES]
+
+
+@pytest.mark.parametrize("form", ["digest", "older_digest"])
+def test_content_that_older_clients_deployed_is_known_again(
+    db: Connection, dsn: str, tmp_path: Path, form: str
+) -> None:
+    """Clients on Python 3.11 hashed the hashes of both files, clients on 3.10 their bytes."""
+    path = tiny_models.constant(tmp_path, 5, f"known_by_{form}")
+    done = deploy(path, dsn=dsn)
+    files = getattr(read_model(path), form)
+    old = hashlib.sha256(f"{files}\0{done.manifest.to_json()}".encode()).hexdigest()
+    with db.cursor() as cur:
+        cur.execute(
+            "UPDATE dbinfer_private.model_version SET source_digest = %s WHERE model = %s", (old, done.name)
+        )
+    again = deploy(path, dsn=dsn)
+    assert (again.new, again.version) == (False, 1)
 
 
 def test_the_same_content_again_is_already_deployed(db: Connection, dsn: str, tmp_path: Path) -> None:
@@ -49,7 +68,7 @@ def test_the_files_name_and_place_do_not_matter(dsn: str, tmp_path: Path) -> Non
 def test_changed_content_is_a_new_version_and_shares_parts(db: Connection, dsn: str, tmp_path: Path) -> None:
     first = deploy(tiny_models.convolution(tmp_path, "net"), dsn=dsn)
     second = deploy(
-        tiny_models.convolution(tmp_path, "net"), DeployOptions(manifest={"precision": "bf16"}), dsn=dsn
+        tiny_models.convolution(tmp_path, "net"), DeployOptions(values={"precision": "bf16"}), dsn=dsn
     )
     assert (first.version, second.version, second.new) == (1, 2, True)
     assert second.new_parts < second.parts
@@ -60,7 +79,7 @@ def test_changed_content_is_a_new_version_and_shares_parts(db: Connection, dsn: 
 def test_parts_are_small_and_named_by_their_digest(
     db: Connection, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["dbinfer.registry.deploy"], "PART_BYTES", 1000)
+    monkeypatch.setattr("dbinfer.registry.store.PART_BYTES", 1000)
     done = deploy(tiny_models.convolution(tmp_path, "pieces", seed=5), dsn=dsn)
     assert done.parts > 5
     assert ask(db, "SELECT max(length(data)) FROM dbinfer_private.part WHERE length(data) <= 1000") == 1000
@@ -69,12 +88,12 @@ def test_parts_are_small_and_named_by_their_digest(
 
 
 def test_progress_tells_bytes_sent(dsn: str, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    deploy(
-        tiny_models.convolution(tmp_path, "told", seed=6), dsn=dsn, progress=lambda a, b: told.append((a, b))
-    )
-    assert told[0][0] == 0
-    assert told[-1][0] == told[-1][1] > 1000
+    told: list[Progress] = []
+    deploy(tiny_models.convolution(tmp_path, "told", seed=6), dsn=dsn, progress=told.append)
+    sent = [progress for progress in told if progress.unit == "bytes"]
+    assert sent[0].done == 0
+    assert sent[-1].total is not None
+    assert sent[-1].done == sent[-1].total > 1000
 
 
 def test_not_activated(db: Connection, dsn: str, tmp_path: Path) -> None:
@@ -97,13 +116,13 @@ def test_an_alias_follows_the_new_version(db: Connection, dsn: str, tmp_path: Pa
 def test_the_first_model_is_the_default_and_another_can_be(db: Connection, dsn: str, tmp_path: Path) -> None:
     deploy(tiny_models.constant(tmp_path, 9, "chosen"), DeployOptions(default=True), dsn=dsn)
     assert ask(db, "SELECT dbinfer.predict(%s)", IMAGE) == [9, 9, 9]
-    assert [m["name"] for m in models(dsn) if m["default"]] == ["chosen"]
+    assert [m["name"] for m in models(dsn).models if m["default"]] == ["chosen"]
 
 
 def test_private_models_are_granted_to_nobody(dsn: str, tmp_path: Path) -> None:
     deploy(tiny_models.constant(tmp_path, 1, "hidden"), DeployOptions(private=True), dsn=dsn)
     deploy(tiny_models.constant(tmp_path, 1, "shown"), dsn=dsn)
-    granted = {m["name"]: m["granted_to"] for m in models(dsn)}
+    granted = {m["name"]: m["granted_to"] for m in models(dsn).models}
     assert granted["hidden"] == []
     assert granted["shown"] == ["public"]
 
@@ -127,8 +146,8 @@ def test_aliases_that_cannot_be_leave_nothing(db: Connection, dsn: str, tmp_path
 def test_an_interruption_leaves_nothing(db: Connection, dsn: str, tmp_path: Path) -> None:
     before = counts(db)
 
-    def interrupt(done: int, total: int) -> None:
-        if done:
+    def interrupt(progress: Progress) -> None:
+        if progress.done:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -48,7 +48,7 @@ def test_without_reverse_channels_it_is_bgr(db: Connection, dsn: str, tmp_path: 
 def test_options_override_model_info(db: Connection, dsn: str, tmp_path: Path) -> None:
     info = {"model_type": "Classification", "mean_values": "10 20 5", "labels": "x y z"}
     options: dict[str, Any] = {"color": "RGB", "mean": [0, 0, 0], "labels": ["p", "q", "r"], "task": "tensor"}
-    done = deploy(tiny_models.foreign(tmp_path, info, "overridden"), DeployOptions(manifest=options), dsn=dsn)
+    done = deploy(tiny_models.foreign(tmp_path, info, "overridden"), DeployOptions(values=options), dsn=dsn)
     assert (done.manifest.task, done.manifest.labels) == ("tensor", ("p", "q", "r"))
     assert ask(db, "SELECT dbinfer.predict(%s, 'overridden')", IMAGE) == pytest.approx([200, 30, 10])
 
@@ -59,6 +59,7 @@ def test_what_is_assumed_is_said(dsn: str, tmp_path: Path) -> None:
     assert any("--color" in note for note in done.assumed)
     assert any("--mean" in note for note in done.assumed)
     assert any("--task" in note for note in done.assumed)
+    assert any("--activation" in note for note in done.assumed)
 
 
 def test_scores_of_a_network_without_softmax_become_probabilities(
@@ -68,6 +69,23 @@ def test_scores_of_a_network_without_softmax_become_probabilities(
     deploy(tiny_models.foreign(tmp_path, info, "logits"), dsn=dsn)
     score = ask(db, "SELECT (dbinfer.classify(%s, 'logits')).score", IMAGE)
     powers = np.exp([2.0, 0.3, 0.1])
+    assert score == pytest.approx(powers[0] / powers.sum(), abs=1e-6)
+
+
+@pytest.mark.parametrize("last", ["softmax", "reshape"])
+def test_probabilities_are_not_made_probabilities_again(
+    db: Connection, dsn: str, tmp_path: Path, last: str
+) -> None:
+    def head(ops: Any, image: Any) -> Any:
+        scores = ops.divide(ops.reduce_mean(image, np.array([2, 3]), False), np.float32(100))
+        found = ops.softmax(scores, 1)
+        return found if last == "softmax" else ops.reshape(found, np.array([1, 3]), False)
+
+    path = _save(_head([1, 3, 8, 8], head), tmp_path / f"ends_{last}.xml")
+    done = deploy(path, dsn=dsn)
+    assert done.manifest.activation == "none"
+    powers = np.exp([2.0, 0.3, 0.1])
+    score = ask(db, f"SELECT (dbinfer.classify(%s, 'ends_{last}')).score", IMAGE)
     assert score == pytest.approx(powers[0] / powers.sum(), abs=1e-6)
 
 
@@ -97,7 +115,7 @@ def test_dynamic_sizes_are_asked_for(db: Connection, dsn: str, tmp_path: Path) -
     with pytest.raises(ModelFileError, match="no fixed size") as caught:
         deploy(path, dsn=dsn)
     assert "--input-size" in caught.value.cure
-    done = deploy(path, DeployOptions(manifest={"input_size": (6, 10)}), dsn=dsn)
+    done = deploy(path, DeployOptions(values={"input_size": (6, 10)}), dsn=dsn)
     assert (done.manifest.height, done.manifest.width) == (6, 10)
     assert ask(db, "SELECT dbinfer.predict(%s, 'dynamic')", IMAGE) == pytest.approx([200, 30, 10])
 
@@ -107,7 +125,7 @@ def test_a_layout_that_cannot_be_known_is_asked_for(db: Connection, dsn: str, tm
     with pytest.raises(ModelFileError, match="where the channels are") as caught:
         deploy(path, dsn=dsn)
     assert "--layout" in caught.value.cure
-    done = deploy(path, DeployOptions(manifest={"layout": "NCHW"}), dsn=dsn)
+    done = deploy(path, DeployOptions(layout="nchw"), dsn=dsn)
     assert (done.manifest.height, done.manifest.width) == (8, 3)
     assert ask(db, "SELECT dbinfer.predict(%s, 'ambiguous')", IMAGE) == pytest.approx([200, 30, 10])
 
@@ -153,7 +171,7 @@ def test_four_channels(dsn: str, tmp_path: Path) -> None:
 def test_an_output_without_fixed_shape(dsn: str, tmp_path: Path) -> None:
     path = _save(_head([1, 3, 8, 8], lambda ops, x: ops.non_zero(x)), tmp_path / "nonzero.xml")
     with pytest.raises(ModelFileError, match="no fixed shape"):
-        deploy(path, DeployOptions(manifest={"task": "tensor"}), dsn=dsn)
+        deploy(path, DeployOptions(values={"task": "tensor"}), dsn=dsn)
 
 
 def test_a_batch_larger_than_one_becomes_one(db: Connection, dsn: str, tmp_path: Path) -> None:

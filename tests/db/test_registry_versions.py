@@ -15,13 +15,13 @@ from dbinfer.errors import RegistryError
 from dbinfer.registry import (
     DeployOptions,
     activate,
+    alias,
+    default,
     deploy,
     drop,
     grant,
     models,
     revoke,
-    set_alias,
-    set_default,
 )
 
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
@@ -33,13 +33,13 @@ def name(dsn: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
     name = request.node.name.partition("[")[0][5:50] + uuid.uuid4().hex[:6]
     for number in (1, 2):
         deploy(tiny_models.constant(tmp_path, number, name), dsn=dsn)
-    set_alias(f"{name}@1", "old", dsn)
-    set_alias(f"{name}@2", "new", dsn)
+    alias(f"{name}@1", "old", dsn)
+    alias(f"{name}@2", "new", dsn)
     return name
 
 
 def one(dsn: str, name: str) -> dict[str, object]:
-    return next(m for m in models(dsn) if m["name"] == name)
+    return next(m for m in models(dsn).models if m["name"] == name)
 
 
 def test_back_and_forth(db: Connection, dsn: str, name: str) -> None:
@@ -62,7 +62,7 @@ def test_the_active_version_is_kept_unless_forced(db: Connection, dsn: str, name
     activate(f"{name}@1", dsn)
     assert ask(db, "SELECT (dbinfer.predict(%s, %s))[1]", IMAGE, name) == 1
     drop(name, force=True, dsn=dsn)
-    assert all(m["name"] != name for m in models(dsn))
+    assert all(m["name"] != name for m in models(dsn).models)
 
 
 def test_force_that_is_null_is_no_force(db: Connection, name: str) -> None:
@@ -72,7 +72,7 @@ def test_force_that_is_null_is_no_force(db: Connection, name: str) -> None:
 def test_a_drop_takes_the_aliases_and_leaves_shared_parts(db: Connection, dsn: str, tmp_path: Path) -> None:
     path = tiny_models.convolution(tmp_path, "shared")
     deploy(path, dsn=dsn)
-    deploy(path, DeployOptions(manifest={"precision": "bf16"}, alias="second"), dsn=dsn)
+    deploy(path, DeployOptions(values={"precision": "bf16"}, alias="second"), dsn=dsn)
     drop("shared@1", dsn=dsn)
     assert len(ask(db, "SELECT dbinfer.predict(%s, 'shared@second')", IMAGE)) == 10
     before = ask(db, "SELECT count(*) FROM dbinfer_private.part")
@@ -85,7 +85,7 @@ def test_a_drop_takes_the_aliases_and_leaves_shared_parts(db: Connection, dsn: s
 
 
 def test_the_default_goes_with_its_model(db: Connection, dsn: str, name: str) -> None:
-    set_default(name, dsn)
+    default(name, dsn)
     assert ask(db, "SELECT (dbinfer.predict(%s))[1]", IMAGE) == 2
     drop(name, force=True, dsn=dsn)
     assert (
@@ -105,11 +105,11 @@ WRONG: dict[str, tuple[Callable[[str, str], None], str]] = {
     "no version": (activate, "names no version"),
     "alias": (lambda n, dsn: activate(f"{n}@old", dsn), "names no version"),
     "model": (lambda n, dsn: activate("nobody@1", dsn), 'model "nobody" does not exist'),
-    "alias of nothing": (lambda n, dsn: set_alias(f"{n}@9", "x", dsn), 'has no version or alias "9"'),
+    "alias of nothing": (lambda n, dsn: alias(f"{n}@9", "x", dsn), 'has no version or alias "9"'),
     "drop of nothing": (lambda n, dsn: drop("nobody", dsn=dsn), 'model "nobody" does not exist'),
     "drop of a version": (lambda n, dsn: drop(f"{n}@9", dsn=dsn), 'has no version or alias "9"'),
-    "default": (lambda n, dsn: set_default("nobody", dsn), 'model "nobody" does not exist'),
-    "default version": (lambda n, dsn: set_default(f"{n}@1", dsn), "does not exist"),
+    "default": (lambda n, dsn: default("nobody", dsn), 'model "nobody" does not exist'),
+    "default version": (lambda n, dsn: default(f"{n}@1", dsn), "does not exist"),
     "grant": (lambda n, dsn: grant("nobody", "public", dsn), 'model "nobody" does not exist'),
     "grant version": (lambda n, dsn: grant(f"{n}@1", "public", dsn), "does not exist"),
     "grant role": (lambda n, dsn: grant(n, "no_such_role", dsn), "role 'no_such_role' does not exist"),

@@ -160,7 +160,7 @@ def test_the_same_graph_with_other_labels_is_another_model_in_the_same_session(
     assert ask(db, query, IMAGE) == "blue"
     deploy(
         tiny_models.colour_classifier(tmp_path, "named"),
-        DeployOptions(manifest={"labels": ["rot", "grün", "blau"]}),
+        DeployOptions(values={"labels": ["rot", "grün", "blau"]}),
         dsn=dsn,
     )
     assert ask(db, query, IMAGE) == "blau"

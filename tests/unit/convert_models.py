@@ -154,6 +154,52 @@ def save_onnx(path: Path, outputs: int = 1, inputs: int = 1, open_size: bool = F
     return path
 
 
+def save_onnx_of_any_size(path: Path) -> Path:
+    """Write an ONNX classifier as OCR packages export them: open height and width, opset 11, HardSigmoid.
+
+    Its batch normalisation has the attribute `momentum`, with which onnx.reference computes as in training.
+    """
+    import onnx
+    from onnx import helper, numpy_helper
+
+    random = np.random.default_rng(6)
+    weights = {
+        "kernel": random.normal(0, 0.3, (4, 3, 3, 3)).astype(np.float32),
+        "gamma": random.uniform(0.5, 1.5, 4).astype(np.float32),
+        "beta": random.normal(0, 0.3, 4).astype(np.float32),
+        "mean": random.normal(0, 0.3, 4).astype(np.float32),
+        "variance": random.uniform(0.5, 1.5, 4).astype(np.float32),
+        "dense": random.normal(0, 1, (4, 5)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node(
+            "Conv", ["image", "kernel"], ["features"], "conv", strides=[2, 2], pads=[1, 1, 1, 1]
+        ),
+        helper.make_node(
+            "BatchNormalization",
+            ["features", "gamma", "beta", "mean", "variance"],
+            ["normal"],
+            "norm",
+            momentum=0.9,
+        ),
+        helper.make_node("HardSigmoid", ["normal"], ["gate"], "gate", alpha=0.2, beta=0.5),
+        helper.make_node("Mul", ["normal", "gate"], ["swish"], "swish"),
+        helper.make_node("GlobalAveragePool", ["swish"], ["pooled"], "pool"),
+        helper.make_node("Flatten", ["pooled"], ["flat"], "flatten"),
+        helper.make_node("MatMul", ["flat", "dense"], ["raw"], "dense"),
+        helper.make_node("Softmax", ["raw"], ["scores"], "softmax", axis=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "open",
+        [_onnx_value("image", (None, 3, None, None))],
+        [_onnx_value("scores", (None, 5))],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=7), path)
+    return path
+
+
 def _onnx_value(name: str, shape: tuple[int | None, ...]) -> Any:
     from onnx import TensorProto, helper
 

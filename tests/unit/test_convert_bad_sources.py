@@ -10,14 +10,14 @@ import pytest
 from convert_models import save_onnx, small_classifier
 
 from dbinfer.convert import ConvertOptions, convert
-from dbinfer.errors import ConvertError
+from dbinfer.errors import ConvertError, DbinferError, ModelFileError
 
 STATED: dict[str, Any] = {"task": "classification", "activation": "softmax", "scale": [255.0]}
 
 
-def _refused(source: Path, match: str) -> ConvertError:
+def _refused(source: Path, match: str) -> DbinferError:
     output = source.parent / "out.xml"
-    with pytest.raises(ConvertError, match=match) as error:
+    with pytest.raises((ConvertError, ModelFileError), match=match) as error:
         convert(source, output, ConvertOptions(values=STATED))
     assert "\n" not in error.value.message
     assert not list(source.parent.glob("*out*"))
@@ -146,5 +146,5 @@ def test_saved_model_without_tensorflow_converts_unchecked(
     small_classifier().export(tmp_path / "net", verbose=False)
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     report = convert(tmp_path / "net", tmp_path / "out.xml", ConvertOptions(values={"scale": [255.0]}))
-    assert report.check.reason == "TensorFlow is not installed"
+    assert report.check.reason.startswith("TensorFlow is not installed")
     assert report.written

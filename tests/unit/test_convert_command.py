@@ -61,8 +61,9 @@ def test_table_says_what_was_compared_and_assumed(
     [
         (["--task", "guessing"], 2, "--task is 'guessing'"),
         (["--scale", "a"], 2, "--scale is 'a'"),
-        (["--size", "12x"], 2, "--size is '12x'"),
-        (["--weights", "int8"], 2, "weights is 'int8'"),
+        (["--input-size", "12x"], 2, "--input-size is '12x'"),
+        (["--layout", "hwc"], 2, "--layout is 'hwc'"),
+        (["--weights", "int8"], 2, "--weights is 'int8'"),
         (["--labels", "@nowhere.txt"], 2, "nowhere.txt"),
         (["--nonsense"], 2, "--nonsense"),
         ([*WORDS, "--tolerance", "1e-12", "--weights", "fp16"], 1, "differs from its source"),

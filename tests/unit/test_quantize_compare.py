@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbinfer.quantize.compare import accuracy, agreement, differences, overlap
+from dbinfer.quantize.compare import accuracy, agreement, differences, mask_of, overlap
 from dbinfer_udf.manifest import Manifest
+from dbinfer_udf.mask import mask_layout
 
 
 def manifest(task: str, **values: Any) -> Manifest:
@@ -51,3 +52,10 @@ def test_labels_are_numbers_or_names() -> None:
     m = manifest("classification", labels=("cat", "dog"))
     scores = outputs([0.9, 0.1], [0.2, 0.8], [0.2, 0.8], [0.2, 0.8])
     assert accuracy(m, scores, ["cat", "dog", 1, "cat"]) == 0.75
+
+
+def test_scores_far_from_zero_overflow_nothing() -> None:
+    m, layout = manifest("segmentation", activation="sigmoid"), mask_layout((1, 1, 3, 1))
+    values = np.array([-200.0, 0.1, 200.0], np.float32).reshape(1, 1, 3, 1)
+    with np.errstate(over="raise"):
+        assert mask_of(m, layout, values).tolist() == [[0, 1, 1]]

@@ -10,9 +10,10 @@ import pytest
 
 from dbinfer.errors import DataError
 from dbinfer.ir import embed_manifest, import_openvino
+from dbinfer.ir.describe import describe
+from dbinfer.ir.read import read_model
 from dbinfer.quantize.images import Tensors
 from dbinfer.registry.prepare import prepare
-from dbinfer.registry.source import read_source
 from dbinfer_udf.image import Decoder, target_of
 from dbinfer_udf.manifest import Manifest
 from dbinfer_udf.preprocess import Resizer
@@ -34,7 +35,8 @@ def test_tensors_equal_the_prepared_graphs_own_preprocessing(tmp_path: Path, ord
     graph = ov.Model([ops.result(ops.multiply(image, np.float32(1)))], [image], "same")
     embed_manifest(graph, manifest)
     ov.save_model(graph, tmp_path / "m.xml", compress_to_fp16=False)
-    files = prepare(read_source(tmp_path / "m.xml"), manifest, order)
+    model = read_model(tmp_path / "m.xml")
+    files = prepare(model, describe(model, layout=order))
     (tmp_path / "p.xml").write_bytes(files.xml)
     (tmp_path / "p.bin").write_bytes(files.bin)
 

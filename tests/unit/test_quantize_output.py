@@ -15,7 +15,7 @@ pytest.importorskip("nncf")
 
 
 def test_the_result_agrees_and_carries_the_manifest(tmp_path: Path) -> None:
-    source, output = classifier(tmp_path), tmp_path / "out" / "net-int8.xml"
+    source, output = classifier(tmp_path), tmp_path / "net-int8.xml"
     files, labels = pictures(30)
     labelled = list(zip(files[15:], labels[15:], strict=True))
     options = QuantizeOptions(subset=15)
@@ -34,7 +34,7 @@ def test_the_result_agrees_and_carries_the_manifest(tmp_path: Path) -> None:
 
 
 def test_below_the_limit_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dbinfer.quantize.run.agreement", lambda *rest: ("top-1", 0.9))
+    monkeypatch.setattr("dbinfer.quantize.compare.agreement", lambda *rest: ("top-1", 0.9))
     output = tmp_path / "net-int8.xml"
     with pytest.raises(DataError, match=r"0\.9000 .*nothing was written"):
         quantize_images(classifier(tmp_path), output, pictures(5)[0], [], QuantizeOptions(subset=5))
@@ -53,7 +53,7 @@ def test_an_output_that_is_there_needs_force(tmp_path: Path) -> None:
 
 
 def test_the_output_is_an_xml_file(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match=r"no \.xml"):
+    with pytest.raises(ModelFileError, match=r"must end in \.xml"):
         quantize_images(classifier(tmp_path), tmp_path / "net.onnx", [], [], QuantizeOptions())
 
 

@@ -1,0 +1,116 @@
+"""Does the IR give what its source gives? Both run on the same images."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from dbinfer.convert._options import Check, ConvertOptions
+from dbinfer.convert._source import SMALLEST, Array, Search, Source, differs, telling_line
+from dbinfer.convert.quiet import quiet
+from dbinfer.errors import ConvertError
+from dbinfer.ir import import_openvino
+from dbinfer.ir.graph import GraphInfo
+from dbinfer.ir.tensor import input_tensor
+from dbinfer_udf.manifest import Manifest
+
+# A difference above this share of the output is no rounding: no tolerance makes such an IR right
+ROUNDING = 0.05
+
+
+def compare(source: Source, ir: Path, info: GraphInfo, manifest: Manifest, options: ConvertOptions) -> Check:
+    """Run source and IR, both in float32, on random images in the network's range and compare.
+
+    Raises:
+        ConvertError: they differ by more than the tolerance times the source's largest value.
+    """
+    if source.run is None:
+        return Check(reason=source.reason, tolerance=options.limit)
+    tensors = [input_tensor(image, manifest, info.layout, info.element) for image in _images(manifest)]
+    try:
+        expected = [source.run(x) for x in tensors]
+    except Exception as err:
+        return Check(
+            reason=f"{source.framework} could not run it: {telling_line(err)}", tolerance=options.limit
+        )
+    compiled = import_openvino().compile_model(str(ir), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    pairs = [_pair(np.asarray(compiled(x)[0]), y) for x, y in zip(tensors, expected, strict=True)]
+    difference, magnitude = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
+    if not np.isfinite(magnitude):
+        raise ConvertError("the source gives values that are not finite on random images.", "Train it again.")
+    if differs(difference, magnitude, options.limit):
+        raise _refusal(source, ir, tensors[0], (difference, magnitude), options)
+    return Check(source.framework, "", len(tensors), difference, magnitude, options.limit)
+
+
+def _refusal(
+    source: Source, ir: Path, x: Array, found: tuple[float, float], options: ConvertOptions
+) -> ConvertError:
+    difference, magnitude = found
+    layer = _first_difference(source, Search(ir, x, options.limit, options.weights == "fp16"))
+    where = f" The first layer whose output differs is {layer}." if layer else ""
+    return ConvertError(
+        f"the converted model differs from its source by {difference:.3g} (of {magnitude:.3g}); "
+        f"the tolerance {options.limit:g} does not allow that, and nothing was written.{where}",
+        _cure(source, difference / max(magnitude, SMALLEST), options),
+    )
+
+
+def _first_difference(source: Source, search: Search) -> str:
+    """Return the first layer that differs, "" where nobody can tell: the refusal stands without it."""
+    if source.first_difference is not None:
+        with suppress(Exception), quiet():
+            return source.first_difference(search)
+    return ""
+
+
+def _cure(source: Source, share: float, options: ConvertOptions) -> str:
+    """Return only what can help this call."""
+    cures = []
+    if options.weights != "fp32":
+        cures.append("use --weights fp32")
+    if share <= ROUNDING:
+        cures.append(f"allow more with --tolerance {_rounded_up(share):g}")
+    if not cures:
+        return (
+            f"No rounding is that large: OpenVINO and {source.framework} compute this model differently. "
+            "Convert it from another format (ONNX, SavedModel, TFLite), or report it to OpenVINO."
+        )
+    text = ", or ".join(cures)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _rounded_up(share: float) -> float:
+    """Return the next number above of one digit: 0.0043 gives 0.005."""
+    digit = 10.0 ** np.floor(np.log10(share))
+    return float(f"{np.ceil(share / digit) * digit:.1g}")
+
+
+def _images(manifest: Manifest) -> list[Array]:
+    """Return noise, a soft picture, a dark and a bright one: uint8, (height, width, channels)."""
+    random = np.random.default_rng(0)
+    shape = (manifest.height, manifest.width, manifest.channels)
+    noise = random.integers(0, 256, shape, dtype=np.uint8)
+    coarse = random.integers(0, 256, (4, 4, manifest.channels), dtype=np.uint8)
+    soft = cv2.resize(coarse, (manifest.width, manifest.height), interpolation=cv2.INTER_LINEAR).reshape(
+        shape
+    )
+    return [noise, soft, noise // 8, 255 - noise // 8]
+
+
+def _pair(actual: Array, candidates: list[Array]) -> tuple[float, float]:
+    """Return (largest difference, largest value) for the source output that `actual` is the image of.
+
+    Frameworks order and name several outputs differently, so the nearest one of equal size is meant.
+    """
+    fitting = [np.asarray(y, np.float64).reshape(actual.shape) for y in candidates if y.size == actual.size]
+    if not fitting:
+        sizes = [list(y.shape) for y in candidates]
+        raise ConvertError(f"the IR gives a result of shape {list(actual.shape)}, its source {sizes}.")
+    both: list[tuple[Any, Any]] = [(np.abs(actual - y).max(), np.abs(y).max()) for y in fitting]
+    difference, magnitude = min(both)
+    return float(difference), float(magnitude)

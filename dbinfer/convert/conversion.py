@@ -1,0 +1,117 @@
+"""A trained model into an IR, straight down: read > describe > write > compare > put in place."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dbinfer.convert._options import Check, ConvertOptions, ConvertReport
+from dbinfer.progress import OnProgress, Progress, silent
+from dbinfer_udf.manifest import Manifest
+
+if TYPE_CHECKING:
+    from dbinfer.convert._source import Source
+    from dbinfer.ir.graph import GraphInfo
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A source that is understood, as a graph that is ready to be written."""
+
+    original: Source
+    graph: Any
+    info: GraphInfo
+    manifest: Manifest
+    assumed: list[str]
+
+
+def convert(
+    source: Path,
+    output: Path,
+    options: ConvertOptions | None = None,
+    progress: OnProgress = silent,
+) -> ConvertReport:
+    """Convert a trained model to an IR with its manifest inside, and prove that both give the same.
+
+    Args:
+        source: a model file, or a SavedModel folder.
+        output: the .xml to write; the weights go beside it into .bin.
+
+    Raises:
+        ModelFileError: the source is no model of one image, or the output cannot be written.
+        ConvertError: the source cannot be read, something needed is not known, or the result differs; then
+            nothing is written and what was there stays.
+    """
+    from dbinfer.convert.formats import FORMATS, find_format
+    from dbinfer.ir.write import check_output
+
+    started = time.monotonic()
+    options = options or ConvertOptions()
+    source, output = Path(source), check_output(Path(output))
+    source_format = find_format(source)
+    progress(Progress(f"reading {source.name} ({source_format})"))
+    original = FORMATS[source_format].read(source)
+    model = _describe(original, source, source_format, options)
+    progress(Progress(f"writing {output.name} ({options.weights})"))
+    check, written = _write(model, output, options, progress)
+    ports, weights_file = _ports(model.graph), output.with_suffix(".bin")
+    return ConvertReport(
+        source=source,
+        source_format=source_format,
+        output=output,
+        weights_file=weights_file,
+        weights=options.weights,
+        size=output.stat().st_size + weights_file.stat().st_size,
+        inputs=ports[0],
+        outputs=ports[1],
+        manifest=model.manifest,
+        assumed=tuple(model.assumed),
+        check=check,
+        written=written,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _describe(original: Source, source: Path, source_format: str, options: ConvertOptions) -> _Model:
+    from dbinfer.convert._manifest import make_manifest
+    from dbinfer.convert._outputs import one_output, settle_names
+    from dbinfer.ir import embed_manifest
+    from dbinfer.ir.graph import fix_size, graph_info
+
+    graph = one_output(original.graph, options.output_name)
+    info = graph_info(graph, options.layout)
+    manifest, assumed = make_manifest(source, original.name, info, options)
+    manifest = _with_origin(manifest, source, source_format)
+    fix_size(graph, info, manifest.height, manifest.width, manifest.channels)
+    settle_names(graph)
+    embed_manifest(graph, manifest)
+    return _Model(original, graph, info, manifest, assumed)
+
+
+def _write(model: _Model, output: Path, options: ConvertOptions, progress: OnProgress) -> tuple[Check, bool]:
+    from dbinfer.convert._compare import compare
+    from dbinfer.ir.write import put_in_place, written_beside
+
+    with written_beside(model.graph, output, options.weights == "fp16") as temporary:
+        progress(Progress("comparing source and result"))
+        check = compare(model.original, temporary, model.info, model.manifest, options)
+        return check, put_in_place(temporary, output, options.force)
+
+
+def _ports(graph: Any) -> tuple[Any, Any]:
+    from dbinfer.ir.graph import port
+
+    return tuple(port(entry) for entry in graph.inputs), tuple(port(entry) for entry in graph.outputs)
+
+
+def _with_origin(manifest: Manifest, source: Path, source_format: str) -> Manifest:
+    from dbinfer.ir.read import file_or_folder_digest
+
+    origin: dict[str, Any] = {
+        "source": source.name,
+        "source_format": source_format,
+        "source_sha256": file_or_folder_digest(source),
+    }
+    return replace(manifest, provenance={**manifest.provenance, **origin})

@@ -1,0 +1,155 @@
+"""A model into INT8, straight down: images > calibrate > compare > write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dbinfer.errors import DataError, ModelFileError
+from dbinfer.progress import OnProgress, Progress, silent
+from dbinfer.quantize.options import QuantizeOptions, QuantizeReport, Side
+from dbinfer_udf.manifest import Manifest
+
+if TYPE_CHECKING:
+    from dbinfer.ir.describe import Description
+    from dbinfer.ir.read import ModelFile
+    from dbinfer.quantize.compare import Run
+    from dbinfer.quantize.images import Row
+
+
+def quantize(
+    source: Path,
+    output: Path,
+    options: QuantizeOptions | None = None,
+    dsn: str | None = None,
+    progress: OnProgress = silent,
+) -> QuantizeReport:
+    """Quantize an IR with images from the database; write the result only where it agrees with the original.
+
+    Args:
+        source: the IR that was converted, with its manifest.
+        output: the .xml to write.
+
+    Raises:
+        DataError: a query fails or gives no images, or the result agrees less than `options.limit`.
+        ModelFileError: the IR cannot be used or quantized, or the output exists.
+    """
+    from dbinfer.quantize.images import query_rows
+
+    options = options or QuantizeOptions()
+    _check_output(output, options)
+    progress(Progress("reading images from the database"))
+    # As many again to compare on, so that the comparison sees images that the calibration did not
+    images = [image for image, _ in query_rows(options.calibrate, options.subset * 2, dsn)]
+    labelled = query_rows(options.check, options.subset * 10, dsn, 2) if options.check else []
+    checking = [image for image, _ in labelled] or images[options.subset :]
+    return quantize_images(source, output, images[: options.subset], checking, options, labelled, progress)
+
+
+def quantize_images(
+    source: Path,
+    output: Path,
+    calibration: Sequence[bytes],
+    checking: Sequence[bytes],
+    options: QuantizeOptions,
+    labelled: Sequence[Row] = (),
+    progress: OnProgress = silent,
+) -> QuantizeReport:
+    """Quantize with image files that are at hand; see `quantize`.
+
+    Args:
+        checking: images to compare both models on; empty: those of the calibration.
+        labelled: (image, label) of the same images as `checking`, for the accuracy of both.
+    """
+    from dbinfer.ir.describe import describe
+    from dbinfer.ir.read import read_model
+    from dbinfer.quantize.compare import differences, run
+    from dbinfer.quantize.images import Tensors
+    from dbinfer.quantize.nncf_ptq import post_training
+
+    _check_output(output, options)
+    model = read_model(source)
+    known = describe(model)
+    manifest, make = known.manifest, Tensors(known.manifest, known.info.layout)
+    graph = _for_one_image(model, known)
+    progress(Progress(f"calibrating with {len(calibration)} images"))
+    quantized = post_training(graph, [make(image) for image in calibration])
+    progress(Progress("comparing both models"))
+    inputs = [make(image) for image in checking or calibration]
+    before, after = (run(each, inputs, manifest.precision) for each in (graph, quantized))
+    measure, agreed = _agreement(manifest, before, after, options)
+    _write(quantized, _noted(manifest, measure, agreed, len(calibration)), output)
+    labels = [label for _, label in labelled]
+    largest, mean = differences(before.outputs, after.outputs)
+    return QuantizeReport(
+        source=source,
+        output=output,
+        calibrated=len(calibration),
+        compared=len(inputs),
+        held_out=bool(checking),
+        measure=measure,
+        agreement=agreed,
+        max_difference=largest,
+        mean_difference=mean,
+        original=_side(source, before, manifest, labels),
+        quantized=_side(output, after, manifest, labels),
+    )
+
+
+def _check_output(output: Path, options: QuantizeOptions) -> None:
+    """Refuse before the work what would be refused after it."""
+    from dbinfer.ir.write import check_output
+
+    if check_output(output).exists() and not options.force:
+        raise ModelFileError(
+            f"{output} is there already.", "Use --force to overwrite it, or name another output."
+        )
+
+
+def _for_one_image(model: ModelFile, known: Description) -> Any:
+    graph, manifest = model.graph.clone(), known.manifest
+    graph.reshape(known.info.shape(manifest.height, manifest.width, manifest.channels))
+    return graph
+
+
+def _agreement(manifest: Manifest, before: Run, after: Run, options: QuantizeOptions) -> tuple[str, float]:
+    """Return what was measured and the agreement of both models.
+
+    Raises:
+        DataError: it is below the limit.
+    """
+    from dbinfer.quantize.compare import agreement
+
+    measure, agreed = agreement(manifest, before.outputs, after.outputs)
+    if not agreed >= options.limit:
+        raise DataError(
+            f"the INT8 model agrees with the original by {agreed:.4f} ({measure}, {len(before.outputs)} images); "
+            f"the limit {options.limit:g} does not allow that, and nothing was written.",
+            "Calibrate with more images, or images that are more like those to score; or lower --limit.",
+        )
+    return measure, agreed
+
+
+def _noted(manifest: Manifest, measure: str, agreed: float, images: int) -> Manifest:
+    metrics = {**manifest.metrics, f"int8_{measure}": round(agreed, 5)}
+    provenance = {**manifest.provenance, "quantized": f"INT8, NNCF, {images} images"}
+    return replace(manifest, metrics=metrics, provenance=provenance)
+
+
+def _write(graph: Any, manifest: Manifest, output: Path) -> None:
+    from dbinfer.ir import embed_manifest
+    from dbinfer.ir.write import put_in_place, written_beside
+
+    embed_manifest(graph, manifest)
+    with written_beside(graph, output) as temporary:
+        put_in_place(temporary, output, force=True)  # _check_output asked already
+
+
+def _side(path: Path, result: Run, manifest: Manifest, labels: list[Any]) -> Side:
+    from dbinfer.quantize.compare import accuracy
+
+    size = path.stat().st_size + path.with_suffix(".bin").stat().st_size
+    right = accuracy(manifest, result.outputs, labels) if labels else None
+    return Side(size, round(result.milliseconds, 3), right)

@@ -1,0 +1,143 @@
+"""A model into the database, straight down: read > describe > prepare > store."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from psycopg2.extensions import cursor as Cursor
+
+from dbinfer.connection import session
+from dbinfer.errors import RegistryError
+from dbinfer.ir.options import checked_layout, checked_values
+from dbinfer.progress import OnProgress, Progress, silent
+from dbinfer.report import Report
+from dbinfer_udf.manifest import Manifest
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}")
+
+
+@dataclass(frozen=True)
+class DeployOptions:
+    """What the user said beside the file.
+
+    Attributes:
+        name: of the model; default: the manifest's, else the file's.
+        alias: a second name for the new version.
+        activate: make the new version the one that the plain name means.
+        default: make the model the one that calls without a name use.
+        private: grant it to nobody (otherwise a new model may be run by everybody).
+        values: manifest keys that override what the IR says, also `input_size` as (height, width).
+        layout: NHWC or NCHW, where the shape leaves it open.
+    """
+
+    name: str | None = None
+    alias: str | None = None
+    activate: bool = True
+    default: bool = False
+    private: bool = False
+    values: Mapping[str, Any] = field(default_factory=dict)
+    layout: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", checked_values(self.values))  # the way into a frozen dataclass
+        object.__setattr__(self, "layout", checked_layout(self.layout))
+
+
+@dataclass(frozen=True)
+class DeployReport(Report):
+    """What deploy did.
+
+    Attributes:
+        new: False where the same content was there already.
+        active: whether the plain name means this version now.
+        size: bytes of the prepared files.
+        parts, new_parts: parts of the version, and those that had to be sent.
+        assumed: what was not said anywhere and was assumed.
+    """
+
+    name: str
+    version: int
+    new: bool
+    active: bool
+    size: int
+    parts: int
+    new_parts: int
+    manifest: Manifest
+    assumed: tuple[str, ...]
+
+
+def deploy(
+    path: Path,
+    options: DeployOptions | None = None,
+    dsn: str | None = None,
+    progress: OnProgress = silent,
+) -> DeployReport:
+    """Deploy an IR.
+
+    Args:
+        path: of the .xml file; the .bin lies beside it.
+        options: name, alias, what the IR does not say.
+        dsn: the database; see dbinfer.dsn.
+
+    Raises:
+        ModelFileError: the files cannot be used; nothing was written.
+        RegistryError: the name is not allowed, or the role may not deploy.
+    """
+    from dbinfer.ir.describe import describe
+    from dbinfer.ir.read import read_model
+    from dbinfer.registry.prepare import prepare
+    from dbinfer.registry.store import NewVersion, find_version, store
+
+    options, path = options or DeployOptions(), Path(path)
+    progress(Progress(f"reading {path.name}"))
+    model = read_model(path)
+    known = describe(model, options.values, options.layout)
+    name = checked_name(options.name or known.manifest.name or path.stem)
+    digests = [_digest(each, known.manifest) for each in (model.digest, model.older_digest)]
+    with session(dsn, error=RegistryError) as conn, conn.cursor() as cur:
+        # Two deploys of one model would both find version 1 free
+        cur.execute("SELECT dbinfer_private.lock_registry()")
+        stored = find_version(cur, name, digests)
+        new = stored is None
+        if stored is None:
+            progress(Progress("preparing"))
+            version = NewVersion(name, prepare(model, known), known.manifest, digests[0], options.activate)
+            stored = store(cur, version, progress)
+        _name_version(cur, name, stored.version, options, new)
+    return DeployReport(
+        name, stored.version, new, stored.active, stored.size, stored.parts, stored.new_parts,
+        known.manifest, known.assumed,
+    )  # fmt: skip
+
+
+def checked_name(name: str) -> str:
+    """Return a model's name.
+
+    Raises:
+        RegistryError: it has other characters, or too many.
+    """
+    if not NAME.fullmatch(name):
+        raise RegistryError(
+            f"{name!r} cannot be a model's name.",
+            "Start with a letter; use letters, digits, _ . and - (63 at most): --name.",
+        )
+    return name
+
+
+def _digest(files: str, manifest: Manifest) -> str:
+    """Return by what the registry knows content again: other labels on the same network are another version."""
+    return hashlib.sha256(f"{files}\0{manifest.to_json()}".encode()).hexdigest()
+
+
+def _name_version(cur: Cursor, name: str, version: int, options: DeployOptions, new: bool) -> None:
+    if new and version == 1 and not options.private:
+        cur.execute("SELECT dbinfer.grant_model(%s, 'public')", (name,))
+    if options.alias:
+        cur.execute("SELECT dbinfer.set_alias(%s, %s, %s)", (name, options.alias, version))
+    if options.default:
+        cur.execute("SELECT dbinfer.set_default(%s)", (name,))

@@ -1,0 +1,91 @@
+"""A prepared model as rows: its files in parts, and the version that is made of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import NamedTuple
+
+import psycopg2
+from psycopg2.extensions import cursor as Cursor
+
+from dbinfer.connection import one
+from dbinfer.progress import OnProgress, Progress
+from dbinfer.registry.prepare import PreparedModel
+from dbinfer_udf.manifest import Manifest
+
+PART_BYTES = 4 << 20
+
+
+class NewVersion(NamedTuple):
+    """A version to store.
+
+    Attributes:
+        digest: by which the same content is known again.
+        activate: make it the version that the plain name means.
+    """
+
+    name: str
+    prepared: PreparedModel
+    manifest: Manifest
+    digest: str
+    activate: bool
+
+
+class Stored(NamedTuple):
+    """A version in the registry: whether the plain name means it, its bytes and its parts."""
+
+    version: int
+    active: bool
+    size: int
+    parts: int = 0
+    new_parts: int = 0
+
+
+def find_version(cur: Cursor, name: str, digests: list[str]) -> Stored | None:
+    """Return the newest version of a model that has one of these digests, None where there is none."""
+    cur.execute(
+        "SELECT version, active, size FROM dbinfer.model_versions "
+        "WHERE name = %s AND digest = ANY (%s) ORDER BY version DESC LIMIT 1",
+        (name, digests),
+    )
+    row = cur.fetchone()
+    return Stored(*row) if row else None
+
+
+def store(cur: Cursor, version: NewVersion, progress: OnProgress) -> Stored:
+    """Send the parts that the registry lacks and register the version."""
+    prepared = version.prepared
+    parts = {"xml": _split(prepared.xml), "bin": _split(prepared.bin)}
+    sent = _send(cur, {digest: block for kind in parts for digest, block in parts[kind]}, progress)
+    row = {
+        "source_digest": version.digest,
+        "manifest": version.manifest.to_dict(),
+        "xml_digest": prepared.xml_digest,
+        "bin_digest": prepared.bin_digest,
+        "size": prepared.size,
+        **{f"{kind}_parts": [digest for digest, _ in parts[kind]] for kind in parts},
+    }
+    cur.execute(
+        "SELECT dbinfer_private.add_version(%s, %s, %s)", (version.name, json.dumps(row), version.activate)
+    )
+    count = sum(len(blocks) for blocks in parts.values())
+    return Stored(one(cur), version.activate, prepared.size, count, sent)
+
+
+def _split(data: bytes) -> list[tuple[str, bytes]]:
+    blocks = [data[start : start + PART_BYTES] for start in range(0, len(data), PART_BYTES)]
+    return [(hashlib.sha256(block).hexdigest(), block) for block in blocks]
+
+
+def _send(cur: Cursor, blocks: dict[str, bytes], progress: OnProgress) -> int:
+    """Send the blocks that are not there yet; return how many those were."""
+    cur.execute("SELECT dbinfer_private.missing_parts(%s)", (list(blocks),))
+    missing: list[str] = one(cur) or []
+    total, done = sum(len(blocks[digest]) for digest in missing), 0
+    for digest in missing:
+        progress(Progress("sending", done, total, "bytes"))
+        cur.execute("SELECT dbinfer_private.add_part(%s, %s)", (digest, psycopg2.Binary(blocks[digest])))
+        done += len(blocks[digest])
+    progress(Progress("sending", done, total, "bytes"))
+    return len(missing)

@@ -1,0 +1,109 @@
+"""What runs a source beside its IR, and what a refusal says: the first layer that differs, and cures that can help."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from convert_models import save_onnx_of_any_size, small_unet
+from onnx import numpy_helper
+
+from dbinfer.convert import ConvertOptions, convert
+from dbinfer.convert import _keras as keras_source
+from dbinfer.convert import _keras_layers as keras_layers
+from dbinfer.convert import _onnx as onnx_source
+from dbinfer.errors import ConvertError
+
+STATED: dict[str, Any] = {"input_size": (32, 48), "scale": [255.0], "task": "classification"}
+
+
+def test_a_sound_onnx_model_of_open_size_is_converted(tmp_path: Path) -> None:
+    source = save_onnx_of_any_size(tmp_path / "net.onnx")
+    report = convert(source, tmp_path / "net.xml", ConvertOptions(values=STATED))
+    assert report.check.framework.startswith("onnxruntime")
+    assert report.check.difference is not None
+    assert report.check.difference < 1e-6
+
+
+def test_no_second_best_evaluator_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    source = save_onnx_of_any_size(tmp_path / "net.onnx")
+    report = convert(source, tmp_path / "net.xml", ConvertOptions(values=STATED))
+    assert (report.check.done, report.written) == (False, True)
+    assert "pip install 'dbinfer[convert]'" in report.check.reason
+
+
+def _refusal(source: Path, **options: Any) -> ConvertError:
+    with pytest.raises(ConvertError, match="differs from its source") as caught:
+        convert(source, source.with_name("out.xml"), ConvertOptions(values=STATED, **options))
+    assert not source.with_name("out.xml").exists()
+    return caught.value
+
+
+def _wrong_weights(monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[Any], Any]) -> None:
+    """Let OpenVINO convert another model than the one that is compared with: the weights `name` are changed."""
+    real = onnx_source.to_graph
+
+    def to_graph(path: Path, what: str) -> Any:
+        model = onnx.load(path)
+        (tensor,) = (tensor for tensor in model.graph.initializer if tensor.name == name)
+        tensor.CopyFrom(numpy_helper.from_array(change(numpy_helper.to_array(tensor)), name))
+        onnx.save(model, path.with_name("wrong.onnx"))
+        return real(path.with_name("wrong.onnx"), what)
+
+    monkeypatch.setattr(onnx_source, "to_graph", to_graph)
+
+
+def test_the_first_layer_that_differs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _wrong_weights(monkeypatch, "dense", lambda x: x[:, ::-1].copy())
+    error = _refusal(save_onnx_of_any_size(tmp_path / "net.onnx"))
+    assert "The first layer whose output differs is dense (MatMul): " in error.message
+    assert "--weights" not in error.cure
+    assert "--tolerance" not in error.cure
+    assert "compute this model differently" in error.cure
+
+
+def test_a_small_difference_in_fp32_can_be_tolerated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _wrong_weights(monkeypatch, "dense", lambda x: x * np.float32(1.01))
+    error = _refusal(save_onnx_of_any_size(tmp_path / "net.onnx"))
+    assert "--weights" not in error.cure
+    assert "--tolerance 0.0" in error.cure
+
+
+def test_fp16_can_be_fp32(tmp_path: Path) -> None:
+    error = _refusal(save_onnx_of_any_size(tmp_path / "net.onnx"), weights="fp16", tolerance=1e-7)
+    assert error.cure.startswith("Use --weights fp32, or allow more with --tolerance ")
+    assert "The first layer whose output differs is " in error.message
+
+
+def test_a_layer_of_keras_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_unet()
+    model.save(tmp_path / "net.keras")
+
+    def wrong(to_graph: Callable[..., Any]) -> Callable[..., Any]:
+        """Let OpenVINO see other weights of one layer than Keras computes with."""
+
+        def convert_other(path: Path, what: str, model: Any = None) -> Any:
+            names = [layer.name for layer in model.layers]
+            if "block2_conv1" not in names:
+                return to_graph(path, what, model)
+            layer = model.get_layer("block2_conv1")
+            kept = layer.get_weights()
+            layer.set_weights([weight * 2 for weight in kept])
+            try:
+                return to_graph(path, what, model)
+            finally:
+                layer.set_weights(kept)
+
+        return convert_other
+
+    monkeypatch.setattr(keras_source, "to_graph", wrong(keras_source.to_graph))
+    monkeypatch.setattr(keras_layers, "to_graph", wrong(keras_layers.to_graph))
+    values = {"scale": [255.0]}
+    with pytest.raises(ConvertError, match=r"first layer whose output differs is block2_conv1 \(Conv2D\)"):
+        convert(tmp_path / "net.keras", tmp_path / "out.xml", ConvertOptions(values=values))
