@@ -22,7 +22,7 @@ def server_dsn(dsn: str | None, progress: OnProgress) -> str | None:
     """Return the dsn; where none is named, that of the embedded server, started if need be."""
     if named(dsn) is not None:
         return dsn
-    return up(say=lambda step: progress(Progress(step))).dsn
+    return up(progress=progress).dsn
 
 
 def run_benchmark(options: BenchOptions, dsn: str | None, progress: OnProgress) -> BenchReport:

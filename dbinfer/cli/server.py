@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
+
+from dbinfer.cli._options import Json, print_json
+from dbinfer.cli._progress import progress_bar
 
 if TYPE_CHECKING:
-    from dbinfer.server import Server
+    from dbinfer.server import ServerReport
 
-Json = Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")]
 PSQL_CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -25,7 +24,7 @@ def up(
             help="A virtual environment for the backends; it is remembered. 'own': the state folder's."
         ),
     ] = None,
-    as_json: Json = False,
+    json: Json = False,
 ) -> None:
     """Set up and start the embedded PostgreSQL server, with dbinfer installed in it.
 
@@ -39,36 +38,33 @@ def up(
 
         DBINFER_HOME=/srv/dbinfer dbinfer up --json
     """
-    from dbinfer import server
+    from dbinfer.server import UpOptions
+    from dbinfer.server import up as run
 
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
     own = venv == "own"
-    with console.status("starting the embedded server"):
-        started = server.up(
-            venv=Path(venv) if venv and not own else None,
-            own_venv=own,
-            say=lambda text: console.print(text, markup=False),
-        )
-    _show(started, as_json)
+    with progress_bar() as progress:
+        report = run(options=UpOptions(Path(venv) if venv and not own else None, own), progress=progress)
+    _show(report, json)
 
 
-def down(as_json: Json = False) -> None:
+def down(json: Json = False) -> None:
     """Stop the embedded server; its data stays.
 
     **Examples**
 
         dbinfer down
     """
-    from dbinfer import server
+    from dbinfer.server import down as run
 
-    stopped = server.down(say=lambda text: typer.echo(text, err=True))
-    if as_json:
-        typer.echo(json.dumps({"stopped": stopped, "running": False}))
+    with progress_bar() as progress:
+        report = run(progress=progress)
+    if json:
+        print_json(report.to_dict())
     else:
-        typer.echo("stopped; the data stays." if stopped else "the embedded server was not running.")
+        typer.echo("stopped; the data stays." if report.changed else "the embedded server was not running.")
 
 
-def status(as_json: Json = False) -> None:
+def status(json: Json = False) -> None:
     """Show whether the embedded server runs, where it is, and how to connect with psql.
 
     **Examples**
@@ -77,9 +73,9 @@ def status(as_json: Json = False) -> None:
 
         dbinfer status --json
     """
-    from dbinfer import server
+    from dbinfer.server import status as run
 
-    _show(server.status(), as_json)
+    _show(run(), json)
 
 
 def psql(context: typer.Context) -> None:
@@ -93,30 +89,30 @@ def psql(context: typer.Context) -> None:
     """
     import shutil
 
-    from dbinfer import server
     from dbinfer.dsn import resolve
     from dbinfer.errors import ServerError
+    from dbinfer.server import status as run
 
     dsn = resolve()
-    own = server.status().bindir
+    own = run().bindir
     program = shutil.which("psql", path=own) or shutil.which("psql")
     if program is None:
         raise ServerError("psql is not installed.", "Install it: apt-get install postgresql-client")
     os.execv(program, [program, *([f"--dbname={dsn}"] if dsn else []), *context.args])
 
 
-def _show(facts: Server, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(asdict(facts), default=str, indent=1))
+def _show(report: ServerReport, json: bool) -> None:
+    if json:
+        print_json(report.to_dict())
         return
-    if not facts.running:
+    if not report.running:
         typer.echo(
-            f"the embedded server is not running (state folder {facts.home}). Start it with 'dbinfer up'."
+            f"the embedded server is not running (state folder {report.home}). Start it with 'dbinfer up'."
         )
         return
     for name in ("version", "pid", "port", "socket_dir", "data_dir", "venv", "log", "cores", "processes"):
-        typer.echo(f"{name:<12}{getattr(facts, name)}")
-    typer.echo(f'psql "{facts.dsn}"')
+        typer.echo(f"{name:<12}{getattr(report, name)}")
+    typer.echo(f'psql "{report.dsn}"')
 
 
 def register(app: typer.Typer) -> None:

@@ -41,7 +41,7 @@ def _start() -> str:
     from dbinfer.server import up
 
     with step("Start a PostgreSQL of our own, with PL/Python and dbinfer", "dbinfer up"):
-        server = up(say=say)
+        server = up(progress=lambda told: say(told.note) if told.note else None)
         say(f"PostgreSQL {server.version}, port {server.port}, {server.cores} cores")
     return str(server.dsn)
 

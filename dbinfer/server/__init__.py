@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dbinfer.server.lifecycle import Server, down, status, up
+from dbinfer.server.lifecycle import ServerReport, UpOptions, down, status, up
 
-__all__ = ["Server", "down", "status", "up"]
+__all__ = ["ServerReport", "UpOptions", "down", "status", "up"]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from dbinfer import machine
 from dbinfer.errors import ServerError
+from dbinfer.progress import OnProgress, Progress, silent
+from dbinfer.report import Report
 from dbinfer.server import folders, postgres
 from dbinfer.server.account import server_account
 from dbinfer.server.cluster import Cluster
@@ -17,15 +19,27 @@ from dbinfer.state.home import Home, locate
 from dbinfer.state.record import State
 
 
-def quiet(message: str) -> None:
-    """Say nothing."""
+@dataclass(frozen=True)
+class UpOptions:
+    """Which virtual environment the backends import from; it is remembered.
+
+    Attributes:
+        venv: a folder; None: the remembered one, else our own, made in the state folder.
+        own_venv: go back to our own.
+    """
+
+    venv: Path | None = None
+    own_venv: bool = False
 
 
 @dataclass(frozen=True)
-class Server:
-    """The facts of the embedded server; what is unknown before the first `up` is None.
+class ServerReport(Report):
+    """The embedded server; what is unknown before the first `up` is None.
 
-    `cores` is the number of processes that share one scan, `processes` the number that live now.
+    Attributes:
+        running: now; changed: whether this call started or stopped it.
+        home: the state folder.
+        cores: number of processes that share one scan; processes: number that live now.
     """
 
     running: bool
@@ -41,80 +55,91 @@ class Server:
     venv: str | None = None
     pid: int | None = None
     processes: int = 0
+    changed: bool = False
 
 
-def status(home: Path | str | None = None) -> Server:
-    """Return the facts of the embedded server in this state folder; starts and changes nothing."""
-    place = locate(home)
-    known = record.load(place)
-    pid = process.postmaster(place)
-    facts = Server(pid is not None, place.path, place.data, place.log, machine.cores())
+def status(home: Path | str | None = None) -> ServerReport:
+    """Return what is known of the embedded server in this state folder; starts and changes nothing.
+
+    Args:
+        home: the state folder; see dbinfer.state.locate.
+    """
+    found = locate(home)
+    known = record.load(found)
+    pid = process.postmaster(found)
+    report = ServerReport(pid is not None, found.path, found.data, found.log, machine.cores())
     if known is None:
-        return facts
+        return report
     return replace(
-        facts,
-        dsn=record.dsn(place, known) if pid else None,
+        report,
+        dsn=record.dsn(found, known) if pid else None,
         port=known.port,
         socket_dir=known.socket_dir,
         version=known.version,
         bindir=known.bindir,
         venv=known.venv,
         pid=pid,
-        processes=1 + len(process.children(place)) if pid else 0,
+        processes=1 + len(process.children(found)) if pid else 0,
     )
 
 
 def up(
-    home: Path | str | None = None, *, venv: Path | None = None, own_venv: bool = False, say: Say = quiet
-) -> Server:
+    home: Path | str | None = None, options: UpOptions | None = None, progress: OnProgress = silent
+) -> ServerReport:
     """Set up what is missing, start the server unless it runs, and install dbinfer in it.
 
     Args:
-        home: the state folder; see dbinfer.server.home.locate.
-        venv: a virtual environment for the backends, instead of our own; it is remembered.
-        own_venv: go back to our own, made in the state folder.
-        say: called with a sentence at each step that takes time or decides something.
+        home: the state folder; see dbinfer.state.locate.
 
     Raises:
         ServerError: anything that stands in the way, with its cure.
     """
-    place, account = locate(home), server_account()
-    folders.prepare(place, account)
-    with folders.locked(place, say):
-        setup = Setup(place, account, _known(place), postgres.find(_major(place)), say)
-        setup.choose_venv(venv, own_venv)
+    options, say = options or UpOptions(), _teller("starting the embedded server", progress)
+    found, account = locate(home), server_account()
+    folders.prepare(found, account)
+    with folders.locked(found, say):
+        ran = process.postmaster(found) is not None
+        setup = Setup(found, account, _known(found), postgres.find(_major(found)), say)
+        setup.choose_venv(options.venv, options.own_venv)
         setup.start()
         setup.fill()
-    return status(place.path)
+    return replace(status(found.path), changed=not ran)
 
 
-def _known(place: Home) -> State:
-    known = record.load(place)
-    if known is None and place.data.exists():
+def _teller(step: str, progress: OnProgress) -> Say:
+    """Return what tells a sentence as a note of one step."""
+    progress(Progress(step))
+    return lambda sentence: progress(Progress(step, note=sentence))
+
+
+def _known(home: Home) -> State:
+    known = record.load(home)
+    if known is None and home.data.exists():
         raise ServerError(
-            f"the folder {place.path} holds a server's data, but its password file server.json is gone.",
-            f"Restore {place.state}, or move {place.data} away and start afresh.",
+            f"the folder {home.path} holds a server's data, but its password file server.json is gone.",
+            f"Restore {home.state}, or move {home.data} away and start afresh.",
         )
     return known or State()
 
 
-def _major(place: Home) -> int | None:
-    recorded = place.data / "PG_VERSION"
+def _major(home: Home) -> int | None:
+    recorded = home.data / "PG_VERSION"
     return int(recorded.read_text()) if recorded.exists() else None
 
 
-def down(home: Path | str | None = None, *, say: Say = quiet) -> bool:
-    """Stop the server and keep its data; return False when it did not run.
+def down(home: Path | str | None = None, progress: OnProgress = silent) -> ServerReport:
+    """Stop the server and keep its data; changes nothing where it does not run.
 
     Raises:
         ServerError: it belongs to another user, or does not stop.
     """
-    place = locate(home)
-    known = record.load(place)
+    found = locate(home)
+    known = record.load(found)
     if known is None:
-        return False
-    with folders.locked(place, say):
-        if process.postmaster(place) is None:
-            return False
-        Cluster(place, server_account(), Path(known.bindir)).stop(say)
-    return True
+        return status(found.path)
+    say = _teller("stopping the embedded server", progress)
+    with folders.locked(found, say):
+        ran = process.postmaster(found) is not None
+        if ran:
+            Cluster(found, server_account(), Path(known.bindir)).stop(say)
+    return replace(status(found.path), changed=ran)

@@ -44,7 +44,7 @@ def session_env() -> Iterator[pytest.MonkeyPatch]:
 
 
 @pytest.fixture(scope="session")
-def server(session_env: pytest.MonkeyPatch) -> Iterator[embedded.Server]:
+def server(session_env: pytest.MonkeyPatch) -> Iterator[embedded.ServerReport]:
     """The one embedded server of this run, in a state folder of its own that is removed at the end."""
     if os.environ.get(GREENPLUM_DSN):
         pytest.skip("needs the embedded server, but the tests run against Greenplum")
@@ -52,7 +52,7 @@ def server(session_env: pytest.MonkeyPatch) -> Iterator[embedded.Server]:
     folder.chmod(0o755)
     session_env.setenv("DBINFER_HOME", str(folder))
     try:
-        yield embedded.up(folder, venv=backend_venv(), say=print)
+        yield embedded.up(folder, embedded.UpOptions(backend_venv()), lambda progress: print(progress.note))
     finally:
         embedded.down(folder)
         shutil.rmtree(folder)
@@ -65,7 +65,7 @@ def server_dsn(request: pytest.FixtureRequest) -> str:
     if named:
         request.getfixturevalue("session_env")
         return named
-    running: embedded.Server = request.getfixturevalue("server")
+    running: embedded.ServerReport = request.getfixturevalue("server")
     assert running.dsn is not None
     return running.dsn
 
@@ -75,7 +75,7 @@ def venv(request: pytest.FixtureRequest) -> Path:
     """The venv of the backends; on Greenplum $DBINFER_TEST_GREENPLUM_VENV names it."""
     if os.environ.get(GREENPLUM_DSN):
         return Path(os.environ["DBINFER_TEST_GREENPLUM_VENV"])
-    running: embedded.Server = request.getfixturevalue("server")
+    running: embedded.ServerReport = request.getfixturevalue("server")
     assert running.venv is not None
     return Path(running.venv)
 

@@ -16,7 +16,7 @@ from asking import ask, refused, rows
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.registry import deploy
-from dbinfer.server import Server
+from dbinfer.server import ServerReport
 
 pytestmark = pytest.mark.postgres_only("looks into the data folder of a server on this machine")
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
@@ -32,7 +32,7 @@ def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture
-def cache(server: Server, db: Connection) -> Iterator[Path]:
+def cache(server: ServerReport, db: Connection) -> Iterator[Path]:
     """The cache folder, empty but for one model; the session that filled it is another one than `db`."""
     folder = Path(server.data_dir) / "dbinfer_cache"
     shutil.rmtree(folder, ignore_errors=True)
@@ -194,7 +194,7 @@ def test_the_bound_counts_within_one_statement_too(db: Connection) -> None:
         rows(db, "DELETE FROM dbinfer_private.setting WHERE name = 'max_models'")
 
 
-def test_the_cache_folder_can_be_moved(db: Connection, server: Server) -> None:
+def test_the_cache_folder_can_be_moved(db: Connection, server: ServerReport) -> None:
     folder = Path(server.data_dir) / "another cache"
     rows(db, "SELECT dbinfer_private.set_setting('cache_dir', %s)", str(folder))
     try:

@@ -14,7 +14,7 @@ from asking import ask, force_parallel, make_images, role, rows, workers
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.registry import DeployOptions, deploy, revoke
-from dbinfer.server import Server
+from dbinfer.server import ServerReport
 
 pytestmark = pytest.mark.postgres_only("Greenplum has no parallel workers")
 COLOURS = [(250, 0, 0), (0, 250, 0), (0, 0, 250)]
@@ -63,7 +63,7 @@ def test_workers_do_score(parallel: Connection) -> None:
 
 
 @pytest.mark.parametrize("leader", ["on", "off"])
-def test_cold_caches_and_fresh_workers(parallel: Connection, server: Server, leader: str) -> None:
+def test_cold_caches_and_fresh_workers(parallel: Connection, server: ServerReport, leader: str) -> None:
     rows(parallel, f"SET parallel_leader_participation = {leader}")
     shutil.rmtree(Path(server.data_dir) / "dbinfer_cache")
     assert labels(parallel) == LABELS

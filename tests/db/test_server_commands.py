@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer.server import Server
+from dbinfer.server import ServerReport
 
 pytestmark = pytest.mark.postgres_only("the embedded server is PostgreSQL")
 PROGRAM = Path(sys.executable).with_name("dbinfer")
@@ -21,7 +21,7 @@ def dbinfer(*args: str, home: Path | None = None) -> subprocess.CompletedProcess
     return subprocess.run([PROGRAM, *args], capture_output=True, text=True, check=False, env=env)
 
 
-def test_status_json_has_the_facts_and_no_password(server: Server) -> None:
+def test_status_json_has_the_facts_and_no_password(server: ServerReport) -> None:
     done = dbinfer("status", "--json")
     facts = json.loads(done.stdout)
     assert done.returncode == 0
@@ -32,7 +32,7 @@ def test_status_json_has_the_facts_and_no_password(server: Server) -> None:
     assert secret not in done.stdout + dbinfer("status").stdout
 
 
-def test_status_prints_the_psql_command(server: Server) -> None:
+def test_status_prints_the_psql_command(server: ServerReport) -> None:
     assert f'psql "{server.dsn}"' in dbinfer("status").stdout
 
 
@@ -43,7 +43,7 @@ def test_status_of_an_empty_folder(tmp_path: Path) -> None:
     assert "Start it with 'dbinfer up'" in dbinfer("status", home=tmp_path).stdout
 
 
-def test_up_on_a_running_server(server: Server) -> None:
+def test_up_on_a_running_server(server: ServerReport) -> None:
     done = dbinfer("up", "--json")
     assert done.returncode == 0, done.stderr
     assert "runs already" in done.stderr
@@ -55,19 +55,19 @@ def test_down_where_nothing_runs(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "the embedded server was not running.\n")
 
 
-def test_psql_passes_its_arguments_on(server: Server) -> None:
+def test_psql_passes_its_arguments_on(server: ServerReport) -> None:
     done = dbinfer("psql", "-XAt", "-c", "SELECT current_database(), 6 * 7")
     assert done.stdout == "dbinfer|42\n", done.stderr
 
 
-def test_psql_without_a_server_is_one_sentence(server: Server, tmp_path: Path) -> None:
+def test_psql_without_a_server_is_one_sentence(server: ServerReport, tmp_path: Path) -> None:
     done = dbinfer("psql", home=tmp_path)
     assert done.returncode == 1
     assert "Start it with 'dbinfer up'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_venv_that_is_none_is_refused(server: Server, tmp_path: Path) -> None:
+def test_a_venv_that_is_none_is_refused(server: ServerReport, tmp_path: Path) -> None:
     done = dbinfer("up", "--venv", str(tmp_path))
     assert done.returncode == 1
     assert "it has no bin/python" in done.stderr

@@ -18,10 +18,19 @@ import pytest
 
 from dbinfer import server
 from dbinfer.errors import ServerError
-from dbinfer.server import Server
+from dbinfer.progress import Progress
+from dbinfer.server import ServerReport, UpOptions
 from dbinfer.server.account import server_account
 from dbinfer.state import embedded_dsn, process
 from dbinfer.state.home import Home
+
+
+class Notes(list[str]):
+    """Keeps the sentences that a verb tells."""
+
+    def __call__(self, progress: Progress) -> None:
+        self += [progress.note] if progress.note else []
+
 
 pytestmark = pytest.mark.postgres_only("the embedded server is PostgreSQL")
 
@@ -32,19 +41,19 @@ def place(venv: Path) -> Iterator[Home]:
     folder = Path(tempfile.mkdtemp(prefix="dbinfer-own-", dir="/var/tmp"))
     folder.chmod(0o755)
     home = Home(folder / "state folder")
-    server.up(home.path, venv=venv)
+    server.up(home.path, UpOptions(venv))
     yield home
     server.down(home.path)
     shutil.rmtree(folder)
 
 
 @pytest.fixture
-def running(place: Home) -> Server:
+def running(place: Home) -> ServerReport:
     """The server of that folder, started again when the test before stopped it."""
     return server.up(place.path)
 
 
-def ask(running: Server, query: str) -> object:
+def ask(running: ServerReport, query: str) -> object:
     assert running.dsn is not None
     with closing(psycopg2.connect(running.dsn)) as connection, connection.cursor() as cursor:
         cursor.execute(query)
@@ -52,69 +61,69 @@ def ask(running: Server, query: str) -> object:
     return row[0] if row else None
 
 
-def test_a_second_up_says_that_it_runs_and_changes_nothing(running: Server) -> None:
-    said = list[str]()
-    again = server.up(running.home, say=said.append)
+def test_a_second_up_says_that_it_runs_and_changes_nothing(running: ServerReport) -> None:
+    said = Notes()
+    again = server.up(running.home, progress=said)
     assert said == [f"the embedded server runs already (process {running.pid}, port {running.port})."]
     assert (again.pid, again.port, again.venv) == (running.pid, running.port, running.venv)
 
 
-def test_data_survives_down_and_up(running: Server) -> None:
+def test_data_survives_down_and_up(running: ServerReport) -> None:
     assert running.dsn is not None
     with closing(psycopg2.connect(running.dsn)) as connection, connection, connection.cursor() as cursor:
         cursor.execute("CREATE TABLE IF NOT EXISTS kept AS SELECT 42 AS answer")
-    assert server.down(running.home) is True
+    assert server.down(running.home).changed is True
     assert server.status(running.home).running is False
     assert embedded_dsn(running.home) is None
     assert ask(server.up(running.home), "SELECT answer FROM kept") == 42
 
 
-def test_down_twice_is_fine(running: Server) -> None:
-    assert server.down(running.home) is True
-    assert server.down(running.home) is False
+def test_down_twice_is_fine(running: ServerReport) -> None:
+    assert server.down(running.home).changed is True
+    assert server.down(running.home).changed is False
 
 
 def test_down_where_nothing_ever_was_makes_nothing(tmp_path: Path) -> None:
-    assert server.down(tmp_path / "none") is False
+    assert server.down(tmp_path / "none").changed is False
     assert not (tmp_path / "none").exists()
 
 
-def test_up_recovers_after_the_server_was_killed(running: Server) -> None:
+def test_up_recovers_after_the_server_was_killed(running: ServerReport) -> None:
     assert running.pid is not None
     os.kill(running.pid, signal.SIGKILL)
-    said = list[str]()
-    again = server.up(running.home, say=said.append)
+    said = Notes()
+    again = server.up(running.home, progress=said)
     assert any(f"its process {running.pid} is gone" in text for text in said)
     assert ask(again, "SELECT 1") == 1
 
 
-def test_a_pid_file_that_names_another_program_is_stale(running: Server, place: Home) -> None:
+def test_a_pid_file_that_names_another_program_is_stale(running: ServerReport, place: Home) -> None:
     server.down(running.home)
     (place.data / "postmaster.pid").write_text(f"{os.getpid()}\n{place.data}\n")
     if server_account().switch:
         os.chown(place.data / "postmaster.pid", server_account().uid, server_account().gid)
-    said = list[str]()
-    assert server.up(running.home, say=said.append).running
+    said = Notes()
+    assert server.up(running.home, progress=said).running
     assert any("recovering" in text for text in said)
 
 
-def test_a_port_taken_by_another_program_is_given_up(running: Server) -> None:
+def test_a_port_taken_by_another_program_is_given_up(running: ServerReport) -> None:
     server.down(running.home)
     assert running.port is not None
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", running.port))
         taken.listen()
-        said = list[str]()
-        again = server.up(running.home, say=said.append)
+        said = Notes()
+        again = server.up(running.home, progress=said)
     assert again.port != running.port
     assert any(text.startswith(f"port {running.port} is taken") for text in said)
     assert ask(again, "SHOW port") == str(again.port)
 
 
-def test_two_ups_at_once_start_one_server(running: Server) -> None:
+def test_two_ups_at_once_start_one_server(running: ServerReport) -> None:
     server.down(running.home)
-    found = list[Server]()
+    found = list[ServerReport]()
     threads = [threading.Thread(target=lambda: found.append(server.up(running.home))) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -124,7 +133,7 @@ def test_two_ups_at_once_start_one_server(running: Server) -> None:
     assert found[0].pid == found[1].pid is not None
 
 
-def test_a_start_that_fails_shows_the_log(running: Server, place: Home) -> None:
+def test_a_start_that_fails_shows_the_log(running: ServerReport, place: Home) -> None:
     server.down(running.home)
     conf = place.data / "postgresql.auto.conf"
     before = conf.read_text()
@@ -137,7 +146,7 @@ def test_a_start_that_fails_shows_the_log(running: Server, place: Home) -> None:
         conf.write_text(before)
 
 
-def test_a_lost_password_file_is_explained(running: Server, place: Home) -> None:
+def test_a_lost_password_file_is_explained(running: ServerReport, place: Home) -> None:
     server.down(running.home)
     hidden = place.state.with_suffix(".hidden")
     place.state.rename(hidden)
@@ -148,20 +157,20 @@ def test_a_lost_password_file_is_explained(running: Server, place: Home) -> None
         hidden.rename(place.state)
 
 
-def test_a_venv_closed_to_the_servers_user_is_refused(running: Server, tmp_path: Path) -> None:
+def test_a_venv_closed_to_the_servers_user_is_refused(running: ServerReport, tmp_path: Path) -> None:
     if not server_account().switch:
         pytest.skip("the server runs as this user, who can read all of its own")
     closed = Path(tempfile.mkdtemp(dir="/root"))
     try:
         subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", closed / "venv"], check=True)
         with pytest.raises(ServerError, match=r"the server's user .* cannot enter the folder"):
-            server.up(running.home, venv=closed / "venv")
+            server.up(running.home, UpOptions(closed / "venv"))
         assert server.status(running.home).venv == running.venv, "the good one is kept"
     finally:
         shutil.rmtree(closed)
 
 
-def test_the_password_is_asked_for_on_the_socket_and_on_tcp(running: Server) -> None:
+def test_the_password_is_asked_for_on_the_socket_and_on_tcp(running: ServerReport) -> None:
     for host in (running.socket_dir, "127.0.0.1"):
         with pytest.raises(psycopg2.OperationalError, match=r"no password supplied|password authentication"):
             psycopg2.connect(
@@ -169,7 +178,7 @@ def test_the_password_is_asked_for_on_the_socket_and_on_tcp(running: Server) -> 
             )
 
 
-def test_the_files_for_psql_work(running: Server, place: Home) -> None:
+def test_the_files_for_psql_work(running: ServerReport, place: Home) -> None:
     assert running.bindir is not None
     assert running.dsn is not None
     psql = [f"{running.bindir}/psql", "-XAtc", "SELECT current_user"]
@@ -180,7 +189,7 @@ def test_the_files_for_psql_work(running: Server, place: Home) -> None:
         assert done.stdout == "dbinfer\n", done.stderr
 
 
-def test_the_settings_fit_this_machine(running: Server) -> None:
+def test_the_settings_fit_this_machine(running: ServerReport) -> None:
     assert ask(running, "SHOW max_parallel_workers") == str(running.cores)
     assert ask(running, "SHOW max_parallel_workers_per_gather") == str(max(1, running.cores - 1))
     assert ask(running, "SHOW jit") == "off"
@@ -188,12 +197,12 @@ def test_the_settings_fit_this_machine(running: Server) -> None:
     assert ask(running, "SHOW data_directory") == str(running.data_dir)
 
 
-def test_plpython_and_dbinfer_are_in_the_database(running: Server) -> None:
+def test_plpython_and_dbinfer_are_in_the_database(running: ServerReport) -> None:
     assert ask(running, "SELECT count(*) FROM pg_language WHERE lanname = 'plpython3u'") == 1
     assert ask(running, "SELECT to_regnamespace('dbinfer')::text") == "dbinfer"
 
 
-def test_processes_are_counted_while_it_runs(running: Server, place: Home) -> None:
+def test_processes_are_counted_while_it_runs(running: ServerReport, place: Home) -> None:
     assert server.status(running.home).processes >= 2
     server.down(running.home)
     assert process.children(place) == []

@@ -60,7 +60,7 @@ class Reader:
 
 
 @pytest.fixture(scope="module")
-def reader(server: embedded.Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+def reader(server: embedded.ServerReport, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     """A reader whose demo has run in the embedded server of the tests."""
     folder = tmp_path_factory.mktemp("clone")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
