@@ -17,7 +17,10 @@ def demo(
     dsn: Annotated[
         str | None, typer.Option("--dsn", help="Another database than the embedded server.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for models, images and the picture.")] = Path("out/demo"),
+    out: Annotated[Path, typer.Option(help="Folder for models, images and pictures.")] = Path("out/demo"),
+    picture: Annotated[
+        Path | None, typer.Option(help="Write a picture of the statements and what they return (.png).")
+    ] = None,
 ) -> None:
     """Train, convert, deploy, load and score real images; a few minutes, the second time seconds.
 
@@ -26,7 +29,14 @@ def demo(
         dbinfer demo
 
         dbinfer demo --dsn "host=coordinator dbname=test user=gpadmin"
-    """
-    from dbinfer.demo import run
 
-    run(out, dsn)
+        dbinfer demo --picture first-look.png
+    """
+    from rich.console import Console
+
+    from dbinfer.cli._progress import progress_bar
+    from dbinfer.demo import DemoOptions
+    from dbinfer.demo import demo as play
+
+    with progress_bar(console=Console(highlight=False, soft_wrap=True)) as progress:
+        play(DemoOptions(out, picture), dsn, progress)

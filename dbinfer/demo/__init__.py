@@ -1,7 +1,25 @@
-"""`make demo`: from a trained model to SQL, on real images, in a few minutes; run again it only repeats the scoring."""
+"""The demo: from a trained model to SQL, on real images, in a few minutes; run again it only repeats the scoring."""
 
 from __future__ import annotations
 
-from dbinfer.demo.run import run
+from dbinfer.demo.report import DemoOptions, DemoReport
+from dbinfer.progress import OnProgress, silent
 
-__all__ = ["run"]
+__all__ = ["DemoOptions", "DemoReport", "demo"]
+
+
+def demo(
+    options: DemoOptions | None = None, dsn: str | None = None, progress: OnProgress = silent
+) -> DemoReport:
+    """Train two networks, convert, deploy, load images, score them in SQL.
+
+    Args:
+        dsn: the database, see dbinfer.dsn; where none is given, the embedded server, started if need be.
+        progress: is told each step, its command and its result, as notes.
+
+    Raises:
+        DbinferError: a step failed, or the results are worse than they should be.
+    """
+    from dbinfer.demo._acts import play
+
+    return play(options or DemoOptions(), dsn, progress)

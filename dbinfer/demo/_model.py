@@ -4,47 +4,35 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
-
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from dbinfer.convert import ConvertOptions, convert
-from dbinfer.demo._tell import console, say, step
+from dbinfer.demo._story import Story
 from dbinfer.registry import DeployOptions, deploy
-from dbinfer.train import TrainJob, TrainReport, run
+from dbinfer.train import TrainJob, TrainReport, train
 from dbinfer.train.report import read_report
 
 
-def make_model(name: str, job: TrainJob, command: str, dsn: str) -> None:
+def make_model(story: Story, name: str, job: TrainJob, command: str, dsn: str | None) -> None:
     """Train as `job` says, convert and deploy under `name`."""
-    with step(f"Train {name}: {job.network} on {job.data}", command):
-        result = _trained(job)
-        say("validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.metrics.items()))
+    with story.step(f"Train {name}: {job.network} on {job.data}", command):
+        result = _trained(story, job)
+        story.say("validation: " + ", ".join(f"{key} {value:.4g}" for key, value in result.metrics.items()))
     target = Path(job.out) / f"{name}.xml"
-    with step("Convert to OpenVINO IR", f"dbinfer convert {result.model} -o {target}"):
+    with story.step("Convert to OpenVINO IR", f"dbinfer convert {result.model} -o {target}"):
         report = convert(result.model, target, ConvertOptions(force=True))
         state = "written" if report.written else "is there already"
-        say(f"{target} {state}; largest difference to Keras {report.check.difference or 0:.1e}")
-    with step("Deploy into the database", f"dbinfer deploy {target} --name {name}"):
+        story.say(f"{target} {state}; largest difference to Keras {report.check.difference or 0:.1e}")
+    with story.step("Deploy into the database", f"dbinfer deploy {target} --name {name}"):
         done = deploy(target, DeployOptions(name=name), dsn)
-        say(
-            f"{'deployed' if done.new else 'already deployed'}: {done.name}@{done.version}, {done.size / 1e6:.1f} MB"
-        )
+        state = "deployed" if done.new else "already deployed"
+        story.say(f"{state}: {done.name}@{done.version}, {done.size / 1e6:.1f} MB")
 
 
-def _trained(job: TrainJob) -> TrainReport:
+def _trained(story: Story, job: TrainJob) -> TrainReport:
     if _same_run(job):
-        say("trained already")
+        story.say("trained already")
         return read_report(job)
-    columns = (TextColumn("    epoch"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=job.epochs)
-
-        def report(event: dict[str, Any]) -> None:
-            if event["event"] == "epoch":
-                bar.advance(task)
-
-        return run(job, report)
+    return train(job.network, job.data, job, progress=story.within)
 
 
 def _same_run(job: TrainJob) -> bool:

@@ -15,6 +15,11 @@ def dice(found: np.ndarray, truth: np.ndarray) -> float:
     return 2 * int((a & b).sum()) / total if total else 1.0
 
 
+def dice_of_files(found: bytes, truth: bytes) -> float:
+    """Return the dice of two masks in image files."""
+    return dice(decode(found), decode(truth))
+
+
 def decode(data: bytes, flags: int = cv2.IMREAD_GRAYSCALE) -> np.ndarray:
     """Return the pixels of an image file."""
     return np.asarray(cv2.imdecode(np.frombuffer(data, np.uint8), flags))

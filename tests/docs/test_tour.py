@@ -21,15 +21,14 @@ INTERPRETERS = {"sql": ("dbinfer", "psql", "-X", "-v", "ON_ERROR_STOP=1"), "pyth
 # The real demo; only the network of the masks is small and hardly trained, for time's sake.
 DEMO = """
 from dataclasses import replace
-from importlib import import_module
-from pathlib import Path
-demo = import_module("dbinfer.demo.run")
-make = demo.make_model
-def make_model(name, config, *rest):
-    small = replace(config, epochs=1, network_options={"size": 64, "depth": 2, "base_width": 4})
-    make(name, small if name == "strokes" else config, *rest)
-demo.make_model, demo.LEAST_DICE = make_model, 0.0
-demo.run(Path("out/demo"))
+from dbinfer.cli import main
+from dbinfer.demo import _acts
+make = _acts.make_model
+def make_model(story, name, job, *rest):
+    small = replace(job, epochs=1, network_options={"size": 64, "depth": 2, "base_width": 4})
+    make(story, name, small if name == "strokes" else job, *rest)
+_acts.make_model, _acts.LEAST_DICE = make_model, 0.0
+main(["demo"])
 """
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from dbinfer.connection import connect
+from dbinfer.connection import session
 from dbinfer.platform import detect
 from dbinfer.sqlfiles import read
 
 SPEED = "SELECT count(dbinfer.classify(img, 'digits')) FROM many_images"
 
 
-def ask(dsn: str, name: str) -> list[tuple[Any, ...]]:
+def ask(dsn: str | None, name: str) -> list[tuple[Any, ...]]:
     """Return the rows of sql/demo/NAME.sql; bytea as bytes."""
-    with closing(connect(dsn)) as conn, conn, conn.cursor() as cur:
+    with session(dsn) as conn, conn.cursor() as cur:
         cur.execute(detect(conn).adapt(read(f"demo/{name}.sql")))
         if cur.description is None:
             return []
@@ -38,10 +37,9 @@ class Speed:
     shares: list[int]
 
 
-def speed(dsn: str) -> Speed:
+def speed(dsn: str | None) -> Speed:
     """Score many_images and say how long it took and how many processes shared the rows."""
-    with closing(connect(dsn)) as conn, conn.cursor() as cur:
-        conn.set_session(autocommit=True)
+    with session(dsn, autocommit=True) as conn, conn.cursor() as cur:
         cur.execute(detect(conn).adapt(read("demo/many.sql")))
         cur.execute("ANALYZE many_images")
         shares = _segment_shares(cur) if detect(conn).mpp else _process_shares(cur)

@@ -1,0 +1,59 @@
+"""How the demo tells what it does: a title for each step, the command that does the same, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from dbinfer.progress import OnProgress, Progress
+
+
+class Story:
+    """Steps and their results, told as notes."""
+
+    def __init__(self, progress: OnProgress) -> None:
+        self.progress = progress
+        self.title = self._said = ""
+
+    @contextmanager
+    def step(self, title: str, command: str = "") -> Iterator[None]:
+        """Tell what is about to happen, the command for it, and afterwards how long it took."""
+        self.title = title
+        self.note(f"\n==> {title}")
+        if command:
+            self.say(f"$ {command}")
+        begin = time.monotonic()
+        yield
+        self.say(f"{time.monotonic() - begin:.1f} s")
+
+    def say(self, text: str) -> None:
+        """Tell one line of a step."""
+        self.note(f"    {text}")
+
+    def note(self, text: str) -> None:
+        """Tell a line that belongs to no step."""
+        self.progress(Progress(self.title, note=text))
+
+    def rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Tell rows as psql shows them."""
+        table = [list(columns), *([str(value) for value in row] for row in rows)]
+        widths = [max(len(line[i]) for line in table) for i in range(len(columns))]
+        lines = [
+            " | ".join(value.ljust(width) for value, width in zip(line, widths, strict=True))
+            for line in table
+        ]
+        for line in (lines[0], "-+-".join("-" * width for width in widths), *lines[1:]):
+            self.say(line.rstrip())
+
+    def say_steps(self, progress: Progress) -> None:
+        """Tell each new step of a verb as a line: `up` may install for minutes where nobody sees a bar."""
+        if progress.step != self._said:
+            self._said = progress.step
+            self.say(progress.step)
+
+    def within(self, progress: Progress) -> None:
+        """Pass on where a verb is, without its notes: the story has its own."""
+        self.progress(replace(progress, note=""))
