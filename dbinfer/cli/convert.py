@@ -11,6 +11,7 @@ from rich.console import Console
 
 from dbinfer.cli._manifest import Stated, takes_manifest
 from dbinfer.cli._options import Json, print_json
+from dbinfer.cli._progress import progress_bar
 
 if TYPE_CHECKING:
     from dbinfer.convert import ConvertOptions, ConvertReport
@@ -85,10 +86,12 @@ def _convert(
 def _run(source: Path, output: Path, options: ConvertOptions) -> ConvertReport:
     from dbinfer.convert import convert
 
-    with os.fdopen(os.dup(2), "w") as stderr:  # a copy: TensorFlow's noise is silenced on the original
-        console = Console(file=stderr)
-        with console.status("starting") as status:
-            return convert(source, output, options, lambda progress: status.update(progress.step))
+    # On a copy of stderr: TensorFlow's noise is silenced on the original
+    with (
+        os.fdopen(os.dup(2), "w") as stderr,
+        progress_bar(console=Console(file=stderr, highlight=False)) as progress,
+    ):
+        return convert(source, output, options, progress)
 
 
 def _print(report: ConvertReport) -> None:

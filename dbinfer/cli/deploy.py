@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from dbinfer.cli._manifest import Stated, takes_manifest
-from dbinfer.cli._options import Dsn, Json, bytes_text, console, err_console, print_json
+from dbinfer.cli._options import Dsn, Json, bytes_text, console, print_json
+from dbinfer.cli._progress import progress_bar
 
 
 def register(app: typer.Typer) -> None:
@@ -59,7 +60,7 @@ def deploy(
         values=said.values,
         layout=said.layout,
     )
-    with _bar() as progress:
+    with progress_bar() as progress:
         done = run(model, options, dsn, progress)
     if json:
         print_json(done.to_dict())
@@ -79,28 +80,3 @@ def deploy(
         done.manifest.task, "predict"
     )
     console.print(f"  try: SELECT dbinfer.{function}(img, '{done.name}') FROM images", soft_wrap=True)
-
-
-class _bar:  # noqa: N801 - reads like a statement
-    """A progress bar on stderr, shown once there is something to send."""
-
-    def __init__(self) -> None:
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-        columns = (TextColumn("sending"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-        self._progress = Progress(
-            *columns, console=err_console, disable=not err_console.is_terminal, transient=True
-        )
-        self._task: Any = None
-
-    def __enter__(self) -> Any:
-        self._progress.start()
-        return self._update
-
-    def _update(self, progress: Any) -> None:
-        if self._task is None:
-            self._task = self._progress.add_task("")
-        self._progress.update(self._task, completed=progress.done, total=progress.total)
-
-    def __exit__(self, *exc: object) -> None:
-        self._progress.stop()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dbinfer.cli._options import Dsn, Json, bytes_text, console, err_console, print_json, print_table
+from dbinfer.cli._options import Dsn, Json, bytes_text, console, print_json, print_table
+from dbinfer.cli._progress import progress_bar
 
 if TYPE_CHECKING:
     from dbinfer.quantize import QuantizeReport, Side
@@ -48,15 +49,15 @@ def _quantize(
     ] = 0.99,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an output that is there.")] = False,
     dsn: Dsn = None,
-    as_json: Json = False,
+    json: Json = False,
 ) -> None:
     from dbinfer.quantize import QuantizeOptions, quantize
 
     target = output or model.with_name(f"{model.stem}-int8.xml")
     options = QuantizeOptions(calibrate, check, subset, limit, force)
-    with err_console.status("starting") as status:
-        report = quantize(model, target, options, dsn, lambda progress: status.update(progress.step))
-    if as_json:
+    with progress_bar() as progress:
+        report = quantize(model, target, options, dsn, progress)
+    if json:
         print_json(report.to_dict())
     else:
         _print(report)
