@@ -1,9 +1,98 @@
-"""dbinfer: deep-learning image inference with plain SQL, inside Greenplum or PostgreSQL."""
+"""dbinfer: deep-learning image inference with plain SQL, inside Greenplum or PostgreSQL.
+
+Each command of the shell is a function of the same name: verb(inputs, options, dsn, progress) -> report.
+
+    import dbinfer
+
+    dbinfer.deploy("digits.xml", dbinfer.DeployOptions(alias="candidate"))
+    dbinfer.score("images", "predictions").images_per_second
+
+The functions are imported here, after which `dbinfer.load` is the function and no longer the package of that name;
+`from dbinfer.load import ...` works as before. Nothing heavy is imported before a function needs it.
+"""
 
 from __future__ import annotations
 
 from dbinfer._version import __version__
+from dbinfer.bench import BenchOptions, BenchReport, bench
 from dbinfer.connection import connect
+from dbinfer.convert import ConvertOptions, ConvertReport, convert
+from dbinfer.doctor import DoctorReport, doctor
 from dbinfer.errors import DbinferError
+from dbinfer.install import InstallOptions, InstallReport, install, uninstall, upgrade
+from dbinfer.load import LoadOptions, LoadReport, load
+from dbinfer.progress import OnProgress, Progress, silent
+from dbinfer.quantize import QuantizeOptions, QuantizeReport, quantize
+from dbinfer.registry import (
+    DeployOptions,
+    DeployReport,
+    ModelsReport,
+    RegistryReport,
+    activate,
+    alias,
+    default,
+    deploy,
+    drop,
+    grant,
+    models,
+    revoke,
+)
+from dbinfer.report import Report
+from dbinfer.score import PredictOptions, PredictReport, ScoreOptions, ScoreReport, predict, score
+from dbinfer.server import ServerReport, UpOptions, down, status, up
+from dbinfer.train import TrainOptions, TrainReport, train
 
-__all__ = ["DbinferError", "__version__", "connect"]
+__all__ = [
+    "BenchOptions",
+    "BenchReport",
+    "ConvertOptions",
+    "ConvertReport",
+    "DbinferError",
+    "DeployOptions",
+    "DeployReport",
+    "DoctorReport",
+    "InstallOptions",
+    "InstallReport",
+    "LoadOptions",
+    "LoadReport",
+    "ModelsReport",
+    "OnProgress",
+    "PredictOptions",
+    "PredictReport",
+    "Progress",
+    "QuantizeOptions",
+    "QuantizeReport",
+    "RegistryReport",
+    "Report",
+    "ScoreOptions",
+    "ScoreReport",
+    "ServerReport",
+    "TrainOptions",
+    "TrainReport",
+    "UpOptions",
+    "__version__",
+    "activate",
+    "alias",
+    "bench",
+    "connect",
+    "convert",
+    "default",
+    "deploy",
+    "doctor",
+    "down",
+    "drop",
+    "grant",
+    "install",
+    "load",
+    "models",
+    "predict",
+    "quantize",
+    "revoke",
+    "score",
+    "silent",
+    "status",
+    "train",
+    "uninstall",
+    "up",
+    "upgrade",
+]

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from dbinfer.cli._dataview import LoadBar, check_names, facts, kept_value, on_stderr, show_answers, show_load
+from dbinfer.cli._dataview import show_answers, show_load
 from dbinfer.cli._options import Dsn, Json, console, print_json
+from dbinfer.cli._progress import progress_bar
 from dbinfer.errors import UsageError
 
 PANEL = "Images"
@@ -59,17 +59,14 @@ def load(
 
         dbinfer load /data/a /data/b --base /data --table shop.images --json
     """
-    from dbinfer.load import Columns, LoadOptions
+    from dbinfer.load import LoadOptions
     from dbinfer.load import load as run
-    from dbinfer.names import column as name
 
-    if label_from not in (None, "folder"):
-        raise UsageError(f"--label-from is {label_from!r}, but must be folder.")
-    columns = Columns(name(path_column), name(column), name(label_column) if label_from else None)
-    with LoadBar() as progress:
-        report = run(sources, LoadOptions(table, columns, base, recursive), dsn, progress.update)
+    options = LoadOptions(table, label_from, base, column, path_column, label_column, recursive)
+    with progress_bar() as progress:
+        report = run(sources, options, dsn, progress)
     if json:
-        print_json({**vars(report), "refused": [vars(item) for item in report.refused]})
+        print_json(report.to_dict())
     else:
         show_load(report)
     if not report.loaded + report.skipped:
@@ -97,19 +94,16 @@ def predict(
 
         dbinfer predict street.jpg --model roads --function segment --out masks
     """
-    from dbinfer.score import Arguments, predict_files
+    from dbinfer.score import PredictOptions
+    from dbinfer.score import predict as run
 
-    check_names(files, out)
-    answers = []
-    asked = predict_files(files, function, Arguments(model, k=top), dsn, need_folder=out is None)
-    with Progress(SpinnerColumn(), TextColumn("asking"), MofNCompleteColumn(), **on_stderr()) as bar:
-        for answer in bar.track(asked, total=len(files)):
-            answers.append((answer, kept_value(answer, out)))
+    with progress_bar() as progress:
+        report = run(files, PredictOptions(function, model, top, out, files_only=True), dsn, progress)
     if json:
-        print_json([facts(answer, value) for answer, value in answers])
+        print_json(report.to_dict())
     else:
-        show_answers(answers)
-    if any(answer.error for answer, _ in answers):
+        show_answers(report)
+    if not report.ok:
         raise typer.Exit(1)
 
 
@@ -142,19 +136,17 @@ def score(
 
         dbinfer score --table shop.images --into shop.masks --function segment --replace --json
     """
-    from dbinfer.score import Arguments, ScoreOptions
+    from dbinfer.score import ScoreOptions
     from dbinfer.score import score as run
 
     if replace and append:
         raise UsageError("--replace and --append exclude each other.")
     existing = "replace" if replace else "append" if append else "refuse"
-    arguments = Arguments(model, on_error, top)
-    options = ScoreOptions(table, into, function, arguments, column, key, where, existing)
-    with Progress(SpinnerColumn(), TextColumn("scoring"), TimeElapsedColumn(), **on_stderr()) as bar:
-        bar.add_task("", total=None)
-        report = run(options, dsn)
+    options = ScoreOptions(function, model, column, key, where, on_error, top, existing)
+    with progress_bar() as progress:
+        report = run(table, into, options, dsn, progress)
     if json:
-        print_json({**vars(report), "images_per_second": report.images_per_second})
+        print_json(report.to_dict())
         return
     speed = f"{report.seconds:.1f} s, {report.images_per_second:.1f} images/s"
     console.print(f"{report.into}: {report.rows} rows with {report.function} ({speed})", markup=False)

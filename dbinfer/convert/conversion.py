@@ -28,8 +28,8 @@ class _Model:
 
 
 def convert(
-    source: Path,
-    output: Path,
+    source: Path | str,
+    output: Path | str,
     options: ConvertOptions | None = None,
     progress: OnProgress = silent,
 ) -> ConvertReport:

@@ -15,7 +15,6 @@ from dbinfer.dsn import named
 from dbinfer.errors import DataError
 from dbinfer.install import ensure
 from dbinfer.load import LoadOptions, load
-from dbinfer.load.table import Columns
 from dbinfer.progress import OnProgress
 from dbinfer.samples import write_digits
 from dbinfer.server import up
@@ -76,7 +75,7 @@ def _load_digits(story: Story, folder: Path, dsn: str | None) -> None:
     command = f"dbinfer load {folder} --table images --label-from folder"
     with story.step("Load the held-out digits as PNG files", command):
         write_digits(folder)
-        report = load([folder], LoadOptions("images", Columns(label="label")), dsn)
+        report = load([folder], LoadOptions("images", label_from="folder"), dsn)
         story.say(f"{report.loaded} loaded, {report.skipped} there already")
 
 

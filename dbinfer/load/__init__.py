@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dbinfer.imagefiles import Refused
 from dbinfer.load.loader import LoadOptions, LoadReport, load
-from dbinfer.load.table import Columns
 
-__all__ = ["Columns", "LoadOptions", "LoadReport", "Refused", "load"]
+__all__ = ["LoadOptions", "LoadReport", "load"]

@@ -3,43 +3,59 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg2
 
 from dbinfer.connection import session
-from dbinfer.errors import DataError
+from dbinfer.errors import DataError, UsageError
 from dbinfer.imagefiles import Found, Refused, find, read_ahead
 from dbinfer.load.copybinary import MESSAGE_BYTES, Stream, encode
 from dbinfer.load.table import Columns, ImageTable
-from dbinfer.names import TableName
+from dbinfer.names import TableName, column
 from dbinfer.platform import detect
+from dbinfer.progress import OnProgress, Progress, silent
+from dbinfer.report import Report
 
-Progress = Callable[[int, int, int], None]
 Row = tuple[bytes | None, ...]
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """What to load where.
+    """Where images go, and under which names.
 
     Attributes:
         table: the table's name as a user writes it; made where it does not exist.
-        columns: its columns; with `columns.label` the name of each file's folder is stored there.
+        label_from: 'folder': the name of each file's folder is stored as its label; None: no label is stored.
         base: stored paths are relative to this folder; None: to the parent of the folder that is loaded.
+        column, path_column, label_column: of the image, of the stored path, of the label.
         recursive: also folders within folders.
     """
 
     table: str = "images"
-    columns: Columns = field(default_factory=Columns)
+    label_from: str | None = None
     base: Path | None = None
+    column: str = "img"
+    path_column: str = "path"
+    label_column: str = "label"
     recursive: bool = True
 
+    def columns(self) -> Columns:
+        """Return the columns as the catalog has them.
 
-@dataclass
-class LoadReport:
+        Raises:
+            UsageError: a name is none, or `label_from` is another word than folder.
+        """
+        if self.label_from not in (None, "folder"):
+            raise UsageError(f"label_from is {self.label_from!r}, but must be 'folder'.")
+        label = column(self.label_column) if self.label_from else None
+        return Columns(column(self.path_column), column(self.column), label)
+
+
+@dataclass(frozen=True)
+class LoadReport(Report):
     """What a load did.
 
     Attributes:
@@ -49,76 +65,85 @@ class LoadReport:
         bytes: of the loaded images; seconds: of the whole load.
     """
 
-    table: str = ""
-    created: bool = False
+    table: str
+    created: bool
+    loaded: int
+    skipped: int
+    refused: tuple[Refused, ...]
+    bytes: int
+    seconds: float
+
+
+@dataclass
+class _Count:
+    """What a load has done so far."""
+
     loaded: int = 0
     skipped: int = 0
-    refused: list[Refused] = field(default_factory=list)
     bytes: int = 0
-    seconds: float = 0.0
+    refused: list[Refused] = field(default_factory=list)
 
 
 def load(
-    sources: Sequence[Path],
-    options: LoadOptions,
+    sources: Sequence[Path | str] | Path | str,
+    options: LoadOptions | None = None,
     dsn: str | None = None,
-    progress: Progress = lambda files, size, total: None,
+    progress: OnProgress = silent,
 ) -> LoadReport:
     """Load image files into a table; all of them, or after an error or Ctrl-C none.
 
     Where no file can be loaded and none is there already, nothing is changed either (the table is not made).
 
     Args:
-        progress: called with files done, bytes sent and the number of files to load.
+        sources: folders and image files.
 
     Raises:
         DataError: a source is missing or has no files, or the table or the server does not take the rows.
         UsageError: names that are none, or a source outside `options.base`.
     """
-    begin = time.monotonic()
-    report = LoadReport()
-    name = TableName.parse(options.table)
-    found = find(sources, options.base, report.refused, options.recursive)
-    if not found and not report.refused:
-        raise DataError(f"there are no files in {', '.join(repr(str(source)) for source in sources)}.")
+    begin, options, count = time.monotonic(), options or LoadOptions(), _Count()
+    name, columns = TableName.parse(options.table), options.columns()
+    paths = [Path(source) for source in ([sources] if isinstance(sources, Path | str) else sources)]
+    found = find(paths, options.base, count.refused, options.recursive)
+    if not found and not count.refused:
+        raise DataError(f"there are no files in {', '.join(repr(str(path)) for path in paths)}.")
     with session(dsn, needs_dbinfer=False) as conn:
-        table = ImageTable(conn, name, options.columns, detect(conn))
-        report.table, report.created = str(table.name), table.created
-        todo = _new_files(found, table.known_paths({item.path for item in found}), report)
-        _send(table, _rows(todo, report, options.columns.label is not None, progress))
-        if report.loaded:
+        table = ImageTable(conn, name, columns, detect(conn))
+        todo = _new_files(found, table.known_paths({item.path for item in found}), count)
+        _send(table, _rows(todo, count, columns.label is not None, progress))
+        if count.loaded:
             table.finish()
-        elif not report.skipped:
-            conn.rollback()
-            report.created = False
-    report.seconds = time.monotonic() - begin
-    return report
+        elif not count.skipped:
+            conn.rollback()  # or an empty table would be left
+    created = table.created and count.loaded > 0
+    numbers = (count.loaded, count.skipped, tuple(count.refused), count.bytes)
+    return LoadReport(str(table.name), created, *numbers, time.monotonic() - begin)
 
 
-def _new_files(found: Iterable[Found], known: set[str], report: LoadReport) -> list[Found]:
+def _new_files(found: Iterable[Found], known: set[str], count: _Count) -> list[Found]:
     """Return the files whose path the table lacks; two files with one path: the second is refused."""
     taken: dict[str, Found] = {}
     for item in found:
         if item.path in known:
-            report.skipped += 1
+            count.skipped += 1
         elif taken.setdefault(item.path, item).file != item.file:
             reason = f"has the same path as {taken[item.path].file}: {item.path}; use --base"
-            report.refused.append(Refused(str(item.file), reason))
+            count.refused.append(Refused(str(item.file), reason))
     return list(taken.values())
 
 
-def _rows(files: list[Found], report: LoadReport, label: bool, progress: Progress) -> Iterator[Row]:
-    progress(0, 0, len(files))
+def _rows(files: list[Found], count: _Count, label: bool, progress: OnProgress) -> Iterator[Row]:
+    progress(Progress("loading", 0, len(files), "images"))
     for done, outcome in enumerate(read_ahead(files), 1):
         if isinstance(outcome, Refused):
-            report.refused.append(outcome)
+            count.refused.append(outcome)
         else:
             item, data = outcome
-            report.loaded += 1
-            report.bytes += len(data)
+            count.loaded += 1
+            count.bytes += len(data)
             folder = (item.folder.encode(),) if label else ()
             yield (item.path.encode(), data, *folder)
-        progress(done, report.bytes, len(files))
+        progress(Progress("loading", done, len(files), "images"))
 
 
 def _send(table: ImageTable, rows: Iterator[Row]) -> None:
@@ -127,8 +152,8 @@ def _send(table: ImageTable, rows: Iterator[Row]) -> None:
         try:
             cur.copy_expert(table.copy_statement(), stream, MESSAGE_BYTES)
         except psycopg2.Error:
-            if stream.error is not None:
+            if stream.error is not None:  # the reason why the server got no more rows
                 raise stream.error from None
             raise
         finally:
-            rows.close()  # type: ignore[attr-defined]
+            rows.close()  # type: ignore[attr-defined]  # the threads that read ahead end now, not some time later

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def quantize(
-    source: Path,
-    output: Path,
+    source: Path | str,
+    output: Path | str,
     options: QuantizeOptions | None = None,
     dsn: str | None = None,
     progress: OnProgress = silent,
@@ -38,7 +38,7 @@ def quantize(
     """
     from dbinfer.quantize.images import query_rows
 
-    options = options or QuantizeOptions()
+    options, source, output = options or QuantizeOptions(), Path(source), Path(output)
     _check_output(output, options)
     progress(Progress("reading images from the database"))
     # As many again to compare on, so that the comparison sees images that the calibration did not

@@ -72,7 +72,7 @@ class DeployReport(Report):
 
 
 def deploy(
-    path: Path,
+    path: Path | str,
     options: DeployOptions | None = None,
     dsn: str | None = None,
     progress: OnProgress = silent,

@@ -1,18 +1,19 @@
-"""Calls the database functions for clients: on local files (predict_files) and on whole tables (score)."""
+"""Calls the database functions for clients: on local files (predict) and on whole tables (score)."""
 
 from __future__ import annotations
 
-from dbinfer.score.files import Answer, predict_files
-from dbinfer.score.functions import FUNCTIONS, Arguments
+from dbinfer.score.files import Answer, PredictOptions, PredictReport, predict
+from dbinfer.score.functions import FUNCTIONS
 from dbinfer.score.table import EXISTING, ScoreOptions, ScoreReport, score
 
 __all__ = [
     "EXISTING",
     "FUNCTIONS",
     "Answer",
-    "Arguments",
+    "PredictOptions",
+    "PredictReport",
     "ScoreOptions",
     "ScoreReport",
-    "predict_files",
+    "predict",
     "score",
 ]

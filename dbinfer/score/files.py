@@ -1,10 +1,11 @@
-"""predict_files: sends local image files to a database function, one by one."""
+"""predict: sends local image files to a database function, one by one."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,31 @@ from psycopg2.extensions import cursor as Cursor
 from dbinfer.connection import one, sentence, session
 from dbinfer.errors import UsageError
 from dbinfer.imagefiles import Found, Refused, read_ahead
+from dbinfer.progress import OnProgress, Progress, silent
+from dbinfer.report import Report
 from dbinfer.score.functions import Arguments, Function, choose
 
+# What the functions raise for a bad image (sql/functions); any other state is about the call or the server
 IMAGE_STATES = ("22P03", "54000")
+
+
+@dataclass(frozen=True)
+class PredictOptions:
+    """Which function is asked, and where its files go.
+
+    Attributes:
+        function: one of dbinfer.score.FUNCTIONS; None: the one for the model's task.
+        model: name, name@3 or name@alias; None: the default model.
+        top: number of classes of classify_top.
+        out: folder for masks and tensors, which the answers then name; None: the answers hold them as bytes.
+        files_only: without `out` refuse a function that returns bytes; for callers that can only print.
+    """
+
+    function: str | None = None
+    model: str | None = None
+    top: int = 5
+    out: Path | None = None
+    files_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -25,48 +48,85 @@ class Answer:
     """What the database said of one file.
 
     Attributes:
-        file: as it was named; function: that was called.
-        value: JSON-like (numbers, lists, a dict of a composite's fields), or bytes; None with an error.
+        file: as it was named.
+        value: numbers, lists, a dict of a composite's fields, bytes, or the path of a file; None with an error.
         error: one sentence on why this file has no result, or empty.
         milliseconds: from sending the image to having the result.
     """
 
     file: Path
-    function: str
     value: Any = None
     error: str = ""
     milliseconds: float = 0.0
 
 
-def predict_files(
-    files: Sequence[Path],
-    function: str | None = None,
-    arguments: Arguments | None = None,
-    dsn: str | None = None,
-    need_folder: bool = False,
-) -> Iterator[Answer]:
-    """Yield the result for each file; a file that cannot be used yields its error, and the others go on.
+@dataclass(frozen=True)
+class PredictReport(Report):
+    """What the database said of all files.
 
-    Args:
-        function: None: the one for the task of the model.
-        need_folder: the caller has no place for masks: refuse functions that return bytes.
+    Attributes:
+        function, model: that were called; answers: one a file, in their order.
+    """
+
+    function: str
+    model: str | None
+    answers: tuple[Answer, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Return whether every file has a result."""
+        return not any(answer.error for answer in self.answers)
+
+
+def predict(
+    files: Sequence[Path | str] | Path | str,
+    options: PredictOptions | None = None,
+    dsn: str | None = None,
+    progress: OnProgress = silent,
+) -> PredictReport:
+    """Send image files to a function of the database; nothing is stored there.
+
+    A file that cannot be used gets its error, and the others go on.
 
     Raises:
         DataError: the server refused for another reason than the image: unknown model, no permission.
-        UsageError: no such function, or one that returns bytes with need_folder.
+        UsageError: no such function, or two files of one name for one folder.
     """
-    arguments = arguments or Arguments()
+    options = options or PredictOptions()
+    paths = [Path(file) for file in ([files] if isinstance(files, Path | str) else files)]
+    if options.out is not None:
+        _check_names(paths, options.out)
     with session(dsn, autocommit=True) as conn, conn.cursor() as cur:
-        chosen = choose(cur, function, arguments.model)
-        if chosen.binary and need_folder:
+        function = choose(cur, options.function, options.model)
+        if function.binary and options.files_only and options.out is None:
             raise UsageError(
-                f"{chosen.name} makes files: there is no folder for them.", "Name one with --out."
+                f"{function.name} makes files: there is no folder for them.", "Name one with --out."
             )
-        for file, outcome in zip(files, read_ahead(Found(f, str(f)) for f in files), strict=True):
-            if isinstance(outcome, Refused):
-                yield Answer(file, chosen.name, error=outcome.reason)
-            else:
-                yield _ask(cur, file, outcome[1], chosen, arguments)
+        answers = []
+        for answer in _ask_all(cur, paths, function, Arguments(options.model, top=options.top)):
+            answers.append(_keep(answer, function, options.out))
+            progress(Progress("asking", len(answers), len(paths), "images"))
+    return PredictReport(function.name, options.model, tuple(answers))
+
+
+def _check_names(files: Sequence[Path], out: Path) -> None:
+    """Refuse two files of one name: their results would lie in one file."""
+    for name, count in Counter(file.name for file in files).most_common(1):
+        if count > 1:
+            raise UsageError(
+                f"{count} of the files are named {name!r}; their results would overwrite each other in {out}.",
+                "Ask folder by folder, each with its own --out.",
+            )
+
+
+def _ask_all(
+    cur: Cursor, files: Sequence[Path], function: Function, arguments: Arguments
+) -> Iterator[Answer]:
+    for file, outcome in zip(files, read_ahead(Found(f, str(f)) for f in files), strict=True):
+        if isinstance(outcome, Refused):
+            yield Answer(file, error=outcome.reason)
+        else:
+            yield _ask(cur, file, outcome[1], function, arguments)
 
 
 def _ask(cur: Cursor, file: Path, data: bytes, function: Function, arguments: Arguments) -> Answer:
@@ -78,7 +138,17 @@ def _ask(cur: Cursor, file: Path, data: bytes, function: Function, arguments: Ar
     except psycopg2.Error as err:
         if err.pgcode not in IMAGE_STATES:
             raise
-        return Answer(file, function.name, error=sentence(err).message)
+        return Answer(file, error=sentence(err).message)
     value = one(cur)
     milliseconds = (time.perf_counter() - begin) * 1000
-    return Answer(file, function.name, bytes(value) if function.binary else value, "", milliseconds)
+    return Answer(file, bytes(value) if function.binary else value, "", milliseconds)
+
+
+def _keep(answer: Answer, function: Function, out: Path | None) -> Answer:
+    """Return the answer with the path of a file in place of its bytes, where there is a folder for them."""
+    if out is None or not isinstance(answer.value, bytes):
+        return answer
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / f"{answer.file.name}.{'png' if function.name == 'segment' else 'f32'}"
+    file.write_bytes(answer.value)
+    return replace(answer, value=file)

@@ -20,7 +20,7 @@ class Arguments:
 
     model: str | None = None
     on_error: str = "error"
-    k: int = 5
+    top: int = 5
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Function:
     def call(self, img: sql.Composable, arguments: Arguments) -> sql.Composed:
         """Return the call as SQL, model and on_error as constants, so that they are resolved once."""
         values: list[sql.Composable] = [img]
-        values += [sql.Literal(arguments.k)] if self.k else []
+        values += [sql.Literal(arguments.top)] if self.k else []
         values += [sql.Literal(arguments.model)] if self.model else []
         values += [sql.Literal(arguments.on_error)] if self.on_error else []
         name = sql.Identifier("dbinfer", self.name)
@@ -87,9 +87,3 @@ def choose(cur: Cursor, function: str | None, model: str | None) -> Function:
     if function not in FUNCTIONS:
         raise UsageError(f"there is no function {function!r}.", f"Choose one of {', '.join(FUNCTIONS)}.")
     return FUNCTIONS[function]
-
-
-def check_on_error(on_error: str) -> None:
-    """Refuse another value than error or null."""
-    if on_error not in ("error", "null"):
-        raise UsageError(f"--on-error is {on_error!r}, but must be error or null.")

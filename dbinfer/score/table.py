@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from psycopg2 import errors, sql
 from psycopg2.extensions import cursor as Cursor
@@ -13,7 +13,9 @@ from dbinfer.connection import execute_patiently, one, session
 from dbinfer.errors import DataError, UsageError
 from dbinfer.names import TableName, column
 from dbinfer.platform import Platform, detect
-from dbinfer.score.functions import Arguments, check_on_error, choose
+from dbinfer.progress import OnProgress, Progress, silent
+from dbinfer.report import Report
+from dbinfer.score.functions import Arguments, choose
 from dbinfer.sqlfiles import read
 
 EXISTING = ("refuse", "replace", "append")
@@ -21,28 +23,36 @@ EXISTING = ("refuse", "replace", "append")
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """What to score into which table.
+    """Which rows are scored, with what, and what becomes of an older table of results.
 
     Attributes:
-        table, into: names of tables as a user writes them.
-        function: None: the one for the model's task.
-        img, key: columns of `table`; `key` is copied into the result.
-        where: a SQL condition on the rows of `table`; without one all.
-        existing: what to do when `into` is there: refuse, replace, or append (the keys that it lacks).
+        function: one of dbinfer.score.FUNCTIONS; None: the one for the model's task.
+        model: name, name@3 or name@alias; None: the default model.
+        column, key: of the table of images: the image, and what names a row; `key` is copied into the results.
+        where: a SQL condition on the rows.
+        on_error: a bad image: 'error' stops the scoring, 'null' gives a row without a result.
+        top: number of classes of classify_top.
+        existing: what to do when the table of results is there: refuse, replace, or append (the keys that it lacks).
     """
 
-    table: str = "images"
-    into: str = "predictions"
     function: str | None = None
-    arguments: Arguments = field(default_factory=Arguments)
-    img: str = "img"
+    model: str | None = None
+    column: str = "img"
     key: str = "id"
     where: str = "true"
+    on_error: str = "error"
+    top: int = 5
     existing: str = "refuse"
+
+    def check(self) -> None:
+        """Raise UsageError for a word that is none of those above."""
+        for name, words in {"on_error": ("error", "null"), "existing": EXISTING}.items():
+            if (value := getattr(self, name)) not in words:
+                raise UsageError(f"{name} is {value!r}, but must be one of {', '.join(words)}.")
 
 
 @dataclass(frozen=True)
-class ScoreReport:
+class ScoreReport(Report):
     """What a score did.
 
     Attributes:
@@ -50,6 +60,8 @@ class ScoreReport:
         rows: of the result; nulls: those of them without one (bad images).
         seconds: of the scoring statement.
     """
+
+    derived = ("images_per_second",)
 
     table: str
     into: str
@@ -65,20 +77,29 @@ class ScoreReport:
         return self.rows / self.seconds if self.seconds else 0.0
 
 
-def score(options: ScoreOptions, dsn: str | None = None) -> ScoreReport:
+def score(
+    table: str = "images",
+    into: str = "predictions",
+    options: ScoreOptions | None = None,
+    dsn: str | None = None,
+    progress: OnProgress = silent,
+) -> ScoreReport:
     """Score the rows of a table in one transaction; the images stay in the database, all its cores share the work.
 
     The result is made beside `into` and takes its name at the end, so that readers of an old one need not wait.
+
+    Args:
+        table, into: names of tables as a user writes them.
 
     Raises:
         DataError: `into` exists (with existing='refuse'), or the server refused: a bad image, an unknown model.
         UsageError: names that are none, or values that do not fit.
     """
-    check_on_error(options.arguments.on_error)
-    if options.existing not in EXISTING:
-        raise UsageError(f"existing is {options.existing!r}, but must be one of {', '.join(EXISTING)}.")
+    options = options or ScoreOptions()
+    options.check()
     with session(dsn) as conn, conn.cursor() as cur:
-        job = _Job(cur, options, detect(conn))
+        job = _Job(cur, table, into, options, detect(conn))
+        progress(Progress("scoring"))
         begin = time.monotonic()
         execute_patiently(cur, job.statement())
         rows, seconds = cur.rowcount, time.monotonic() - begin
@@ -86,19 +107,20 @@ def score(options: ScoreOptions, dsn: str | None = None) -> ScoreReport:
         nulls = one(cur)
         job.move()
         names = str(job.table), str(job.into), job.function.name
-        return ScoreReport(*names, options.arguments.model, rows, nulls, seconds)
+        return ScoreReport(*names, options.model, rows, nulls, seconds)
 
 
 class _Job:
     """One scoring: its names, checked, and its statements."""
 
-    def __init__(self, cur: Cursor, options: ScoreOptions, platform: Platform) -> None:
+    def __init__(self, cur: Cursor, table: str, into: str, options: ScoreOptions, platform: Platform) -> None:
         self.cur, self.options, self.platform = cur, options, platform
-        self.table = TableName.parse(options.table).resolve(cur)
-        self.into = TableName.parse(options.into).resolve(cur)
+        self.table = TableName.parse(table).resolve(cur)
+        self.into = TableName.parse(into).resolve(cur)
         self.scratch = TableName(self.into.schema, f"dbinfer_score_{uuid.uuid4().hex[:12]}")
-        self.key, self.img = sql.Identifier(column(options.key)), sql.Identifier(column(options.img))
-        self.function = choose(cur, options.function, options.arguments.model)
+        self.key, self.img = sql.Identifier(column(options.key)), sql.Identifier(column(options.column))
+        self.function = choose(cur, options.function, options.model)
+        self.arguments = Arguments(options.model, options.on_error, options.top)
         self.exists = self._target_exists()
         self.append = self.exists and options.existing == "append"
 
@@ -137,7 +159,7 @@ class _Job:
         return self.format(
             self.platform.adapt(read("client/score.sql")),
             columns=self.function.parts(sql.SQL("result")),
-            call=self.function.call(sql.SQL("source.{}").format(self.img), self.options.arguments),
+            call=self.function.call(sql.SQL("source.{}").format(self.img), self.arguments),
             where=sql.SQL(self.options.where),
             missing=self.format(read("client/score_missing.sql") if self.append else "true"),
         )

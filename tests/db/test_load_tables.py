@@ -12,9 +12,8 @@ from asking import ask, rows
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.errors import DataError
-from dbinfer.load import Columns, LoadOptions, load
-
-LABELLED = Columns(label="label")
+from dbinfer.load import LoadOptions, load, table
+from dbinfer.progress import Progress
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +38,8 @@ def clean(db: Connection) -> Iterator[None]:
 
 
 def test_a_new_table_with_labels(db: Connection, dsn: str, photos: Path) -> None:
-    report = load([photos], LoadOptions(columns=LABELLED), dsn)
-    assert (report.table, report.created, report.loaded, report.refused) == ("public.images", True, 3, [])
+    report = load([photos], LoadOptions(label_from="folder"), dsn)
+    assert (report.table, report.created, report.loaded, report.refused) == ("public.images", True, 3, ())
     found = rows(db, "SELECT path, label, img FROM images ORDER BY id")
     assert [row[:2] for row in found] == [
         ("photos/cat/1.png", "cat"), ("photos/cat/ü.png", "cat"), ("photos/dog/1.png", "dog"),
@@ -49,11 +48,11 @@ def test_a_new_table_with_labels(db: Connection, dsn: str, photos: Path) -> None
 
 
 def test_again_skips_and_new_files_join(db: Connection, dsn: str, photos: Path) -> None:
-    load([photos], LoadOptions(), dsn)
-    again = load([photos], LoadOptions(), dsn)
+    load([photos], dsn=dsn)
+    again = load([photos], dsn=dsn)
     assert (again.created, again.loaded, again.skipped) == (False, 0, 3)
     (photos / "new.png").write_bytes((photos / "cat/1.png").read_bytes())
-    assert (more := load([photos], LoadOptions(), dsn)).loaded == 1
+    assert (more := load([photos], dsn=dsn)).loaded == 1
     assert more.skipped == 3
     assert ask(db, "SELECT count(*) FROM images") == 4
 
@@ -62,21 +61,19 @@ def test_again_skips_and_new_files_join(db: Connection, dsn: str, photos: Path) 
 def test_known_paths_are_found_among_few_and_many(
     db: Connection, dsn: str, photos: Path, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dbinfer.load.table.FEW_PATHS", few)
+    monkeypatch.setattr(table, "FEW_PATHS", few)
     (photos / 'it\'s 100% \\ "new".png').write_bytes((photos / "cat/1.png").read_bytes())
     (photos / os.fsdecode(b"\xff.png")).write_bytes((photos / "cat/1.png").read_bytes())
     rows(db, "CREATE TABLE images (path varchar, img bytea)")
     load([photos / "cat"], LoadOptions(base=photos.parent), dsn)
-    counts = [
-        (report.loaded, report.skipped) for report in (load([photos], LoadOptions(), dsn) for _ in "ab")
-    ]
+    counts = [(report.loaded, report.skipped) for report in (load([photos], dsn=dsn) for _ in "ab")]
     assert counts == [(2, 2), (0, 4)]
     assert ask(db, "SELECT count(DISTINCT path) FROM images") == 4
 
 
 @pytest.mark.postgres_only("parallel workers")
 def test_the_table_is_set_for_parallel_scans(db: Connection, dsn: str, photos: Path) -> None:
-    load([photos], LoadOptions(), dsn)
+    load([photos], dsn=dsn)
     options = ask(db, "SELECT reloptions FROM pg_class WHERE oid = 'images'::regclass")
     workers = max(1, int(ask(db, "SHOW max_parallel_workers")))
     assert sorted(options) == ["fillfactor=10", f"parallel_workers={workers}"]
@@ -88,28 +85,28 @@ def test_the_table_is_set_for_parallel_scans(db: Connection, dsn: str, photos: P
 @pytest.mark.postgres_only("parallel workers")
 def test_workers_that_somebody_set_stay(db: Connection, dsn: str, photos: Path) -> None:
     rows(db, "CREATE TABLE images (path text, img bytea) WITH (parallel_workers = 7)")
-    load([photos], LoadOptions(), dsn)
+    load([photos], dsn=dsn)
     assert ask(db, "SELECT reloptions FROM pg_class WHERE oid = 'images'::regclass") == ["parallel_workers=7"]
 
 
 def test_bad_files_are_reported_and_the_rest_is_loaded(dsn: str, photos: Path) -> None:
     (photos / "cat" / "notes.txt").write_text("no image")
     (photos / "cat" / "zero.png").touch()
-    report = load([photos], LoadOptions(), dsn)
+    report = load([photos], dsn=dsn)
     assert report.loaded == 3
     assert [Path(item.file).name for item in report.refused] == ["notes.txt", "zero.png"]
 
 
 def test_nothing_loaded_leaves_no_table(db: Connection, dsn: str, tmp_path: Path) -> None:
     (tmp_path / "zero.png").touch()
-    report = load([tmp_path], LoadOptions(), dsn)
+    report = load([tmp_path], dsn=dsn)
     assert (report.loaded, report.created, len(report.refused)) == (0, False, 1)
     assert ask(db, "SELECT to_regclass('images')") is None
 
 
 def test_interrupted_leaves_nothing(db: Connection, dsn: str, photos: Path) -> None:
-    def stop(done: int, size: int, total: int) -> None:
-        if done == 2:
+    def stop(progress: Progress) -> None:
+        if progress.done == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -140,9 +137,9 @@ def test_the_schema_dbinfer_is_not_for_images(db: Connection, dsn: str, photos: 
 
 def test_odd_names_and_other_columns(db: Connection, dsn: str, photos: Path) -> None:
     rows(db, 'CREATE TABLE "Odd ""name""" ("The 100% path" varchar(99), "Img" bytea, n serial)')
-    columns = Columns("The 100% path", "Img")
-    assert load([photos], LoadOptions('"Odd ""name"""', columns), dsn).loaded == 3
-    assert load([photos], LoadOptions('"Odd ""name"""', columns), dsn).skipped == 3
+    options = LoadOptions('"Odd ""name"""', column='"Img"', path_column='"The 100% path"')
+    assert load([photos], options, dsn).loaded == 3
+    assert load([photos], options, dsn).skipped == 3
     assert ask(db, 'SELECT count(DISTINCT "The 100% path") FROM "Odd ""name"""') == 3
 
 
@@ -160,7 +157,7 @@ def test_a_table_that_does_not_fit(
 ) -> None:
     rows(db, f"CREATE TABLE images ({columns})")
     with pytest.raises(DataError, match=message):
-        load([photos], LoadOptions(), dsn)
+        load([photos], dsn=dsn)
 
 
 def test_a_view_and_a_missing_schema(db: Connection, dsn: str, photos: Path) -> None:

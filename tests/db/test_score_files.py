@@ -13,7 +13,7 @@ import tiny_models
 
 from dbinfer.errors import DataError, UsageError
 from dbinfer.registry import deploy
-from dbinfer.score import Arguments, predict_files
+from dbinfer.score import PredictOptions, predict
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,19 +30,19 @@ def files(tmp_path: Path) -> list[Path]:
     return [tmp_path / "red.png", tmp_path / "blue.png"]
 
 
-def values(files: list[Path], function: str | None, arguments: Arguments, dsn: str) -> list[Any]:
-    return [answer.value for answer in predict_files(files, function, arguments, dsn)]
+def values(files: list[Path], dsn: str, **options: Any) -> list[Any]:
+    return [answer.value for answer in predict(files, PredictOptions(**options), dsn).answers]
 
 
 def test_each_kind_of_result(dsn: str, files: list[Path]) -> None:
-    first, second = values(files, None, Arguments(), dsn)
+    first, second = values(files, dsn)
     assert first == {"class": 0, "label": "red", "score": 200}
     assert second == {"class": 2, "label": "blue", "score": 100}
-    assert values(files, "predict", Arguments("colours"), dsn) == [[200, 0, 0], [0, 0, 100]]
-    top = values(files[:1], "classify_top", Arguments("colours", k=2), dsn)[0]
+    assert values(files, dsn, function="predict", model="colours") == [[200, 0, 0], [0, 0, 100]]
+    top = values(files[:1], dsn, function="classify_top", model="colours", top=2)[0]
     assert [row["score"] for row in top] == [200, 0]
-    assert values(files[:1], "image_info", Arguments(), dsn)[0]["width"] == tiny_models.SIDE
-    mask = values(files[:1], None, Arguments("redness"), dsn)[0]
+    assert values(files[:1], dsn, function="image_info")[0]["width"] == tiny_models.SIDE
+    mask = values(files[:1], dsn, model="redness")[0]
     assert (tiny_models.pixels(mask) == 255).all()
 
 
@@ -50,7 +50,7 @@ def test_bad_files_do_not_stop_the_others(dsn: str, files: list[Path], tmp_path:
     (tmp_path / "text.png").write_text("no image")
     (tmp_path / "cut.png").write_bytes(files[0].read_bytes()[:40])
     asked = [tmp_path / "text.png", tmp_path / "cut.png", tmp_path / "gone.png", files[0]]
-    answers = list(predict_files(asked, None, None, dsn))
+    answers = predict(asked, dsn=dsn).answers
     assert [bool(answer.error) for answer in answers] == [True, True, True, False]
     assert [answer.file for answer in answers] == asked
 
@@ -68,7 +68,7 @@ def test_wrong_calls(
     dsn: str, files: list[Path], function: str | None, model: str | None, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        values(files, function, Arguments(model), dsn)
+        values(files, dsn, function=function, model=model)
 
 
 def dbinfer(*words: object) -> subprocess.CompletedProcess[str]:
@@ -85,7 +85,7 @@ def test_the_command_prints_and_counts_failures(dsn: str, files: list[Path], tmp
     (tmp_path / "text.png").write_text("no image")
     done = dbinfer("predict", tmp_path / "text.png", files[0], "--json", "--dsn", dsn)
     assert done.returncode == 1
-    first, second = json.loads(done.stdout)
+    first, second = json.loads(done.stdout)["answers"]
     assert "not an image" in first["error"]
     assert second["value"]["label"] == "red"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 import pytest
@@ -17,7 +18,7 @@ from dbinfer.errors import DataError, UsageError
 from dbinfer.load import LoadOptions, load
 from dbinfer.platform import detect
 from dbinfer.registry import deploy
-from dbinfer.score import Arguments, ScoreOptions, score
+from dbinfer.score import ScoreOptions, score
 from dbinfer.score.table import _Job
 
 COLOURS = [(200, 0, 0), (0, 200, 0), (0, 0, 200)]
@@ -39,7 +40,7 @@ def images(db: Connection) -> Iterator[None]:
 
 
 def test_classes_of_all_rows(db: Connection, dsn: str) -> None:
-    report = score(ScoreOptions(), dsn)
+    report = score(dsn=dsn)
     assert (report.into, report.function, report.rows, report.nulls) == (
         "public.predictions",
         "classify",
@@ -63,79 +64,79 @@ def test_classes_of_all_rows(db: Connection, dsn: str) -> None:
     ],
 )
 def test_each_function(db: Connection, dsn: str, function: str, model: str | None, column: str) -> None:
-    assert score(ScoreOptions(function=function, arguments=Arguments(model)), dsn).rows == 3
+    assert score(options=ScoreOptions(function=function, model=model), dsn=dsn).rows == 3
     assert ask(db, f"SELECT count({column}) FROM predictions") == 3
 
 
 def test_the_task_of_the_model_chooses_the_function(dsn: str) -> None:
-    assert score(ScoreOptions(arguments=Arguments("redness")), dsn).function == "segment"
+    assert score(options=ScoreOptions(model="redness"), dsn=dsn).function == "segment"
 
 
 def test_where(db: Connection, dsn: str) -> None:
-    score(ScoreOptions(where="id > 0 AND '{x} 100%' <> '' -- the last two"), dsn)
+    score(options=ScoreOptions(where="id > 0 AND '{x} 100%' <> '' -- the last two"), dsn=dsn)
     assert rows(db, "SELECT id FROM predictions ORDER BY id") == [(1,), (2,)]
 
 
 def test_an_existing_table_is_refused_replaced_or_completed(db: Connection, dsn: str) -> None:
-    score(ScoreOptions(where="id < 2"), dsn)
+    score(options=ScoreOptions(where="id < 2"), dsn=dsn)
     with pytest.raises(DataError, match="exists") as caught:
-        score(ScoreOptions(), dsn)
+        score(dsn=dsn)
     assert "--replace" in caught.value.cure
     rows(db, "UPDATE predictions SET label = 'mine'")
-    assert score(ScoreOptions(existing="append"), dsn).rows == 1
+    assert score(options=ScoreOptions(existing="append"), dsn=dsn).rows == 1
     assert rows(db, "SELECT label FROM predictions ORDER BY id") == [("mine",), ("mine",), ("blue",)]
-    assert score(ScoreOptions(existing="append"), dsn).rows == 0
-    assert score(ScoreOptions(existing="replace"), dsn).rows == 3
+    assert score(options=ScoreOptions(existing="append"), dsn=dsn).rows == 0
+    assert score(options=ScoreOptions(existing="replace"), dsn=dsn).rows == 3
     assert rows(db, "SELECT label FROM predictions ORDER BY id") == [("red",), ("green",), ("blue",)]
     assert ask(db, "SELECT count(*) FROM pg_class WHERE relname LIKE 'dbinfer_score%%'") == 0
 
 
 def test_append_makes_a_missing_table(db: Connection, dsn: str) -> None:
-    assert score(ScoreOptions(existing="append"), dsn).rows == 3
+    assert score(options=ScoreOptions(existing="append"), dsn=dsn).rows == 3
     assert ask(db, "SELECT count(*) FROM predictions") == 3
 
 
 def test_a_bad_image_stops_or_has_no_result(db: Connection, dsn: str) -> None:
     rows(db, "INSERT INTO images VALUES (3, 'no image')")
     with pytest.raises(DataError):
-        score(ScoreOptions(), dsn)
+        score(dsn=dsn)
     assert ask(db, "SELECT to_regclass('predictions')") is None
-    report = score(ScoreOptions(arguments=Arguments(on_error="null")), dsn)
+    report = score(options=ScoreOptions(on_error="null"), dsn=dsn)
     assert (report.rows, report.nulls) == (4, 1)
     assert rows(db, "SELECT class, label, score FROM predictions WHERE id = 3") == [(None, None, None)]
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("call", "error", "message"),
     [
-        (ScoreOptions(table="nowhere"), DataError, "nowhere"),
-        (ScoreOptions(img="nothing"), DataError, "nothing"),
-        (ScoreOptions(key="nothing"), DataError, "nothing"),
-        (ScoreOptions(where="nonsense ="), DataError, "syntax error"),
-        (ScoreOptions(arguments=Arguments("unknown")), DataError, "unknown"),
-        (ScoreOptions(function="segment", arguments=Arguments("colours")), DataError, "colours"),
-        (ScoreOptions(into="images"), UsageError, "table of the images"),
-        (ScoreOptions(into="a_view"), DataError, "no table"),
-        (ScoreOptions(function="drop_model"), UsageError, "drop_model"),
-        (ScoreOptions(existing="perhaps"), UsageError, "perhaps"),
-        (ScoreOptions(arguments=Arguments(on_error="perhaps")), UsageError, "perhaps"),
+        ({"table": "nowhere"}, DataError, "nowhere"),
+        ({"options": ScoreOptions(column="nothing")}, DataError, "nothing"),
+        ({"options": ScoreOptions(key="nothing")}, DataError, "nothing"),
+        ({"options": ScoreOptions(where="nonsense =")}, DataError, "syntax error"),
+        ({"options": ScoreOptions(model="unknown")}, DataError, "unknown"),
+        ({"options": ScoreOptions(function="segment", model="colours")}, DataError, "colours"),
+        ({"into": "images"}, UsageError, "table of the images"),
+        ({"into": "a_view"}, DataError, "no table"),
+        ({"options": ScoreOptions(function="drop_model")}, UsageError, "drop_model"),
+        ({"options": ScoreOptions(existing="perhaps")}, UsageError, "perhaps"),
+        ({"options": ScoreOptions(on_error="perhaps")}, UsageError, "perhaps"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(
-    db: Connection, dsn: str, options: ScoreOptions, error: type[Exception], message: str
+    db: Connection, dsn: str, call: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     rows(db, "CREATE OR REPLACE VIEW a_view AS SELECT 1 AS x")
     with pytest.raises(error, match=message) as caught:
-        score(options, dsn)
+        score(**call, dsn=dsn)
     assert "\n" not in getattr(caught.value, "message")  # noqa: B009 - mypy knows no Exception.message
     assert ask(db, "SELECT to_regclass('predictions')") is None
 
 
 def test_a_view_on_the_old_results_stops_replacing(db: Connection, dsn: str) -> None:
-    score(ScoreOptions(where="id = 0"), dsn)
+    score(options=ScoreOptions(where="id = 0"), dsn=dsn)
     rows(db, "CREATE VIEW reds AS SELECT id FROM predictions WHERE label = 'red'")
     with pytest.raises(DataError, match="cannot be replaced"):
-        score(ScoreOptions(existing="replace"), dsn)
+        score(options=ScoreOptions(existing="replace"), dsn=dsn)
     assert ask(db, "SELECT count(*) FROM predictions") == 1
 
 
@@ -144,7 +145,7 @@ def test_a_role_without_rights(db: Connection, dsn: str) -> None:
     with closing(psycopg2.connect(dsn)) as admin:
         admin.autocommit = True
         with role(admin) as name, pytest.raises(DataError, match="permission denied"):
-            score(ScoreOptions(into="pg_temp.mine"), make_dsn(dsn, options=f"-c role={name}"))
+            score("images", "pg_temp.mine", dsn=make_dsn(dsn, options=f"-c role={name}"))
 
 
 @pytest.mark.postgres_only("parallel workers")
@@ -158,10 +159,10 @@ def test_the_plan_of_a_loaded_table_is_parallel(
     try:
         rows(db, "SET max_parallel_workers_per_gather = 2")
         if existing == "append":
-            score(ScoreOptions("loaded", where="id < 10"), dsn)
+            score("loaded", options=ScoreOptions(where="id < 10"), dsn=dsn)
         with closing(psycopg2.connect(dsn)) as conn, conn.cursor() as cur:
             cur.execute("SET max_parallel_workers_per_gather = 2")
-            job = _Job(cur, ScoreOptions("loaded", existing=existing), detect(conn))
+            job = _Job(cur, "loaded", "predictions", ScoreOptions(existing=existing), detect(conn))
             cur.execute("EXPLAIN (VERBOSE) " + job.statement().as_string(cur))
             plan = "\n".join(row[0] for row in cur.fetchall())
         above, _, below = plan.partition("Gather")

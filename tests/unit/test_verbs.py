@@ -1,0 +1,70 @@
+"""`import dbinfer` offers every command as a function, and all of these have one shape."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import subprocess
+import sys
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import typer.main
+
+import dbinfer
+from dbinfer.cli._app import app
+
+# psql becomes the program of that name, and the demo is the whole tour: neither has a result to hand over
+SHELL_ONLY = {"psql", "demo"}
+COMMANDS = set(typer.main.get_command(app).commands) - SHELL_ONLY  # type: ignore[attr-defined]
+TAIL = ("options", "dsn", "progress")
+HEAVY = ("tensorflow", "keras", "openvino", "cv2", "numpy", "onnx", "onnxruntime", "nncf", "horovod")
+HEAVY += ("matplotlib", "PIL", "sklearn", "sqlalchemy", "rich", "typer", "dbinfer.cli")
+
+
+def verb(name: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = getattr(dbinfer, name)
+    return found
+
+
+def test_every_command_is_a_function() -> None:
+    missing = {name for name in COMMANDS if name not in dbinfer.__all__ or not inspect.isfunction(verb(name))}
+    assert missing == set()
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_verbs_have_one_shape(name: str) -> None:
+    """Inputs first, then options, dsn and progress as far as the verb takes them, in this order."""
+    parameters = inspect.signature(verb(name)).parameters
+    tail = [word for word in parameters if word in TAIL]
+    assert list(parameters)[len(parameters) - len(tail) :] == tail == [word for word in TAIL if word in tail]
+    assert [parameters[word].default for word in tail if word != "progress"] == [None] * (
+        len(tail) - ("progress" in tail)
+    )
+    if "progress" in parameters:
+        assert parameters["progress"].default is dbinfer.silent
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_verbs_return_a_frozen_report_and_take_frozen_options(name: str) -> None:
+    hints = typing.get_type_hints(verb(name))
+    assert issubclass(hints["return"], dbinfer.Report)
+    kinds = [hints["return"]]
+    if "options" in hints:
+        (options,) = [kind for kind in typing.get_args(hints["options"]) if kind is not type(None)]
+        assert options.__name__ == f"{name.capitalize()}Options"
+        kinds.append(options)
+    for kind in kinds:
+        assert kind.__name__ in dbinfer.__all__
+        assert kind.__dataclass_params__.frozen, kind
+    if "options" in hints:
+        required = [f.name for f in dataclasses.fields(options) if f.default is f.default_factory]
+        assert required in ([], ["calibrate"]), "everything but a query has a default"
+
+
+def test_importing_dbinfer_imports_nothing_heavy() -> None:
+    code = f"import sys, dbinfer; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
