@@ -17,6 +17,7 @@ from dbinfer._version import __version__
 from dbinfer.bench import BenchOptions, BenchReport, bench
 from dbinfer.connection import connect
 from dbinfer.convert import ConvertOptions, ConvertReport, convert
+from dbinfer.demo import DemoOptions, DemoReport, demo
 from dbinfer.doctor import DoctorReport, doctor
 from dbinfer.errors import DbinferError
 from dbinfer.install import InstallOptions, InstallReport, install, uninstall, upgrade
@@ -48,6 +49,8 @@ __all__ = [
     "ConvertOptions",
     "ConvertReport",
     "DbinferError",
+    "DemoOptions",
+    "DemoReport",
     "DeployOptions",
     "DeployReport",
     "DoctorReport",
@@ -77,6 +80,7 @@ __all__ = [
     "connect",
     "convert",
     "default",
+    "demo",
     "deploy",
     "doctor",
     "down",

@@ -16,8 +16,8 @@ import typer.main
 import dbinfer
 from dbinfer.cli._app import app
 
-# psql becomes the program of that name, and the demo is the whole tour: neither has a result to hand over
-SHELL_ONLY = {"psql", "demo"}
+# It becomes the program of that name, which has nothing to hand over
+SHELL_ONLY = {"psql"}
 COMMANDS = set(typer.main.get_command(app).commands) - SHELL_ONLY  # type: ignore[attr-defined]
 TAIL = ("options", "dsn", "progress")
 HEAVY = ("tensorflow", "keras", "openvino", "cv2", "numpy", "onnx", "onnxruntime", "nncf", "horovod")
