@@ -68,27 +68,27 @@ def find(
 
 
 def _files(top: Path, start: Path, refused: list[Refused], recursive: bool) -> Iterator[Found]:
-    """Walk a folder; what all files of a place have in common is worked out once."""
+    """Walk a folder; what all files of one folder have in common is worked out once."""
 
     def note(err: OSError) -> None:
         refused.append(Refused(str(err.filename), f"cannot be read: {err.strerror}"))
 
-    for place, folders, names in os.walk(top, onerror=note):
-        folders[:] = sorted(name for name in folders if recursive and not name.startswith("."))
-        stored, named = _within(_relative(Path(place), start), "/"), _within(str(Path(place)), os.sep)
-        folder = _folder(Path(place))
+    for folder, inner, names in os.walk(top, onerror=note):
+        inner[:] = sorted(name for name in inner if recursive and not name.startswith("."))
+        stored, named = _before(_relative(Path(folder), start), "/"), _before(str(Path(folder)), os.sep)
+        label = _folder(Path(folder))
         for name in sorted(names):
             if not name.startswith("."):
-                yield Found(named + name, stored + name, folder)
+                yield Found(named + name, stored + name, label)
 
 
-def _within(place: str, slash: str) -> str:
-    """Return what stands before the names of a place's files."""
-    return "" if place == "." else place if place.endswith(slash) else place + slash
+def _before(folder: str, slash: str) -> str:
+    """Return what stands before the names of a folder's files."""
+    return "" if folder == "." else folder if folder.endswith(slash) else folder + slash
 
 
-def _folder(place: Path) -> str:
-    return os.path.basename(os.path.abspath(place))
+def _folder(path: Path) -> str:
+    return os.path.basename(os.path.abspath(path))
 
 
 def _relative(file: Path, base: Path) -> str:
