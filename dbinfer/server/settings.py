@@ -53,5 +53,6 @@ def render(home: Home, state: State, size: Size) -> str:
         cores=size.cores,
         gather=max(1, size.cores - 1),
         worker_processes=max(16, size.cores + 8),
-        shared_buffers=min(2048, max(128, size.memory_mb // 8)),
+        # what backends need for models and images comes first, in a small container above all
+        shared_buffers=min(2048, max(32, size.memory_mb // 8)),
     )

@@ -5,7 +5,6 @@ The machine's cores are shared alike: a rank and a process alone have the same n
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dbinfer.errors import UsageError
+from dbinfer.machine import cores
 from dbinfer.train.history import Epoch
 from dbinfer.train.launch import launch
 from dbinfer.train.options import TrainJob
@@ -113,8 +113,8 @@ def compare(job: TrainJob, say: Callable[[str], None] = lambda text: None) -> Co
     if job.ranks < 2:
         raise UsageError(f"ranks is {job.ranks}, but a comparison needs at least 2.")
     network = make_plan(job).network
-    cores = len(os.sched_getaffinity(0))
-    job = replace(job, threads=max(1, cores // job.ranks), keep=0, final="last")
+    count = cores()
+    job = replace(job, threads=max(1, count // job.ranks), keep=0, final="last")
     single = replace(job, ranks=1, hosts="")
     distributed = _run(job, "distributed", f"{job.ranks} ranks, data distributed", say)
     everything = _run(replace(job, sharding="all"), "everything", f"{job.ranks} ranks, each all data", say)
@@ -122,7 +122,7 @@ def compare(job: TrainJob, say: Callable[[str], None] = lambda text: None) -> Co
     independent = _independent(single, job.ranks, say)
     figure = job.folder / "comparison.png"
     result = Comparison(
-        network.metrics[0], job.ranks, cores, distributed, everything, alone, independent, figure
+        network.metrics[0], job.ranks, count, distributed, everything, alone, independent, figure
     )
     write_figure(result)
     return result

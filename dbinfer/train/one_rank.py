@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from dbinfer.errors import TrainError
+from dbinfer.machine import cores
 from dbinfer.train import checkpoint
 from dbinfer.train import model as models
 from dbinfer.train.history import Epoch, best_epoch, write_csv, write_curves
@@ -83,12 +84,10 @@ def _prepare(plan: Plan, ranks: Ranks, report: Report) -> Training:
 
 def _limit_threads(job: TrainJob, ranks: Ranks) -> None:
     """Share the host's cores among its ranks; TensorFlow takes all of them for each process."""
-    import os
-
     import tensorflow as tf
 
     if ranks.size > 1 or job.threads:
-        threads = job.threads or max(1, len(os.sched_getaffinity(0)) // ranks.local_size)
+        threads = job.threads or max(1, cores() // ranks.local_size)
         try:
             tf.config.threading.set_intra_op_parallelism_threads(threads)
             tf.config.threading.set_inter_op_parallelism_threads(max(2, threads))

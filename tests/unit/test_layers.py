@@ -33,6 +33,7 @@ PIXELS = ("errors", "image", "mask", "postprocess", "preprocess")
 RUNTIME: dict[str, tuple[str, ...]] = {
     "bench": (*PIXELS, "cache", "libraries", "model", "tasks"),
     "imagefiles": ("header",),
+    "machine": ("limits",),
     "quantize": PIXELS,
     "train": PIXELS,
 }
@@ -40,6 +41,7 @@ ZOO_MAY_USE_OF_OURS = {"dbinfer_models", "dbinfer_udf.manifest", "dbinfer_udf"}
 STANDARD_LIBRARY_ONLY = (
     "manifest",
     "errors",
+    "limits",
     "process",
     "transaction",
     "interrupts",

@@ -25,7 +25,9 @@ def test_leader_and_workers_make_one_process_a_core(cores: int, workers: int) ->
     assert int(made["max_worker_processes"]) >= cores + 8
 
 
-@pytest.mark.parametrize(("memory", "buffers"), [(256, "128MB"), (4096, "512MB"), (1 << 20, "2048MB")])
+@pytest.mark.parametrize(
+    ("memory", "buffers"), [(128, "32MB"), (512, "64MB"), (4096, "512MB"), (1 << 20, "2048MB")]
+)
 def test_shared_buffers_follow_the_memory_modestly(memory: int, buffers: str) -> None:
     assert settings(Size(2, memory))["shared_buffers"] == buffers
 

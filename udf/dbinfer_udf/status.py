@@ -7,7 +7,7 @@ import socket
 import sys
 from typing import Any, Dict
 
-from . import cache, libraries, process
+from . import cache, libraries, limits, process
 from .errors import UdfError
 from .threads import threads
 
@@ -20,7 +20,7 @@ def collect(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
         "pid": os.getpid(),
         "python": "%d.%d.%d" % sys.version_info[:3],
         "venv": settings.get("venv", ""),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": limits.cores(),
         "threads": threads(settings),
         "runtime_digest": session.digest,
         "rss": process.rss_bytes(),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from typing import Dict
 
-from . import process
+from . import limits, process
 
 
 def threads(settings: Dict[str, str]) -> int:
@@ -18,7 +17,7 @@ def threads(settings: Dict[str, str]) -> int:
     wanted = settings.get("threads", "auto")
     if wanted != "auto":
         return max(1, int(wanted))
-    cores = len(os.sched_getaffinity(0))
+    cores = limits.cores()
     if process.content_id() is None:
         return max(1, cores // (int(settings.get("workers", "0")) + 1))
     return max(1, cores // max(1, int(settings.get("segments@" + socket.gethostname(), cores))))

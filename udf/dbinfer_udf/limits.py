@@ -1,0 +1,77 @@
+"""Cores and memory that this process may use: the machine's, cut by its affinity and by cgroups of both versions."""
+
+from __future__ import annotations
+
+import os
+from typing import Iterator, List, Optional
+
+# Where the files of a controller may lie below /sys/fs/cgroup: version 1, version 2, version 2 beside version 1
+FOLDERS = {"cpu": ("cpu", "cpu,cpuacct", "", "unified"), "memory": ("memory", "", "unified")}
+
+
+def cores(root: str = "/") -> int:
+    """Return how many cores this process may use, at least 1; a quota of 1.5 cores counts as 2."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for folder in _groups(root, "cpu"):
+        quota = _quota(folder)
+        if quota is not None:
+            count = min(count, quota)
+    return max(1, count)
+
+
+def memory_bytes(root: str = "/") -> int:
+    """Return how much memory this process may use in bytes."""
+    least = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for folder in _groups(root, "memory"):
+        for name in ("memory.max", "memory.high", "memory.limit_in_bytes"):
+            words = _words(os.path.join(folder, name))
+            if words and words[0].isdigit():  # version 2 says "max", version 1 a huge number
+                least = min(least, int(words[0]))
+    return least
+
+
+def _quota(folder: str) -> Optional[int]:
+    """Return the cores that a group's quota pays for, rounded up; None without one."""
+    words = _words(os.path.join(folder, "cpu.max"))
+    if not words:
+        words = _words(os.path.join(folder, "cpu.cfs_quota_us"))
+        words += _words(os.path.join(folder, "cpu.cfs_period_us"))
+    if len(words) != 2 or not (words[0].isdigit() and words[1].isdigit() and int(words[1])):
+        return None
+    return max(1, -(-int(words[0]) // int(words[1])))
+
+
+def _groups(root: str, controller: str) -> Iterator[str]:
+    """Yield the folder of this process's group and of every group above it; a limit of any of them counts.
+
+    In a container the path of the group may be the host's, while only the container's own part is mounted: then the
+    folders of that path are not there, and the top one is the container's.
+    """
+    for path in _paths(root, controller):
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for name in FOLDERS[controller]:
+            top = os.path.join(root, "sys/fs/cgroup", name)
+            for length in range(len(parts), -1, -1):
+                yield os.path.join(top, *parts[:length])
+
+
+def _paths(root: str, controller: str) -> List[str]:
+    """Return the paths of this process's groups for a controller, as /proc/self/cgroup has them."""
+    found = ["/"]
+    try:
+        with open(os.path.join(root, "proc/self/cgroup")) as lines:
+            for line in lines:
+                _, names, path = line.rstrip("\n").split(":", 2)
+                if names == "" or controller in names.split(","):
+                    found.append(path)
+    except (OSError, ValueError):  # no Linux, or no /proc
+        pass
+    return found
+
+
+def _words(path: str) -> List[str]:
+    try:
+        with open(path) as file:
+            return file.read().split()
+    except OSError:
+        return []
