@@ -16,6 +16,7 @@ FOLDERS = {
     "greenplum": "needs a Greenplum cluster: DBINFER_TEST_GREENPLUM_DSN",
     "docker": "needs a container engine",
     "docs": "runs the documentation",
+    "trust": "hostile files, faults and load; all of it with LONG=1, else a part",
 }
 GREENPLUM_DSN = "DBINFER_TEST_GREENPLUM_DSN"
 

@@ -53,6 +53,14 @@ STANDARD_LIBRARY_ONLY = (
     "ticket",
     "cache",
     "header",
+    "imagefile",
+    "image_limits",
+    "jpeg",
+    "png",
+    "bmp",
+    "tiff",
+    "webp",
+    "gif",
     "exif",
 )
 

@@ -1,32 +1,76 @@
-"""Reads the tags of a TIFF directory, which is also how EXIF blocks of other formats are built."""
+"""Reads the entries of a TIFF directory, which is also how EXIF blocks of other formats are built."""
 
 from __future__ import annotations
 
 import struct
-from typing import Iterator, Tuple
+from typing import Iterator, NamedTuple, Optional
 
-WIDTH, HEIGHT, PHOTOMETRIC, ORIENTATION, SAMPLES = 256, 257, 262, 274, 277
-PALETTE = 3
+ORIENTATION = 274
+MOST_ENTRIES = 4096  # libtiff's own bound: more is no directory
 
 _WHOLE_NUMBERS = {1: "B", 3: "H", 4: "I", 16: "Q"}
 
 
-def tiff_tags(data: bytes) -> Iterator[Tuple[int, int]]:
-    """Yield (tag, first value) of the whole numbers in the first directory of a TIFF or BigTIFF.
+class Layout(NamedTuple):
+    """How a file writes numbers and directories: TIFF or BigTIFF, little or big end first."""
+
+    end: str
+    first: int
+    offset: str
+    length: str
+    entry: int
+    value_at: int
+
+
+class Entry(NamedTuple):
+    """One tag of a directory; its value stands at `at`, or that holds the offset of a longer one."""
+
+    tag: int
+    kind: int
+    values: int
+    at: int
+
+
+def layout_of(data: bytes) -> Layout:
+    """Return how a TIFF is written, from its first four bytes."""
+    end = "<" if data[:1] == b"I" else ">"
+    return Layout(end, 8, "Q", "Q", 20, 12) if 43 in data[2:4] else Layout(end, 4, "I", "H", 12, 8)
+
+
+def first_directory(data: bytes, layout: Layout) -> int:
+    """Return the offset of the first directory."""
+    return int(struct.unpack_from(layout.end + layout.offset, data, layout.first)[0])
+
+
+def directory_end(data: bytes, layout: Layout, at: int) -> int:
+    """Return the offset behind a directory's entries, where that of the next one stands."""
+    count = struct.unpack_from(layout.end + layout.length, data, at)[0]
+    return int(at + struct.calcsize("<" + layout.length) + layout.entry * count)
+
+
+def entries(data: bytes, layout: Layout, at: int) -> Iterator[Entry]:
+    """Yield the entries of a directory.
 
     Raises:
         struct.error, OverflowError: the directory lies beyond the end of the data.
     """
-    end = "<" if data[:1] == b"I" else ">"
-    big = 43 in data[2:4]
-    offset, count, entry, value_at = ("Q", "Q", 20, 12) if big else ("I", "H", 12, 8)
-    first = struct.unpack_from(end + offset, data, 8 if big else 4)[0]
-    start = first + struct.calcsize("<" + count)
-    for pos in range(start, start + entry * struct.unpack_from(end + count, data, first)[0], entry):
-        tag, kind = struct.unpack_from(end + "HH", data, pos)
-        form = _WHOLE_NUMBERS.get(kind)
-        if form is not None:
-            yield tag, struct.unpack_from(end + form, data, pos + value_at)[0]
+    end, start = layout.end, at + struct.calcsize("<" + layout.length)
+    stop = min(directory_end(data, layout, at), start + MOST_ENTRIES * layout.entry)
+    unpack = struct.Struct(end + "HH" + layout.offset).unpack_from
+    for pos in range(start, stop, layout.entry):
+        tag, kind, count = unpack(data, pos)
+        yield Entry(tag, kind, count, pos + layout.value_at)
+
+
+def number(data: bytes, layout: Layout, entry: Entry) -> Optional[int]:
+    """Return the first value of an entry of whole numbers; None for other kinds."""
+    form = _WHOLE_NUMBERS.get(entry.kind)
+    if form is None:
+        return None
+    at = entry.at
+    if struct.calcsize("<" + form) * entry.values > struct.calcsize("<" + layout.offset):
+        at = struct.unpack_from(layout.end + layout.offset, data, at)[0]
+    return int(struct.unpack_from(layout.end + form, data, at)[0])
 
 
 def valid_orientation(orientation: int) -> int:
@@ -38,7 +82,11 @@ def exif_orientation(exif: bytes) -> int:
     """Return the orientation in an EXIF block, its byte order first; 1 without one or if damaged."""
     if exif[:4] not in (b"II*\0", b"MM\0*"):
         return 1
+    layout = layout_of(exif)
     try:
-        return next((valid_orientation(value) for tag, value in tiff_tags(exif) if tag == ORIENTATION), 1)
+        for entry in entries(exif, layout, first_directory(exif, layout)):
+            if entry.tag == ORIENTATION:
+                return valid_orientation(number(exif, layout, entry) or 1)
     except (struct.error, OverflowError):
-        return 1
+        pass
+    return 1

@@ -7,9 +7,10 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 import cv2
 import numpy as np
 
-from .complete import COMPLETE
+from .cost import check_cost, check_shape, limit_of_the_session, no_memory
 from .errors import ImageError
 from .header import HINT, Header, read_header
+from .image_limits import DEFAULT_LIMITS, Limits, too_large
 from .manifest import Manifest
 
 _IGNORE_ORIENTATION: int = cv2.IMREAD_IGNORE_ORIENTATION
@@ -35,16 +36,6 @@ def _silence() -> None:
 
 
 _silence()
-
-
-class Limits(NamedTuple):
-    """Largest image that is decoded: bytes of the file, and pixels (width x height) by its header."""
-
-    max_bytes: int = 256 << 20
-    max_pixels: int = 100_000_000
-
-
-DEFAULT_LIMITS = Limits()
 
 
 class Target(NamedTuple):
@@ -77,7 +68,7 @@ class Decoder:
     def __init__(self, color: str, limits: Limits = DEFAULT_LIMITS, target: Optional[Target] = None) -> None:
         base = {"GRAY": cv2.IMREAD_GRAYSCALE, "RGB": _RGB or cv2.IMREAD_COLOR}.get(color, cv2.IMREAD_COLOR)
         self._flags = {n: base | reduced | _IGNORE_ORIENTATION for n, reduced in _REDUCED.items()}
-        self._plain = self._flags[1]
+        self._bytes_a_pixel = 1 if color == "GRAY" else 3
         self._swap = color == "RGB" and not _RGB
         self._limits = limits
         self._target = target
@@ -92,38 +83,33 @@ class Decoder:
         Raises:
             ImageError: not an image, cut off, damaged, or above the limits (then with SQLSTATE 54000).
         """
-        if len(data) > self._limits.max_bytes:
-            raise _too_large(len(data), self._limits.max_bytes, "bytes")
-        header = read_header(data)
-        pixels = header.width * header.height
-        if pixels > self._limits.max_pixels:
-            raise _too_large(pixels, self._limits.max_pixels, "pixels")
-        if not COMPLETE[header.format](data):
-            raise ImageError(
-                f"the {header.format} image is cut off: its data ends after {len(data)} bytes",
-                detail=f"The header says {header.width} x {header.height} pixels.",
-                hint="Load the whole file again.",
-            )
+        limits = self._limits
+        if len(data) > limits.max_bytes:
+            raise too_large(len(data), limits.max_bytes, "bytes", "max_image_bytes")
+        header = read_header(data, limits)
+        part = 1
         if self._target is not None and header.format == "JPEG":
-            image = self._decode_reduced(data, header, self._target)
-        else:
-            image = _decode(data, header, self._plain)
+            part = reduction(header, self._target)
+        check_cost(data, header, limits, self._bytes_a_pixel * header.width * header.height // (part * part))
+        image = _decode(data, header, self._flags[part])
+        check_shape(image.shape, header, part)
+        if part > 1:
+            image = _without_rest(image, header, part)
         if self._swap:
             image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB, image)
         if header.orientation > 1 and header.format != "TIFF":  # TIFF: OpenCV does it whatever the flag says
             image = _TURNS[header.orientation](image)
         return image, header
 
-    def _decode_reduced(self, data: bytes, header: Header, target: Target) -> np.ndarray:
-        """Return the pixels at a fraction of the size, without the rest of a last block less than half full.
 
-        libjpeg makes a whole pixel of such a rest; left in, it would squeeze the picture (427 rows at 1/8 by 1.2 %).
-        """
-        part = reduction(header, target)
-        image = _decode(data, header, self._flags[part])
-        if header.width % part or header.height % part:
-            image = image[: round(header.height / part) or 1, : round(header.width / part) or 1]
-        return image
+def _without_rest(image: np.ndarray, header: Header, part: int) -> np.ndarray:
+    """Return a picture of 1/2, 1/4 or 1/8 without the rest of a last block less than half full.
+
+    libjpeg makes a whole pixel of such a rest; left in, it would squeeze the picture (427 rows at 1/8 by 1.2 %).
+    """
+    if header.width % part or header.height % part:
+        return image[: round(header.height / part) or 1, : round(header.width / part) or 1]
+    return image
 
 
 def decode(
@@ -154,16 +140,14 @@ def _decode(data: bytes, header: Header, flags: int) -> np.ndarray:
             return image
     except cv2.error as err:
         reason = f": {str(err).strip().splitlines()[0]}"
+        if err.code == cv2.Error.StsNoMem:
+            raise no_memory(header) from err
+        if "CV_IO_MAX_IMAGE_PIXELS" in reason:
+            raise limit_of_the_session(header) from err
+    except MemoryError as err:
+        raise no_memory(header) from err
     raise ImageError(
         f"the {header.format} image is damaged or of an unsupported kind: OpenCV cannot decode it",
         detail=f"{header.width} x {header.height}, {header.bytes} bytes, OpenCV {cv2.__version__}{reason}",
         hint="OpenCV reads GIF from version 4.12 on." if header.format == "GIF" else HINT,
-    )
-
-
-def _too_large(value: int, limit: int, unit: str) -> ImageError:
-    return ImageError(
-        f"the image is too large: {value} {unit}, but the limit is {limit}",
-        hint="Raise the limit in dbinfer's settings, or store a smaller image.",
-        sqlstate="54000",
     )

@@ -12,6 +12,7 @@ import types
 from typing import Any, Dict
 
 from .errors import ModelError
+from .image_limits import DEFAULT_LIMITS
 from .interrupts import signals_blocked
 
 
@@ -44,15 +45,20 @@ def add_venv(venv: str) -> None:
     sys.path[:] = added + before
 
 
-def load(venv: str) -> Dict[str, Any]:
+def load(venv: str, max_pixels: int = DEFAULT_LIMITS.max_pixels) -> Dict[str, Any]:
     """Import the libraries once and return them by name: numpy, cv2, openvino (its extension module only).
 
     The whole openvino package costs more time, sends telemetry and starts a thread; the extension module alone does
     not. Where another function of the session imports openvino later, it gets the whole package.
+
+    Args:
+        max_pixels: of an image, which holds for OpenCV as long as the process lives.
     """
     if venv:
         add_venv(venv)
     os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")
+    # OpenCV reads it once, at its import, and else decodes 2^30 pixels of a file whose header we misread
+    os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(max_pixels))
     # numpy would start a thread for each core, which nothing here uses
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:

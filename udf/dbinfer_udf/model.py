@@ -9,7 +9,8 @@ from typing import Any, Dict, List, Tuple
 
 from .cache import Entry
 from .errors import ModelError, UsageError
-from .image import Decoder, Limits, target_of
+from .image import Decoder, target_of
+from .image_limits import limits
 from .infer import Compiled, same_results
 from .manifest import Manifest
 from .mask import mask_layout
@@ -21,15 +22,6 @@ FUNCTIONS = {
     "embedding": "embed or predict",
     "tensor": "predict or predict_tensor",
 }
-
-
-def limits(settings: Dict[str, str]) -> Limits:
-    """Return the size limits of images from the settings."""
-    standard = Limits()
-    return Limits(
-        int(settings.get("max_image_bytes", standard.max_bytes)),
-        int(settings.get("max_image_pixels", standard.max_pixels)),
-    )
 
 
 class Model:

@@ -1,0 +1,150 @@
+"""Image files that cost far more than their size shows are refused before the decoder runs.
+
+What each did before, on one core: a GIF of 35 bytes 765 MB, a BMP of 1 kB 574 MB, a TIFF of 6 kB with tags twice 669 MB
+for what image_info called 8 x 8; 200 kB of emptied GIF tables 6 s, 400 kB of Lab strips 7 s, 7 MB of PNG texts 20 s,
+60 MB of PNG chunks 14 s, 60 MB of JPEG segments 4 s in image_info alone, 400 scans of a JPEG more than a minute.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import hostile_images as hostile
+import numpy as np
+import pytest
+
+from dbinfer_udf.errors import ImageError, UsageError
+from dbinfer_udf.header import read_header
+from dbinfer_udf.image import Decoder, Target, decode
+from dbinfer_udf.image_limits import DEFAULT_LIMITS, Limits, limits
+
+
+@pytest.mark.parametrize("name", hostile.BOMBS)
+def test_a_bomb_is_refused_with_the_setting_to_change(name: str) -> None:
+    make, words, setting = hostile.BOMBS[name]
+    with pytest.raises(ImageError, match=words) as caught:
+        decode(make())
+    assert caught.value.sqlstate == "54000"
+    assert f"max_image_{setting}," in caught.value.hint
+    assert "limit is" in caught.value.message
+
+
+@pytest.mark.parametrize("name", hostile.BOMBS)
+def test_the_setting_named_lets_it_through(name: str) -> None:
+    make, _words, setting = hostile.BOMBS[name]
+    raised = Limits(max_memory=1 << 40, max_expansion=1 << 30)._replace(**{f"max_{setting}": 1 << 40})
+    with pytest.raises(ImageError) as caught:
+        Decoder("RGB", raised._replace(max_pixels=0))(make())
+    assert "pixels, but the limit is 0" in caught.value.message
+
+
+def test_tags_that_stand_twice_count_as_the_decoder_counts_them() -> None:
+    """libtiff takes the first; we took the last: 8 x 8, and 10000 x 10000 were decoded."""
+    pixels = zlib.compress(bytes(32 * 16 * 3))
+    data = hostile.tiff(
+        [(256, 4, 1, 32), (256, 4, 1, 8), (257, 3, 1, 16), (257, 4, 1, 8), (258, 3, 1, 8), (259, 3, 1, 8),
+         (262, 3, 1, 2), (273, 4, 1, -1), (277, 3, 1, 3), (278, 4, 1, 16), (279, 4, 1, len(pixels))], pixels,
+    )  # fmt: skip
+    assert read_header(data)[1:3] == (32, 16)
+    assert decode(data).shape == (16, 32, 3)
+
+
+@pytest.mark.parametrize("kind", [2, 5, 8, 9, 11, 12, 17])
+def test_a_size_in_an_unusual_type_of_number_is_refused(kind: int) -> None:
+    data = hostile.rgb_tiff(8, 8, bytes(192), [(256, kind, 1, 8)], compression=1)
+    with pytest.raises(ImageError, match=f"tag 256 has type {kind}"):
+        decode(data)
+
+
+def test_bits_that_stand_elsewhere_are_found() -> None:
+    deep = struct.pack("<HHH", 16, 16, 16)
+    data = hostile.rgb_tiff(4000, 4000, b"", [(258, 3, 3, deep)], compression=1)
+    assert read_header(data).buffers >= 4000 * 4000 * 7
+
+
+def test_a_pages_list_that_is_a_circle_ends() -> None:
+    data = hostile.rgb_tiff(8, 8, bytes(192), compression=1)
+    circle = hostile.tiff([(256, 4, 1, 8), (257, 4, 1, 8)], next_page=8)
+    assert len(circle) < len(data)
+    with pytest.raises(ImageError, match="pages"):
+        read_header(circle)
+
+
+def test_a_tiff_directory_is_not_read_beyond_what_libtiff_reads() -> None:
+    data = hostile.tiff([(40000, 4, 1, 0)] * 60_000)
+    with pytest.raises(ImageError, match="no pixels"):
+        read_header(data)
+
+
+@pytest.mark.parametrize("scans", [1, 2, 10, 99])
+def test_scans_are_counted(scans: int) -> None:
+    assert read_header(hostile.many_scans(64, 64, scans)).scans == scans
+
+
+def test_markers_of_appended_files_are_no_scans() -> None:
+    data = hostile.jpeg(64, 64, progressive=True) + b"\xff\xda" * 5000
+    assert read_header(data).scans < 20
+    assert decode(data).shape == (64, 64, 3)
+
+
+def test_an_end_marker_in_a_comment_hides_no_scan() -> None:
+    data = hostile.many_scans(64, 64, 3)
+    at = data.index(b"\xff\xda", data.index(b"\xff\xda") + 2)
+    comment = b"\xff\xfe\0\x06\xff\xd9ab"
+    more = data[:at] + comment + data[at:-2] + data[at:-2] * 60 + b"\xff\xd9"
+    assert read_header(more).scans > 100
+
+
+def test_a_reduced_jpeg_may_have_more_pixels_than_memory_allows_in_full() -> None:
+    data = hostile.jpeg(3000, 3000)
+    small = Limits(max_memory=20_000_000)
+    assert Decoder("RGB", small, Target(224, 224))(data)[0].shape == (375, 375, 3)
+    with pytest.raises(ImageError, match="54000000 bytes of memory"):
+        Decoder("RGB", small)(data)
+    assert Decoder("GRAY", small)(data)[0].shape == (3000, 3000)
+
+
+def test_a_progressive_jpeg_keeps_its_coefficients_however_small_it_is_decoded() -> None:
+    with pytest.raises(ImageError, match="bytes of memory"):
+        Decoder("RGB", Limits(max_memory=50_000_000), Target(224, 224))(hostile.jpeg(3000, 3000, True))
+
+
+def test_a_blank_page_may_be_a_small_file() -> None:
+    blank = hostile.png(2480, 3508, 1, 0)
+    assert len(blank) < 5000
+    assert decode(blank, "GRAY").shape == (3508, 2480)
+
+
+def test_a_header_that_two_readers_understand_differently_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dbinfer_udf import image
+
+    monkeypatch.setattr(image.cv2, "imdecode", lambda data, flags: np.zeros((9, 7, 3), np.uint8))
+    with pytest.raises(ImageError, match="its header says 8 x 8 pixels, but the decoder found 7 x 9"):
+        decode(hostile.png(8, 8))
+
+
+@pytest.mark.parametrize("failure", [MemoryError(), None])
+def test_no_memory_is_said_so(failure: Exception | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dbinfer_udf import image
+
+    error = failure or image.cv2.error("Insufficient memory")
+    if not failure:
+        error.code = image.cv2.Error.StsNoMem  # type: ignore[attr-defined]
+
+    def fail(data: object, flags: int) -> None:
+        raise error
+
+    monkeypatch.setattr(image.cv2, "imdecode", fail)
+    with pytest.raises(ImageError, match="out of memory") as caught:
+        decode(hostile.png(8, 8))
+    assert caught.value.sqlstate == "53200"
+    assert "max_image_memory" in caught.value.hint
+
+
+def test_limits_are_settings() -> None:
+    assert limits({}) == DEFAULT_LIMITS
+    given = {f"max_image_{name[4:]}": str(n + 7) for n, name in enumerate(Limits._fields)}
+    assert limits(given) == Limits(*range(7, 7 + len(Limits._fields)))
+    with pytest.raises(UsageError, match="max_image_scans is 'many', but must be a whole number"):
+        limits({"max_image_scans": "many"})

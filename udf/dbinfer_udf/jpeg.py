@@ -1,0 +1,120 @@
+"""Reads the segments of a JPEG: size, orientation, and what its scans will cost."""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Iterator, Tuple
+
+from .errors import ImageError
+from .exif import exif_orientation
+from .image_limits import Limits, check_count
+from .imagefile import Header
+
+_END = b"\xff\xd9"
+_SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_SEQUENTIAL = frozenset((0xC0, 0xC1))
+_STANDALONE = frozenset(range(0xD0, 0xD9)) | {0x01, 0x00}
+# libjpeg skips these without a length when it looks for a lost restart marker
+_WITHOUT_LENGTH = frozenset(range(0x02, 0xC0))
+# within a scan FF 00 is a byte of data, and D0 to D7 restart it
+_next_marker = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]").search
+
+_u16 = struct.Struct(">H").unpack_from
+_frame = struct.Struct(">HHB").unpack_from
+
+_PER_PIXEL, _PER_SCAN, _PER_BYTE, _PER_PROGRESSIVE_BYTE = 10e-9, 1.5e-9, 9e-9, 33e-9  # seconds, measured
+
+
+def read(data: bytes, limits: Limits) -> Header:
+    """Return the facts of a JPEG; an end marker must follow its first scan, and other bytes may follow that."""
+    orientation, frame, kind, scan = 0, 0, 0, 0
+    for marker, start, length in _segments(data, limits.max_segments):
+        if marker == 0xDA:
+            scan = start
+        elif marker in _SOF and not frame:
+            frame, kind = start, marker
+        elif marker == 0xE1 and not frame and not orientation and data[start : start + 6] == b"Exif\0\0":
+            orientation = exif_orientation(data[start + 6 : start + length])
+    if not frame:
+        raise ImageError("the JPEG image is damaged: its pixels start before its size is given")
+    height, width, channels = _frame(data, frame + 1)
+    complete = scan > 0 and (data.endswith(_END) or data.find(_END, scan) > 0)
+    scans, buffers, per_byte = 1, 0, _PER_BYTE
+    if scan and (kind not in _SEQUENTIAL or data[scan] < channels):
+        # the whole image is kept as coefficients until the last scan has been read
+        scans, buffers = _scans(data, scan, limits), _coefficients(data, frame, width, height)
+        per_byte = _PER_PROGRESSIVE_BYTE
+    seconds = width * height * (_PER_PIXEL + _PER_SCAN * scans) + len(data) * per_byte
+    return Header(
+        "JPEG", width, height, channels, len(data), orientation or 1, complete, scans, buffers, seconds
+    )
+
+
+def _segments(data: bytes, most: int) -> Iterator[Tuple[int, int, int]]:
+    """Yield (marker, offset of its content, length of its content) up to the first scan or the end of the data.
+
+    Raises:
+        IndexError, struct.error: the data ends before the frame is told.
+    """
+    pos, seen, frame = 2, 0, False
+    try:
+        while True:
+            seen += 1
+            if seen > most:
+                check_count(seen, most, "segments", "max_image_segments")
+            if data[pos] != 0xFF:
+                pos = data.find(b"\xff", pos)
+                if pos < 0:
+                    raise IndexError
+            marker = data[pos + 1]
+            if marker == 0xFF:
+                pos += 1
+                continue
+            if marker in _STANDALONE:
+                pos += 2
+                continue
+            length: int = _u16(data, pos + 2)[0]
+            frame = frame or marker in _SOF
+            yield marker, pos + 4, length - 2
+            if marker == 0xDA:
+                return
+            pos += 2 + max(length, 2)
+    except (IndexError, struct.error):
+        if not frame:
+            raise
+
+
+def _scans(data: bytes, first: int, limits: Limits) -> int:
+    """Return how many scans the decoder will run.
+
+    Counting start markers is fast and never too low; only where that is too many are the segments walked over, because
+    other files may be appended, and their markers do not count.
+    """
+    upper = 1 + data.count(b"\xff\xda", first)
+    return upper if upper <= limits.max_scans else _walk_scans(data, first, limits)
+
+
+def _walk_scans(data: bytes, pos: int, limits: Limits) -> int:
+    scans, seen = 1, 0
+    while True:
+        found = _next_marker(data, pos)
+        if found is None:
+            return scans
+        marker, pos = data[found.end() - 1], found.end()
+        seen += 1
+        check_count(seen, limits.max_segments, "segments", "max_image_segments")
+        if marker == 0xD9:
+            return scans
+        scans += marker == 0xDA
+        if marker not in _WITHOUT_LENGTH and pos + 2 <= len(data):
+            pos += max(2, _u16(data, pos)[0])
+
+
+def _coefficients(data: bytes, frame: int, width: int, height: int) -> int:
+    """Return the bytes of all components' coefficients: two for each sample, in whole blocks of 8 x 8."""
+    factors = data[frame + 7 : frame + 6 + 3 * data[frame + 5] : 3]
+    across = max((f >> 4 for f in factors), default=1) or 1
+    down = max((f & 15 for f in factors), default=1) or 1
+    units = (-(-width // (8 * across)), -(-height // (8 * down)))
+    return sum(128 * units[0] * units[1] * (f >> 4) * (f & 15) for f in factors)
