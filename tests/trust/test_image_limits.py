@@ -17,7 +17,7 @@ import pytest
 from dbinfer_udf.errors import ImageError, UsageError
 from dbinfer_udf.header import read_header
 from dbinfer_udf.image import Decoder, Target, decode
-from dbinfer_udf.image_limits import DEFAULT_LIMITS, Limits, limits
+from dbinfer_udf.image_limits import DEFAULT_LIMITS, Limits, image_limits
 
 
 @pytest.mark.parametrize("name", hostile.BOMBS)
@@ -143,8 +143,8 @@ def test_no_memory_is_said_so(failure: Exception | None, monkeypatch: pytest.Mon
 
 
 def test_limits_are_settings() -> None:
-    assert limits({}) == DEFAULT_LIMITS
+    assert image_limits({}) == DEFAULT_LIMITS
     given = {f"max_image_{name[4:]}": str(n + 7) for n, name in enumerate(Limits._fields)}
-    assert limits(given) == Limits(*range(7, 7 + len(Limits._fields)))
+    assert image_limits(given) == Limits(*range(7, 7 + len(Limits._fields)))
     with pytest.raises(UsageError, match="max_image_scans is 'many', but must be a whole number"):
-        limits({"max_image_scans": "many"})
+        image_limits({"max_image_scans": "many"})

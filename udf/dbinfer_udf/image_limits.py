@@ -44,7 +44,7 @@ class Limits(NamedTuple):
 DEFAULT_LIMITS = Limits()
 
 
-def limits(settings: Dict[str, str]) -> Limits:
+def image_limits(settings: Dict[str, str]) -> Limits:
     """Return the limits from the settings; the default of each that is not set.
 
     Raises:

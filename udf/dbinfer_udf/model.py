@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Tuple
 from .cache import Entry
 from .errors import ModelError, UsageError
 from .image import Decoder, target_of
-from .image_limits import limits
+from .image_limits import image_limits
 from .infer import Compiled, same_results
 from .manifest import Manifest
 from .mask import mask_layout
@@ -43,7 +43,7 @@ class Model:
         self.compiled = self._compile()
         self.output = self.compiled.output
         self.flat = self.output.reshape(-1)
-        self.decode = Decoder(self.manifest.color, limits(spec["settings"]), target_of(self.manifest))
+        self.decode = Decoder(self.manifest.color, image_limits(spec["settings"]), target_of(self.manifest))
         self.resize = Resizer(self.manifest).resize
         self.layout: Any = (
             mask_layout(self.output.shape, self.manifest.labels)

@@ -6,7 +6,7 @@ import json
 from typing import Any, Dict, Tuple
 
 from . import libraries
-from .image_limits import limits
+from .image_limits import image_limits
 from .threads import threads as allowed_threads
 
 DEFAULT_MAX_MODELS = 4
@@ -14,7 +14,7 @@ DEFAULT_MAX_MODELS = 4
 
 def load_tasks(settings: Dict[str, str], with_model: bool) -> Dict[str, Any]:
     """Import the libraries from the venv of the settings; return the tasks by name: those with a model, or without."""
-    libraries.load(settings.get("venv", ""), limits(settings).max_pixels)
+    libraries.load(settings.get("venv", ""), image_limits(settings).max_pixels)
     from .tasks import IMAGE_TASKS, TASKS
 
     return TASKS if with_model else IMAGE_TASKS

@@ -9,7 +9,7 @@ from typing import Any, Dict
 
 from . import cache, libraries, limits, process
 from .errors import UdfError
-from .image_limits import limits
+from .image_limits import image_limits
 from .threads import threads
 
 
@@ -30,7 +30,7 @@ def collect(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
         "problem": None,
     }
     try:
-        libraries.load(row["venv"], limits(settings).max_pixels)
+        libraries.load(row["venv"], image_limits(settings).max_pixels)
         row.update(libraries.versions())
         cache.open_cache(row["cache_dir"])
         row["cache_bytes"], row["cache_free"] = cache.usage(row["cache_dir"])

@@ -12,7 +12,7 @@ from . import process
 from .batch import batch
 from .errors import UsageError
 from .header import read_header
-from .image_limits import limits
+from .image_limits import image_limits
 from .mask import mask
 from .model import Model
 from .postprocess import best, float_array_literal, l2_normalize, quoted, scores, tensor_bytes, top
@@ -82,7 +82,7 @@ def warm(model: Model, img: bytes, k: Optional[int]) -> str:
 
 def image_info(settings: Dict[str, str], img: bytes, k: Optional[int]) -> str:
     """Return a literal of dbinfer.image_facts from the header alone; `settings` stand in for the model."""
-    header = read_header(img, limits(settings))
+    header = read_header(img, image_limits(settings))
     return "(%s,%d,%d,%d,%d)" % (header.format, *header.size, header.channels, header.bytes)
 
 
