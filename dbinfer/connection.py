@@ -27,14 +27,14 @@ def connect(dsn: str | None = None) -> Connection:
         return psycopg2.connect(resolved, application_name="dbinfer")
     except psycopg2.ProgrammingError as err:
         raise ServerError(
-            f"the dsn {resolved!r} cannot be understood: {str(err).strip()}",
+            f"cannot parse the connection string {resolved!r}: {str(err).strip()}",
             "Write it as 'host=... port=... dbname=... user=...' or as postgresql://user@host:port/dbname.",
         ) from err
     except psycopg2.OperationalError as err:
         first = str(err).strip().splitlines()[0]
         raise ServerError(
             f"cannot connect to the server: {first}",
-            "Check --dsn, $DBINFER_DSN and that the server runs ('dbinfer status' for the embedded one).",
+            "Check --dsn or $DBINFER_DSN, and that the server is running (the embedded one: 'dbinfer status').",
         ) from err
 
 
@@ -88,7 +88,7 @@ def require_dbinfer(conn: Connection, error: type[DbinferError] = DataError) -> 
 
 def not_installed(error: type[DbinferError]) -> DbinferError:
     """Return what to raise for a database without dbinfer."""
-    return error("dbinfer is not installed in this database.", "Install it with: dbinfer install")
+    return error("dbinfer is not installed in this database", "Install it: dbinfer install")
 
 
 def one(cur: Cursor) -> Any:
@@ -118,9 +118,10 @@ def sentence(err: psycopg2.Error, error: type[DbinferError] = DataError) -> Dbin
     primary = (err.diag.message_primary or str(err).strip().split("\n")[0]).rstrip(".")
     if err.pgcode is None and not isinstance(err, psycopg2.ProgrammingError):
         return ServerError(
-            f"{primary}.", "The connection was lost, what was not committed is undone; see the server's log."
+            f"{primary}",
+            "The connection was lost, and everything uncommitted was rolled back. The server's log says why.",
         )
     detail = (err.diag.message_detail or "").strip().split("\n")[0]
     detail = "" if not detail or detail.startswith("Traceback") else f" ({detail.rstrip('.')})"
     denied = error.when_denied if isinstance(err, psycopg2.errors.InsufficientPrivilege) else ""
-    return error(f"{primary}{detail}.", err.diag.message_hint or denied)
+    return error(f"{primary}{detail}", err.diag.message_hint or denied)

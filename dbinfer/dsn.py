@@ -26,7 +26,7 @@ def resolve(dsn: str | None = None) -> str:
     chosen = embedded_dsn() if chosen is None else chosen
     if chosen is None:
         raise ServerError(
-            "no database server: none is named and the embedded server is not running.",
-            "Start it with 'dbinfer up', or name one with --dsn or $DBINFER_DSN.",
+            "no database server is named, and the embedded server is not running",
+            "Start the embedded server with 'dbinfer up', or name another one with --dsn or $DBINFER_DSN.",
         )
     return chosen

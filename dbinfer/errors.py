@@ -51,13 +51,13 @@ class ServerError(DbinferError):
 class InstallError(DbinferError):
     """The database objects of dbinfer cannot be made, upgraded or removed."""
 
-    when_denied = "Connect as a superuser: functions in PL/Python need one."
+    when_denied = "Connect as a superuser: creating PL/Python functions takes one."
 
 
 class RegistryError(DbinferError):
     """A model, version, alias or grant is missing or not allowed."""
 
-    when_denied = "Deploying and managing models takes: GRANT dbinfer_owner TO your_role;"
+    when_denied = "To deploy and manage models, your role needs: GRANT dbinfer_owner TO your_role;"
 
 
 class ModelFileError(DbinferError):

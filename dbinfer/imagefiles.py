@@ -63,7 +63,7 @@ def find(
             path = _relative(source, base) if base else source.as_posix()
             found.append(Found(str(source), path, _folder(source.parent)))
         else:
-            raise DataError(f"there is no file or folder {str(source)!r}.")
+            raise DataError(f"there is no file or folder {str(source)!r}")
     return found
 
 
@@ -96,7 +96,7 @@ def _relative(file: Path, base: Path) -> str:
     try:
         return whole.relative_to(os.path.normpath(base.absolute())).as_posix()
     except ValueError as err:
-        raise UsageError(f"{str(file)!r} lies outside the base {str(base)!r}.") from err
+        raise UsageError(f"{str(file)!r} is outside the base folder {str(base)!r}") from err
 
 
 def read_ahead(files: Iterable[Found]) -> Iterator[Outcome]:

@@ -35,8 +35,8 @@ class TableName:
         parts = _parts(text)
         if not 1 <= len(parts) <= 2:
             raise UsageError(
-                f"{text!r} is not a table's name.",
-                "Write TABLE or SCHEMA.TABLE, at most 63 bytes each, odd names in double quotes.",
+                f"{text!r} is not a table's name",
+                "Write TABLE or SCHEMA.TABLE, with at most 63 bytes each; put unusual names in double quotes.",
             )
         return cls(parts[0] if len(parts) == 2 else None, parts[-1])
 
@@ -51,7 +51,9 @@ class TableName:
         cur.execute(read("client/find_schema.sql"), {"table": self.identifier.as_string(cur)})
         (schema,) = cur.fetchone() or (None,)
         if schema is None:
-            raise DataError("no schema is named and search_path has none.", "Write the name as SCHEMA.TABLE.")
+            raise DataError(
+                "the table name has no schema, and search_path is empty", "Write the name as SCHEMA.TABLE."
+            )
         return TableName(schema, self.name)
 
     @property
@@ -67,7 +69,7 @@ def column(text: str) -> str:
     """Return a column's name as the catalog has it; raises UsageError like TableName.parse."""
     parts = _parts(text)
     if len(parts) != 1:
-        raise UsageError(f"{text!r} is not a column's name.", "Write odd names in double quotes.")
+        raise UsageError(f"{text!r} is not a column's name", "Put unusual names in double quotes.")
     return parts[0]
 
 

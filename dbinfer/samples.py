@@ -81,13 +81,13 @@ def encode(suffix: str, image: Image, quality: int = JPEG_QUALITY) -> bytes:
     try:
         return bytes(cv2.imencode(suffix, image, options)[1].tobytes())
     except cv2.error as err:
-        raise DataError(f"OpenCV cannot encode an image of shape {image.shape} as {suffix}.") from err
+        raise DataError(f"OpenCV cannot encode an image of shape {image.shape} as {suffix}") from err
 
 
 def checked_part(part: str) -> str:
     """Return `part` if it names one."""
     if part not in PARTS:
-        raise UsageError(f"part is {part!r}, but must be one of {', '.join(PARTS)}.")
+        raise UsageError(f"part is {part!r}, but must be one of {', '.join(PARTS)}")
     return part
 
 
@@ -110,8 +110,8 @@ def _sklearn() -> Any:
         import sklearn.datasets
     except ImportError as err:
         raise DataError(
-            "the sample images come from scikit-learn, which is not installed.",
-            "Install it with `pip install scikit-learn`.",
+            "the sample images come from scikit-learn, which is not installed",
+            "Install it: pip install scikit-learn",
         ) from err
     return sklearn.datasets
 

@@ -108,11 +108,11 @@ class BenchOptions:
         for option, allowed in (("networks", NETWORKS), ("precisions", PRECISIONS), ("methods", METHODS)):
             for word in getattr(self, option):
                 if word not in allowed:
-                    raise UsageError(f"{option}: {word!r} is none of {', '.join(allowed)}.")
+                    raise UsageError(f"{option} is {word!r}, but must be one of {', '.join(allowed)}")
         for option in ("rows", "seconds", "rounds"):
             value: Any = getattr(self, option)
             if value is not None and value <= 0:
-                raise UsageError(f"{option} is {value}, but must be greater than 0.")
+                raise UsageError(f"{option} is {value}, but must be greater than 0")
 
     @property
     def measured_seconds(self) -> float:

@@ -31,7 +31,7 @@ def _pyplot() -> Any:
         import matplotlib
     except ImportError as err:
         raise DataError(
-            "the plot needs matplotlib, which is not installed.", "pip install 'dbinfer[bench]'"
+            "plotting needs matplotlib, which is not installed", "Install it: pip install 'dbinfer[bench]'"
         ) from err
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
@@ -54,7 +54,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     """Write the picture of a report's results (.png, .svg, .pdf)."""
     cases = list(dict.fromkeys(case_name(row) for row in rows))
     if not cases:
-        raise DataError("there are no results to plot.")
+        raise DataError("there are no results to plot")
     figure, axes = _panels(len(cases))
     for axis, case in zip(axes, cases, strict=False):
         mine = [row for row in rows if case_name(row) == case]

@@ -130,7 +130,7 @@ class Workers:
         done = self._ask([("pull", pull, share, self.processes) for share in range(self.processes)])
         seconds = time.perf_counter() - started
         if sum(done) != rows:
-            raise DbinferError(f"the clients scored {sum(done)} rows of {rows}.")
+            raise DbinferError(f"the clients scored {sum(done)} rows of {rows}")
         return seconds
 
     def _ask(self, messages: list[tuple[Any, ...]]) -> list[int]:

@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         console.print(f"[bold red]dbinfer:[/] {_escape(err.message)}")
         if err.cure:
-            console.print(f"[cyan]{_escape(err.cure)}[/]")
+            console.print(f"[cyan]hint:[/] {_escape(err.cure)}")
         sys.exit(err.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -18,7 +18,7 @@ def labels(text: str | None) -> list[str] | None:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as err:
-        raise UsageError(f"the labels file {path} cannot be read: {err}.") from err
+        raise UsageError(f"the labels file {path} cannot be read: {err}") from err
     return [line.strip() for line in lines if line.strip()]
 
 
@@ -30,7 +30,7 @@ def numbers(option: str, text: str | None) -> list[float] | None:
         return [float(part) for part in text.split(",")]
     except ValueError as err:
         raise UsageError(
-            f"--{option} is {text!r}, but must be numbers such as 255 or 123.7,116.3,103.5."
+            f"--{option} is {text!r}, but must be numbers such as 255 or 123.7,116.3,103.5"
         ) from err
 
 
@@ -41,6 +41,6 @@ def size(option: str, text: str | None) -> tuple[int, int] | None:
     match = re.fullmatch(r"(\d{1,5})(?:[xX](\d{1,5}))?", text)
     if not match:
         raise UsageError(
-            f"--{option} is {text!r}, but must be pixels such as 224 or 480x640 (height x width)."
+            f"--{option} is {text!r}, but must be pixels such as 224 or 480x640 (height x width)"
         )
     return int(match[1]), int(match[2] or match[1])

@@ -140,7 +140,7 @@ def score(
     from dbinfer.score import score as run
 
     if replace and append:
-        raise UsageError("--replace and --append exclude each other.")
+        raise UsageError("--replace and --append cannot be used together")
     existing = "replace" if replace else "append" if append else "refuse"
     options = ScoreOptions(function, model, column, key, where, on_error, top, existing)
     with progress_bar() as progress:

@@ -97,7 +97,7 @@ def psql(context: typer.Context) -> None:
     own = run().bindir
     program = shutil.which("psql", path=own) or shutil.which("psql")
     if program is None:
-        raise ServerError("psql is not installed.", "Install it: apt-get install postgresql-client")
+        raise ServerError("psql is not installed", "Install it: apt-get install postgresql-client")
     os.execv(program, [program, *([f"--dbname={dsn}"] if dsn else []), *context.args])
 
 

@@ -122,7 +122,7 @@ def _train(
 def _setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise UsageError(f"--set is {text!r}, but must be NAME=VALUE.", "Example: --set size=128")
+        raise UsageError(f"--set is {text!r}, but must be NAME=VALUE", "Example: --set size=128")
     try:
         return name, json.loads(value.lower() if value.lower() in ("true", "false") else value)
     except ValueError:

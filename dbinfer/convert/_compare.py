@@ -41,7 +41,9 @@ def compare(source: Source, ir: Path, info: GraphInfo, manifest: Manifest, optio
     pairs = [_pair(np.asarray(compiled(x)[0]), y) for x, y in zip(tensors, expected, strict=True)]
     difference, magnitude = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
     if not np.isfinite(magnitude):
-        raise ConvertError("the source gives values that are not finite on random images.", "Train it again.")
+        raise ConvertError(
+            "the source model returns NaN or infinite values for random images", "Train the model again."
+        )
     if differs(difference, magnitude, options.limit):
         raise _refusal(source, ir, tensors[0], (difference, magnitude), options)
     return Check(source.framework, "", len(tensors), difference, magnitude, options.limit)
@@ -52,10 +54,10 @@ def _refusal(
 ) -> ConvertError:
     difference, magnitude = found
     layer = _first_difference(source, Search(ir, x, options.limit, options.weights == "fp16"))
-    where = f" The first layer whose output differs is {layer}." if layer else ""
+    where = f"; the first layer whose output differs is {layer}" if layer else ""
     return ConvertError(
         f"the converted model differs from its source by {difference:.3g} (of {magnitude:.3g}); "
-        f"the tolerance {options.limit:g} does not allow that, and nothing was written.{where}",
+        f"the tolerance is {options.limit:g}, so nothing was written{where}",
         _cure(source, difference / max(magnitude, SMALLEST), options),
     )
 
@@ -110,7 +112,7 @@ def _pair(actual: Array, candidates: list[Array]) -> tuple[float, float]:
     fitting = [np.asarray(y, np.float64).reshape(actual.shape) for y in candidates if y.size == actual.size]
     if not fitting:
         sizes = [list(y.shape) for y in candidates]
-        raise ConvertError(f"the IR gives a result of shape {list(actual.shape)}, its source {sizes}.")
+        raise ConvertError(f"the IR returns a result of shape {list(actual.shape)}, its source {sizes}")
     both: list[tuple[Any, Any]] = [(np.abs(actual - y).max(), np.abs(y).max()) for y in fitting]
     difference, magnitude = min(both)
     return float(difference), float(magnitude)

@@ -23,7 +23,7 @@ def read_keras(path: Path) -> Source:
     """Read a `.keras` file (needs TensorFlow)."""
     if not zipfile.is_zipfile(path):
         raise ConvertError(
-            f"{path} is not a .keras file (a zip archive), or it is cut off.", "Save the model again."
+            f"{path} is not a .keras file (a zip archive), or the file is truncated", "Save the model again."
         )
     return _read(path, "a Keras 3 model")
 
@@ -32,7 +32,7 @@ def read_h5(path: Path) -> Source:
     """Read a whole-model `.h5` file, of Keras 2 too (needs TensorFlow)."""
     with path.open("rb") as file:
         if file.read(len(HDF5_MAGIC)) != HDF5_MAGIC:
-            raise ConvertError(f"{path} is not an HDF5 file.", "Save the model again.")
+            raise ConvertError(f"{path} is not an HDF5 file", "Save the model again.")
     return _read(path, "a Keras .h5 model")
 
 
@@ -67,13 +67,13 @@ def _load(path: Path, what: str) -> Any:
         text = str(err)
         if "No model config found" in text:
             raise ConvertError(
-                f"{path} holds weights only, without the network.",
+                f"{path} contains weights, but not the network",
                 "Build the network, load_weights(), and save the whole model: model.save('model.keras').",
             ) from err
         if "Could not locate" in text or "Unknown layer" in text or "Lambda" in text or "unsafe" in text:
             raise ConvertError(
-                f"{path} uses a layer of its own that only its program knows: {telling_line(err)}",
-                "Export it where it was trained, model.export('folder'), and convert the folder.",
+                f"{path} uses a custom layer that only its own program knows: {telling_line(err)}",
+                "Where it was trained, run model.export('folder'); then convert that folder.",
             ) from err
         raise unreadable(path, what, err) from err
 
@@ -108,7 +108,7 @@ def _graph(path: Path, what: str, model: Any) -> Any:
     if len(getattr(model, "inputs", None) or [0]) > 1:
         names = ", ".join(tensor.name for tensor in model.inputs)
         raise ConvertError(
-            f"{path} has {len(model.inputs)} inputs ({names}); only models of one image are supported."
+            f"{path} has {len(model.inputs)} inputs ({names}); only models of one image are supported"
         )
     try:
         graph = to_graph(path, what, model)

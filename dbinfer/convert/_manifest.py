@@ -37,7 +37,7 @@ def make_manifest(
     try:
         manifest = Manifest.from_dict(values)
     except (ManifestError, TypeError, ValueError) as err:
-        raise ConvertError(f"the manifest cannot be made: {err}.") from err
+        raise ConvertError(f"cannot create the manifest: {err}") from err
     _agree(manifest, info)
     return manifest, sorted(assumed)
 
@@ -47,7 +47,7 @@ def _from_zoo(name: str, info: GraphInfo, asked: bool) -> dict[str, Any]:
 
     if name not in NETWORKS:
         if asked:
-            raise ConvertError(f"the zoo has no network {name!r}; it has {', '.join(sorted(NETWORKS))}.")
+            raise ConvertError(f"the zoo has no network {name!r}; it has {', '.join(sorted(NETWORKS))}")
         return {}
     values = NETWORKS[name].manifest().to_dict()
     if len(values["labels"]) != info.classes:
@@ -64,11 +64,11 @@ def _from_file(source: Path, given: Path | None) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except OSError as err:
-        raise ConvertError(f"the manifest {path} cannot be read: {err.strerror}.") from err
+        raise ConvertError(f"the manifest {path} cannot be read: {err.strerror}") from err
     except ValueError as err:
-        raise ConvertError(f"the manifest {path} is not JSON: {err}.") from err
+        raise ConvertError(f"the manifest {path} is not JSON: {err}") from err
     if not isinstance(values, dict):
-        raise ConvertError(f"the manifest {path} is a JSON {type(values).__name__}, but must be an object.")
+        raise ConvertError(f"the manifest {path} is a JSON {type(values).__name__}, but must be an object")
     return values
 
 
@@ -117,11 +117,11 @@ def _require(values: dict[str, Any], info: GraphInfo) -> None:
     )
     for key, option, meaning in needs:
         if key not in values:
-            raise ConvertError(f"the model does not say its {key}.", f"Give {option}: {meaning}.")
+            raise ConvertError(f"the model does not say its {key}", f"Set {option}: {meaning}.")
     if info.element != "u8" and "scale" not in values and "mean" not in values:
         raise ConvertError(
-            "the model does not say how pixels become its input.",
-            "Give --scale (255 for an input of 0..1, 1 for 0..255) and, where it has one, --mean.",
+            "the model does not say how pixels become its input",
+            "Set --scale (255 for an input of 0..1, 1 for 0..255) and, if the model needs it, --mean.",
         )
 
 
@@ -129,12 +129,12 @@ def _agree(manifest: Manifest, info: GraphInfo) -> None:
     for key in ("height", "width", "channels"):
         inside, said = getattr(info, key), getattr(manifest, key)
         if inside is not None and inside != said:
-            raise ConvertError(f"the manifest says {key} {said}, but the model's input has {inside}.")
+            raise ConvertError(f"the manifest says {key} {said}, but the model's input has {inside}")
     labels = len(manifest.labels)
     if manifest.task == "classification" and labels and info.classes not in (None, labels):
-        raise ConvertError(f"there are {labels} labels, but the model has {info.classes} classes.")
+        raise ConvertError(f"there are {labels} labels, but the model has {info.classes} classes")
     if any(abs(value) < 1 for value in manifest.scale):
         raise ConvertError(
-            f"scale is {list(manifest.scale)}, but is given in grey levels of 0..255.",
-            "Multiply mean and scale by 255 where they were made for pixels of 0..1.",
+            f"scale is {list(manifest.scale)}, but must be in grey levels of 0..255",
+            "If mean and scale are for pixels of 0..1, multiply them by 255.",
         )

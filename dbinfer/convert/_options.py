@@ -44,9 +44,9 @@ class ConvertOptions:
 
     def __post_init__(self) -> None:
         if self.weights not in WEIGHTS:
-            raise UsageError(f"--weights is {self.weights!r}, but must be fp32 or fp16.")
+            raise UsageError(f"--weights is {self.weights!r}, but must be fp32 or fp16")
         if self.tolerance is not None and not self.tolerance > 0:
-            raise UsageError(f"--tolerance is {self.tolerance!r}, but must be greater than 0.")
+            raise UsageError(f"--tolerance is {self.tolerance!r}, but must be greater than 0")
         object.__setattr__(self, "values", checked_values(self.values))  # the way into a frozen dataclass
         object.__setattr__(self, "layout", checked_layout(self.layout))
 

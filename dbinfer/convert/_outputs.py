@@ -22,21 +22,21 @@ def one_output(graph: Any, name: str | None) -> Any:
     if len(graph.inputs) != 1:
         inputs = ", ".join(port(entry).name for entry in graph.inputs)
         raise ConvertError(
-            f"the model has {len(graph.inputs)} inputs ({inputs}); only models of one image are supported."
+            f"the model has {len(graph.inputs)} inputs ({inputs}); only models of one image are supported"
         )
     names = [port(output).name for output in graph.outputs]
     if name is None and len(names) == 1:
         return graph
     if name is None:
         raise ConvertError(
-            f"the model has {len(names)} outputs: {', '.join(names)}.",
-            "Say which one to keep with --output-name.",
+            f"the model has {len(names)} outputs: {', '.join(names)}",
+            "Choose the one to keep with --output-name.",
         )
     for output in graph.outputs:
         if name in (*output.get_names(), output.get_node().get_friendly_name(), port(output).name):
             openvino = import_openvino()
             return openvino.Model([output.get_node()], graph.get_parameters(), graph.get_friendly_name())
-    raise ConvertError(f"the model has no output {name!r}; it has {', '.join(names)}.")
+    raise ConvertError(f"the model has no output {name!r}; it has {', '.join(names)}")
 
 
 def settle_names(graph: Any) -> None:

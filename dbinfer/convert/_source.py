@@ -38,7 +38,7 @@ class Search(NamedTuple):
     fp16: bool
 
 
-CONVERT_CURE = "Install it with `pip install 'dbinfer[convert]'`."
+CONVERT_CURE = "Install it: pip install 'dbinfer[convert]'"
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def require_tensorflow(what: str) -> Any:
     """
     tf = tensorflow()
     if tf is None:
-        raise ConvertError(f"reading {what} needs TensorFlow, which is not installed.", CONVERT_CURE)
+        raise ConvertError(f"reading {what} needs TensorFlow, which is not installed", CONVERT_CURE)
     return tf
 
 
@@ -110,7 +110,7 @@ def unreadable(path: Path, what: str, err: BaseException) -> ConvertError:
     """Return the error for a source that its reader refused, with the reader's most telling line."""
     return ConvertError(
         f"{path} cannot be read as {what}: {telling_line(err)}",
-        "Check that the file is whole and of that format, or export the model again.",
+        "Check that the file is complete and has that format, or export the model again.",
     )
 
 

@@ -17,8 +17,8 @@ def read_saved_model(path: Path) -> Source:
     """Read a SavedModel folder."""
     if not (path / "saved_model.pb").is_file():
         raise ConvertError(
-            f"{path} is a folder without saved_model.pb, so it is no SavedModel.",
-            "Give the folder that holds saved_model.pb, or a model file.",
+            f"{path} is a folder without saved_model.pb, so it is not a SavedModel",
+            "Name the folder that contains saved_model.pb, or a model file.",
         )
     return _with_runner(to_graph(path, "a SavedModel"), path, _saved_model_runner)
 
@@ -26,7 +26,7 @@ def read_saved_model(path: Path) -> Source:
 def read_frozen(path: Path) -> Source:
     """Read a frozen TensorFlow graph, of TensorFlow 1 too."""
     if path.name == "saved_model.pb":
-        raise ConvertError(f"{path} is part of a SavedModel.", f"Give its folder: {path.parent}")
+        raise ConvertError(f"{path} is part of a SavedModel", f"Convert its folder: {path.parent}")
     return _with_runner(to_graph(path, "a frozen TensorFlow graph"), path, _frozen_runner)
 
 
@@ -34,7 +34,7 @@ def read_tflite(path: Path) -> Source:
     """Read a TFLite file."""
     with path.open("rb") as file:
         if file.read(8)[4:] != TFLITE_MAGIC:
-            raise ConvertError(f"{path} is not a TFLite file.", "Convert the model to TFLite again.")
+            raise ConvertError(f"{path} is not a TFLite file", "Convert the model to TFLite again.")
     return _with_runner(to_graph(path, "a TFLite model"), path, _tflite_runner)
 
 

@@ -31,8 +31,8 @@ FORMATS: dict[str, Format] = {
 }
 
 CURES = {
-    ".xml": "It is an IR already: give it to `dbinfer deploy`.",
-    ".bin": "It is the weights of an IR: give the .xml beside it to `dbinfer deploy`.",
+    ".xml": "It is an IR already: give it to 'dbinfer deploy'.",
+    ".bin": "It is the weights of an IR: give the .xml beside it to 'dbinfer deploy'.",
     ".pt": "Export it from PyTorch with torch.onnx.export() and convert the .onnx.",
     ".pth": "Export it from PyTorch with torch.onnx.export() and convert the .onnx.",
 }
@@ -45,18 +45,18 @@ def find_format(source: Path) -> str:
         ConvertError: it is not there, is empty, or its ending is unknown.
     """
     if not source.exists():
-        raise ConvertError(f"There is no file or folder {source}.", "Check the path.")
+        raise ConvertError(f"there is no file or folder {source}", "Check the path.")
     if source.is_dir():
         return "savedmodel"
     if not source.is_file():
-        raise ConvertError(f"{source} is not a regular file or a folder.")
+        raise ConvertError(f"{source} is not a regular file or a folder")
     for name, entry in FORMATS.items():
         if source.suffix.lower() in entry.suffixes:
             return _not_empty(source, name)
     known = ", ".join(suffix for entry in FORMATS.values() for suffix in entry.suffixes)
     raise ConvertError(
-        f"{source} has the ending {source.suffix!r}, which is no model format known here.",
-        CURES.get(source.suffix.lower(), f"Known are {known}, and SavedModel folders."),
+        f"{source} has the ending {source.suffix!r}, which is not a known model format",
+        CURES.get(source.suffix.lower(), f"Known endings are {known}; SavedModel folders work, too."),
     )
 
 
@@ -66,5 +66,5 @@ def _not_empty(source: Path, name: str) -> str:
             if file.read(1):
                 return name
     except OSError as err:
-        raise ConvertError(f"{source} cannot be read: {err.strerror}.") from err
-    raise ConvertError(f"{source} is empty.", "Export the model again.")
+        raise ConvertError(f"{source} cannot be read: {err.strerror}") from err
+    raise ConvertError(f"{source} is empty", "Export the model again.")

@@ -137,4 +137,4 @@ def _write_photos(folder: Path) -> dict[str, bytes]:
 
 def _require(name: str, value: float, least: float, folder: str) -> None:
     if value < least:
-        raise DataError(f"the {name} is {value:.4f}, below {least}.", f"Remove {folder} and run again.")
+        raise DataError(f"the {name} is {value:.4f}, below {least}", f"Remove {folder} and run again.")

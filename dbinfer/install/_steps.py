@@ -26,7 +26,7 @@ def check_possible(cur: Cursor) -> None:
     if not one(cur):
         cur.execute("SELECT current_user")
         raise InstallError(
-            f"role {one(cur)!r} is no superuser, and functions in PL/Python need one.",
+            f"role {one(cur)!r} is not a superuser, and creating functions in PL/Python takes one",
             "Connect as a superuser.",
         )
     cur.execute(
@@ -35,7 +35,8 @@ def check_possible(cur: Cursor) -> None:
     taken = one(cur)
     if taken:
         raise InstallError(
-            f"schema {taken} exists already and is not ours.", "Rename or drop it, then install again."
+            f"schema {taken} already exists and does not belong to dbinfer",
+            "Rename or drop that schema, then install again.",
         )
 
 
@@ -50,8 +51,8 @@ def make_extension(cur: Cursor) -> bool:
         cur.execute("SHOW server_version_num")
         major = int(str(one(cur))) // 10000
         raise InstallError(
-            "the server has no PL/Python (language plpython3u).",
-            f"On its host: apt-get install postgresql-plpython3-{major}",
+            "the server does not have PL/Python (language plpython3u)",
+            f"Install it on the server's host: apt-get install postgresql-plpython3-{major}",
         ) from err
     return True
 
@@ -100,8 +101,8 @@ def check_frozen(cur: Cursor, content: Content) -> None:
     for step in content.upgrades:
         if done.get(step.name, step.digest) != step.digest:
             raise InstallError(
-                f"upgrade {step.name} was edited after this database applied it.",
-                "Restore the file as it was released; put changes into a new upgrade.",
+                f"upgrade {step.name} was edited after this database applied it",
+                "Restore the released file and put the changes into a new upgrade.",
             )
 
 

@@ -111,8 +111,8 @@ def upgrade(dsn: str | None = None, progress: OnProgress = silent) -> InstallRep
             raise not_installed(InstallError)
         if as_tuple(version) > as_tuple(__version__):
             raise InstallError(
-                f"the database has dbinfer {version}, this client is {__version__}.",
-                "Upgrade the client with pip.",
+                f"the database has dbinfer {version}, which is newer than this client, {__version__}",
+                "Install that version of the client with pip.",
             )
         content = Content()
         check_frozen(cur, content)
@@ -157,8 +157,8 @@ def uninstall(dsn: str | None = None, progress: OnProgress = silent) -> InstallR
             cur.execute(read("uninstall.sql"))
         except psycopg2.errors.DependentObjectsStillExist as err:
             raise InstallError(
-                f"objects of yours use dbinfer: {err.diag.message_detail}",
-                "Drop them first, then uninstall again.",
+                f"other objects depend on dbinfer: {err.diag.message_detail}",
+                "Drop them, then run uninstall again.",
             ) from err
         if made_extension:
             attempt(cur, "DROP EXTENSION plpython3u RESTRICT")

@@ -36,7 +36,7 @@ class InstallOptions:
             UsageError: `threads` is neither auto nor a positive number.
         """
         if self.threads is not None and not re.fullmatch("auto|0*[1-9][0-9]*", self.threads):
-            raise UsageError(f"--threads is {self.threads!r}, but must be 'auto' or a positive number.")
+            raise UsageError(f"--threads is {self.threads!r}, but must be 'auto' or a positive number")
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: str(value) for name, value in named.items() if value is not None}
 

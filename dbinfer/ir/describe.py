@@ -57,7 +57,7 @@ def describe(
         known["activation"] = _activation(info, known["task"], found)
         manifest = Manifest.from_dict({**known, **given})
     except ManifestError as err:
-        raise ModelFileError(f"{model.path}: {err}.") from err
+        raise ModelFileError(f"{model.path}: {err}") from err
     return Description(info, manifest, tuple(_assumed(manifest, found, given)))
 
 
@@ -65,8 +65,8 @@ def _from_graph(model: ModelFile, info: GraphInfo, given: Mapping[str, Any]) -> 
     height, width = given.get("height", info.height), given.get("width", info.width)
     if height is None or width is None:
         raise ModelFileError(
-            f"the input of {model.path} has no fixed size: {model.graph.input(0).get_partial_shape()}.",
-            "Say it with --input-size HEIGHTxWIDTH, e.g. --input-size 224x224.",
+            f"the input of {model.path} has no fixed size: {model.graph.input(0).get_partial_shape()}",
+            "Set it with --input-size HEIGHTxWIDTH, for example --input-size 224x224.",
         )
     return {"height": height, "width": width, "channels": info.channels or 3}
 
@@ -111,9 +111,9 @@ def _task(model: ModelFile, info: GraphInfo, found: Mapping[str, str]) -> str:
     if named == "" and len(info.output) == 4:
         return "segmentation"
     raise ModelFileError(
-        f"the task of {model.path} is not known: its model_type is {named or 'not given'!r}, "
-        f"its output {model.graph.output(0).get_partial_shape()}.",
-        "Say it with --task classification, segmentation, embedding or tensor.",
+        f"the task of {model.path} is unknown: its model_type is {named or 'not given'!r}, "
+        f"its output {model.graph.output(0).get_partial_shape()}",
+        "Set it with --task: classification, segmentation, embedding or tensor.",
     )
 
 

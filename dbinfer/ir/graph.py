@@ -103,8 +103,8 @@ def _own_layout(graph: Any) -> str | None:
 def _layout(entry: Port, asked: str | None, own: str | None) -> str:
     if len(entry.shape) != 4:
         raise ModelFileError(
-            f"the input {entry.name} has the shape {list(entry.shape)}, but an image needs 4 dimensions.",
-            "Export it with an input of (batch, height, width, channels), or of channels first.",
+            f"the input {entry.name} has the shape {list(entry.shape)}, but an image needs 4 dimensions",
+            "Export the model with an input of (batch, height, width, channels) or (batch, channels, height, width).",
         )
     order = asked or own
     fitting = [name for name in LAYOUTS if entry.shape[name.index("C")] in (1, 3)]
@@ -113,12 +113,12 @@ def _layout(entry: Port, asked: str | None, own: str | None) -> str:
     if order or not fitting:
         raise ModelFileError(
             f"the input {entry.name} has the shape {list(entry.shape)}, "
-            f"which is no image of 1 or 3 channels{f' in {order}' if order else ''}."
+            f"which is not an image with 1 or 3 channels{f' in {order}' if order else ''}"
         )
     if len(fitting) == 2:
         raise ModelFileError(
-            f"the shape {list(entry.shape)} of the input {entry.name} does not tell where the channels are.",
-            "Say it with --layout NHWC or --layout NCHW.",
+            f"the shape {list(entry.shape)} of the input {entry.name} does not show which dimension holds the channels",
+            "Set --layout NHWC or --layout NCHW.",
         )
     return fitting[0]
 

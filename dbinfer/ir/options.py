@@ -34,7 +34,7 @@ def checked_values(values: Mapping[str, Any]) -> dict[str, Any]:
         given["color"] = str(given["color"]).upper()
     for key, allowed in WORDS.items():
         if given.get(key, allowed[0]) not in allowed:
-            raise UsageError(f"--{key} is {given[key]!r}, but must be one of {', '.join(allowed)}.")
+            raise UsageError(f"--{key} is {given[key]!r}, but must be one of {', '.join(allowed)}")
     return given
 
 
@@ -45,5 +45,5 @@ def checked_layout(layout: str | None) -> str | None:
         UsageError: it is another word.
     """
     if layout is not None and layout.upper() not in LAYOUTS:
-        raise UsageError(f"--layout is {layout!r}, but must be NHWC or NCHW.")
+        raise UsageError(f"--layout is {layout!r}, but must be NHWC or NCHW")
     return layout and layout.upper()

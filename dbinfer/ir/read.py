@@ -39,15 +39,16 @@ def read_model(path: Path) -> ModelFile:
     """
     if path.suffix.lower() != ".xml":
         raise ModelFileError(
-            f"{path} is not an OpenVINO IR (.xml).", f"Convert it first: dbinfer convert {path} -o model.xml"
+            f"{path} is not an OpenVINO IR (.xml)", f"Convert it first: dbinfer convert {path} -o model.xml"
         )
     if not path.is_file():
-        raise ModelFileError(f"there is no file {path}.", "Give the path of the IR's .xml file.")
+        raise ModelFileError(f"there is no file {path}", "Give the path of the IR's .xml file.")
     _check_xml(path)
     weights = path.with_suffix(".bin")
     if not weights.is_file():
         raise ModelFileError(
-            f"the weights of {path} are missing: there is no {weights}.", "Put the .bin beside the .xml."
+            f"the weights of {path} are missing: there is no file {weights}",
+            "Put the .bin file next to the .xml file.",
         )
     graph = _read_graph(path, weights)
     _check_input(path, graph)
@@ -58,9 +59,9 @@ def _check_xml(path: Path) -> None:
     try:
         root = ElementTree.parse(path).getroot()
     except ElementTree.ParseError as err:
-        raise ModelFileError(f"{path} is not valid XML: {err}.", "Convert the model again.") from err
+        raise ModelFileError(f"{path} is not valid XML: {err}", "Convert the model again.") from err
     if root.tag != "net":
-        raise ModelFileError(f"{path} is XML, but no OpenVINO IR: its root is <{root.tag}>, not <net>.")
+        raise ModelFileError(f"{path} is XML but not an OpenVINO IR: its root is <{root.tag}>, not <net>")
 
 
 def _read_graph(path: Path, weights: Path) -> Any:
@@ -70,19 +71,19 @@ def _read_graph(path: Path, weights: Path) -> Any:
         size = weights.stat().st_size
         raise ModelFileError(
             f"OpenVINO cannot read {path} with {weights.name} ({size} bytes): {last_line(err)}",
-            "The .bin may be truncated or of another model: convert or copy both files again.",
+            "The .bin file may be truncated or belong to another model; convert or copy both files again.",
         ) from err
 
 
 def _check_input(path: Path, graph: Any) -> None:
     if len(graph.inputs) != 1:
         names = ", ".join(port.get_any_name() for port in graph.inputs if port.get_names())
-        raise ModelFileError(f"{path} has {len(graph.inputs)} inputs ({names}); a model of images has one.")
+        raise ModelFileError(f"{path} has {len(graph.inputs)} inputs ({names}); an image model has one")
     rank = graph.input(0).get_partial_shape().rank
     if rank.is_dynamic or rank.get_length() != 4:
         shape = graph.input(0).get_partial_shape()
         raise ModelFileError(
-            f"the input of {path} has the shape {shape}; an image input has rank 4, [N,H,W,C] or [N,C,H,W]."
+            f"the input of {path} has the shape {shape}; an image input has 4 dimensions, [N,H,W,C] or [N,C,H,W]"
         )
 
 

@@ -21,10 +21,10 @@ def check_output(output: Path) -> Path:
     """
     if output.suffix.lower() != ".xml":
         raise ModelFileError(
-            f"the output {output} must end in .xml.", f"For example -o {output.with_suffix('.xml')}"
+            f"the output {output} must end in .xml", f"Use for example: -o {output.with_suffix('.xml')}"
         )
     if not output.parent.is_dir():
-        raise ModelFileError(f"the folder {output.parent} of the output is not there.", "Make it first.")
+        raise ModelFileError(f"the output's folder {output.parent} does not exist", "Create it first.")
     return output
 
 
@@ -46,8 +46,8 @@ def _save(graph: Any, path: Path, fp16: bool) -> None:
         import_openvino().save_model(graph, str(path), compress_to_fp16=fp16)
     except (OSError, RuntimeError) as err:
         raise ModelFileError(
-            f"nothing can be written into {path.parent.absolute()}: {last_line(err)}",
-            "Check that there is room, and that you may write there.",
+            f"cannot write to {path.parent.absolute()}: {last_line(err)}",
+            "Check that the disk has room and that you may write there.",
         ) from err
 
 
@@ -64,12 +64,12 @@ def put_in_place(temporary: Path, output: Path, force: bool) -> bool:
         return False
     if there and not force:
         raise ModelFileError(
-            f"{there[-1]} is there already, with other content.",
-            "Use --force to overwrite it, or name another output.",
+            f"{there[-1]} already exists with different content",
+            "Use --force to overwrite it, or choose another output.",
         )
     try:
         for old, new in pairs:
             old.replace(new)
     except OSError as err:
-        raise ModelFileError(f"{output} cannot be written: {err.strerror}.") from err
+        raise ModelFileError(f"{output} cannot be written: {err.strerror}") from err
     return True

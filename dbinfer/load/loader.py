@@ -49,7 +49,7 @@ class LoadOptions:
             UsageError: a name is none, or `label_from` is another word than folder.
         """
         if self.label_from not in (None, "folder"):
-            raise UsageError(f"label_from is {self.label_from!r}, but must be 'folder'.")
+            raise UsageError(f"label_from is {self.label_from!r}, but must be 'folder'")
         label = column(self.label_column) if self.label_from else None
         return Columns(column(self.path_column), column(self.column), label)
 
@@ -106,7 +106,7 @@ def load(
     paths = [Path(source) for source in ([sources] if isinstance(sources, Path | str) else sources)]
     found = find(paths, options.base, count.refused, options.recursive)
     if not found and not count.refused:
-        raise DataError(f"there are no files in {', '.join(repr(str(path)) for path in paths)}.")
+        raise DataError(f"there are no files in {', '.join(repr(str(path)) for path in paths)}")
     with session(dsn, needs_dbinfer=False) as conn:
         table = ImageTable(conn, name, columns, detect(conn))
         todo = _new_files(found, table.known_paths({item.path for item in found}), count)

@@ -107,7 +107,7 @@ class ImageTable:
 
     def _check(self, cur: Cursor, kind: str) -> None:
         if kind not in "rp":
-            raise DataError(f"{self.name} exists and is no table.", "Name another one with --table.")
+            raise DataError(f"{self.name} is not a table", "Choose another name with --table.")
         cur.execute(read("client/columns.sql"), self._quoted)
         types = dict(cur.fetchall())
         wanted = self.columns.types
@@ -115,14 +115,14 @@ class ImageTable:
         if missing:
             add = ", ".join(f"ADD {TableName(None, column)} {wanted[column][0]}" for column in missing)
             raise DataError(
-                f"table {self.name} has no column {', '.join(missing)}.",
-                f"Name another table, or: ALTER TABLE {self.name} {add};",
+                f"table {self.name} has no column {', '.join(missing)}",
+                f"Choose another table, or add the column: ALTER TABLE {self.name} {add};",
             )
         for column, allowed in wanted.items():
             if types[column] not in allowed:
                 raise DataError(
-                    f"column {column} of table {self.name} is {types[column]}, but must be {allowed[0]}.",
-                    "Name another table with --table.",
+                    f"column {column} of table {self.name} is {types[column]}, but must be {allowed[0]}",
+                    "Choose another table with --table.",
                 )
 
     def _workers(self, cur: Cursor) -> sql.Composable:

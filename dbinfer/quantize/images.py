@@ -34,7 +34,7 @@ def query_rows(query: str, count: int, dsn: str | None, columns: int = 1) -> lis
             told = sentence(err)
             raise type(told)(f"the query failed: {told.message}", query) from err
     if not rows:
-        raise DataError("the query gives no images.", query)
+        raise DataError("the query returns no images", query)
     return rows
 
 
@@ -50,12 +50,11 @@ def _pulled(conn: Connection, query: str, count: int, columns: int) -> list[Row]
 def _row(row: tuple[Any, ...], columns: int) -> Row:
     if len(row) < columns:
         raise DataError(
-            "the query of --check needs two columns: image and label.", "SELECT img, label FROM ..."
+            "the query of --check must return two columns: image and label",
+            "Write: SELECT img, label FROM ...",
         )
     if not isinstance(row[0], memoryview | bytes):
-        raise DataError(
-            f"the query's first column is {type(row[0]).__name__}, but must be bytea (the image)."
-        )
+        raise DataError(f"the query's first column is {type(row[0]).__name__}, but must be bytea (the image)")
     return bytes(row[0]), row[1] if columns > 1 else None
 
 
@@ -81,5 +80,5 @@ class Tensors:
         try:
             self.resize(self.decode(image)[0], pixels)
         except ImageError as err:
-            raise DataError(f"an image of the query cannot be used: {err.message}.") from err
+            raise DataError(f"an image of the query cannot be used: {err.message}") from err
         return input_tensor(pixels, self.manifest, self.layout)

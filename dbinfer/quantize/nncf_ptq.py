@@ -22,7 +22,7 @@ def post_training(graph: Any, inputs: Sequence[Any]) -> Any:
     try:
         import nncf
     except ImportError as err:
-        raise ModelFileError("NNCF is not installed.", "pip install 'dbinfer[quantize]'") from err
+        raise ModelFileError("NNCF is not installed", "Install it: pip install 'dbinfer[quantize]'") from err
     logging.getLogger("nncf").setLevel(logging.ERROR)
     try:
         with redirect_stdout(io.StringIO()):

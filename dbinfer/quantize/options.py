@@ -29,9 +29,9 @@ class QuantizeOptions:
 
     def __post_init__(self) -> None:
         if self.subset < 1:
-            raise UsageError(f"--subset is {self.subset}, but must be at least 1.")
+            raise UsageError(f"--subset is {self.subset}, but must be at least 1")
         if not 0 <= self.limit <= 1:
-            raise UsageError(f"--limit is {self.limit}, but must be 0 to 1.")
+            raise UsageError(f"--limit is {self.limit}, but must be 0 to 1")
 
 
 @dataclass(frozen=True)

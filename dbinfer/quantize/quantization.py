@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def quantize(
-    source: Path | str,
-    output: Path | str,
+    source: Path,
+    output: Path,
     options: QuantizeOptions | None = None,
     dsn: str | None = None,
     progress: OnProgress = silent,
@@ -38,7 +38,7 @@ def quantize(
     """
     from dbinfer.quantize.images import query_rows
 
-    options, source, output = options or QuantizeOptions(), Path(source), Path(output)
+    options = options or QuantizeOptions()
     _check_output(output, options)
     progress(Progress("reading images from the database"))
     # As many again to compare on, so that the comparison sees images that the calibration did not
@@ -104,7 +104,7 @@ def _check_output(output: Path, options: QuantizeOptions) -> None:
 
     if check_output(output).exists() and not options.force:
         raise ModelFileError(
-            f"{output} is there already.", "Use --force to overwrite it, or name another output."
+            f"{output} already exists", "Use --force to overwrite it, or choose another output."
         )
 
 
@@ -126,8 +126,8 @@ def _agreement(manifest: Manifest, before: Run, after: Run, options: QuantizeOpt
     if not agreed >= options.limit:
         raise DataError(
             f"the INT8 model agrees with the original by {agreed:.4f} ({measure}, {len(before.outputs)} images); "
-            f"the limit {options.limit:g} does not allow that, and nothing was written.",
-            "Calibrate with more images, or images that are more like those to score; or lower --limit.",
+            f"the limit is {options.limit:g}, so nothing was written",
+            "Calibrate with more images, or with images that resemble those you will score, or lower --limit.",
         )
     return measure, agreed
 

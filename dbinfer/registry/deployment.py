@@ -123,8 +123,8 @@ def checked_name(name: str) -> str:
     """
     if not NAME.fullmatch(name):
         raise RegistryError(
-            f"{name!r} cannot be a model's name.",
-            "Start with a letter; use letters, digits, _ . and - (63 at most): --name.",
+            f"{name!r} is not a valid model name",
+            "Choose one with --name: it starts with a letter and has at most 63 letters, digits, _ . and -.",
         )
     return name
 

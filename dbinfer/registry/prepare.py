@@ -86,15 +86,17 @@ def _per_channel(values: tuple[float, ...], channels: int) -> list[float]:
 
 def _check_output(path: Path, shape: tuple[int, ...], manifest: Manifest) -> None:
     if not shape or -1 in shape:
-        raise ModelFileError(f"the output of {path} has no fixed shape: {list(shape)}.")
+        raise ModelFileError(f"the output of {path} has no fixed shape: {list(shape)}")
     if manifest.task == "segmentation" and len(shape) not in (3, 4):
         raise ModelFileError(
-            f"the output of {path} has the shape {list(shape)}; a mask has rank 3 or 4.",
-            "Give another --task.",
+            f"the output of {path} has the shape {list(shape)}; a mask needs 3 or 4 dimensions",
+            "Set another --task.",
         )
     classes, labels = math.prod(shape), len(manifest.labels)
     if manifest.task == "classification" and labels and labels != classes:
-        raise ModelFileError(f"{path} has {classes} classes, but {labels} labels.", "Give --labels that fit.")
+        raise ModelFileError(
+            f"{path} has {classes} classes, but {labels} labels", "Set --labels with one label per class."
+        )
 
 
 def _serialized(graph: Any) -> PreparedModel:

@@ -57,8 +57,8 @@ def split(reference: str) -> tuple[str, int]:
     name, _, version = reference.partition("@")
     if not name or not re.fullmatch("[0-9]{1,9}", version):
         raise RegistryError(
-            f"{reference!r} names no version.",
-            "Write NAME@VERSION, e.g. digits@2; dbinfer models lists them.",
+            f"{reference!r} does not name a version",
+            "Write NAME@VERSION, for example digits@2. 'dbinfer models' lists all versions.",
         )
     return name, int(version)
 

@@ -100,7 +100,7 @@ def predict(
         function = choose(cur, options.function, options.model)
         if function.binary and options.files_only and options.out is None:
             raise UsageError(
-                f"{function.name} makes files: there is no folder for them.", "Name one with --out."
+                f"{function.name} makes files: there is no folder for them", "Name one with --out."
             )
         answers = []
         for answer in _ask_all(cur, paths, function, Arguments(options.model, top=options.top)):
@@ -114,8 +114,8 @@ def _check_names(files: Sequence[Path], out: Path) -> None:
     for name, count in Counter(file.name for file in files).most_common(1):
         if count > 1:
             raise UsageError(
-                f"{count} of the files are named {name!r}; their results would overwrite each other in {out}.",
-                "Ask folder by folder, each with its own --out.",
+                f"{count} of the files are named {name!r}; their results would overwrite each other in {out}",
+                "Score one folder at a time, each with its own --out.",
             )
 
 

@@ -85,5 +85,7 @@ def choose(cur: Cursor, function: str | None, model: str | None) -> Function:
         cur.execute(read("client/task.sql"), {"name": model.partition("@")[0] if model else None})
         function = BY_TASK.get(one(cur), "predict")
     if function not in FUNCTIONS:
-        raise UsageError(f"there is no function {function!r}.", f"Choose one of {', '.join(FUNCTIONS)}.")
+        raise UsageError(
+            f"{function!r} is not a function of dbinfer", f"Choose one of {', '.join(FUNCTIONS)}."
+        )
     return FUNCTIONS[function]

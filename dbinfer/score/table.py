@@ -48,7 +48,7 @@ class ScoreOptions:
         """Raise UsageError for a word that is none of those above."""
         for name, words in {"on_error": ("error", "null"), "existing": EXISTING}.items():
             if (value := getattr(self, name)) not in words:
-                raise UsageError(f"{name} is {value!r}, but must be one of {', '.join(words)}.")
+                raise UsageError(f"{name} is {value!r}, but must be one of {', '.join(words)}")
 
 
 @dataclass(frozen=True)
@@ -132,13 +132,15 @@ class _Job:
         )
         kind, source = self.cur.fetchone() or (None, False)
         if source:
-            raise UsageError(f"--into names {self.into}, the table of the images.", "Name another one.")
+            raise UsageError(
+                f"--into names {self.into}, which is the table of images", "Choose another table."
+            )
         if kind is not None and kind not in "rp":
-            raise DataError(f"{self.into} exists and is no table.", "Name another one with --into.")
+            raise DataError(f"{self.into} is not a table", "Choose another name with --into.")
         if kind is not None and self.options.existing == "refuse":
             raise DataError(
-                f"table {self.into} exists.",
-                "--replace makes it anew, --append adds the keys that it lacks, --into names another one.",
+                f"table {self.into} already exists",
+                "Use --replace to replace it, --append to add the missing rows, or --into to choose another table.",
             )
         return kind is not None
 
@@ -180,6 +182,6 @@ class _Job:
             self.cur.execute(self.format("DROP TABLE {into}"))
         except errors.DependentObjectsStillExist as err:
             raise DataError(
-                f"table {self.into} cannot be replaced: {err.diag.message_detail}.",
-                "Drop what uses it, or add to it with --append.",
+                f"table {self.into} cannot be replaced: {err.diag.message_detail}",
+                "Drop the objects that depend on it, or add to it with --append.",
             ) from err

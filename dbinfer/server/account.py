@@ -50,15 +50,15 @@ class Account:
             ServerError: the path is a link, a file, or a folder of another user.
         """
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-            raise ServerError(f"{folder} is in the way: it is not a folder.", "Remove it and try again.")
+            raise ServerError(f"{folder} exists but is not a folder", "Remove it, then try again.")
         if not folder.exists():
             folder.mkdir(mode=0o700)
             if self.switch:
                 os.chown(folder, self.uid, self.gid)
         if folder.stat().st_uid != self.uid:
             raise ServerError(
-                f"the folder {folder} belongs to {owner(folder)}, but the server runs as {self.name}.",
-                "Remove it, or name another state folder with DBINFER_HOME.",
+                f"the folder {folder} belongs to {owner(folder)}, but the server runs as {self.name}",
+                "Remove it, or choose another state folder with DBINFER_HOME.",
             )
         folder.chmod(mode)
 
@@ -73,8 +73,8 @@ class Account:
         if closed.returncode == 0:
             return
         raise ServerError(
-            f"the server's user {self.name!r} cannot enter the folder {closed.stdout}.",
-            f"Use a place that it can read (DBINFER_HOME, --venv), or open it: chmod o+x '{closed.stdout}'.",
+            f"the server's user {self.name!r} cannot enter the folder {closed.stdout}",
+            f"Choose another folder (DBINFER_HOME, --venv), or open this one: chmod o+x '{closed.stdout}'",
         )
 
 
@@ -97,12 +97,12 @@ def server_account() -> Account:
         entry = pwd.getpwnam("postgres") if root else pwd.getpwuid(os.geteuid())
     except KeyError as err:
         raise ServerError(
-            "PostgreSQL refuses to run as root, and there is no user named postgres."
+            "PostgreSQL refuses to run as root, and there is no user named postgres"
             if root
-            else f"the user id {os.geteuid()} has no entry in the user database.",
-            "Make one (apt-get install postgresql does), or call dbinfer as an ordinary user."
+            else f"the user id {os.geteuid()} has no entry in the user database",
+            "Create the user (apt-get install postgresql does that), or run dbinfer as an ordinary user."
             if root
-            else "Add one with useradd.",
+            else "Add an entry with useradd.",
         ) from err
     return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir, root)
 

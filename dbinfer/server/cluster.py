@@ -89,7 +89,7 @@ class Cluster:
             f"some session did not end within {STOP_SECONDS} s; stopping at once (nothing committed is lost)."
         )
         if not self._pg_ctl("stop", "-m", "immediate", "-t", str(STOP_SECONDS)):
-            raise ServerError("the embedded server does not stop.", f"Its log: {self.home.log}")
+            raise ServerError("the embedded server does not stop", f"See its log: {self.home.log}")
 
     def _pg_ctl(self, action: str, *options: str) -> bool:
         args = [str(self.bindir / "pg_ctl"), action, "-D", str(self.home.data), "-w", *options]
@@ -115,8 +115,8 @@ class Cluster:
         if orphans:
             pids = " ".join(map(str, orphans))
             raise ServerError(
-                f"processes of the earlier server are still at work in {self.home.data}: {pids}.",
-                f"Wait until they end, or end them: kill -QUIT {pids}",
+                f"processes of the previous server are still running in {self.home.data}: {pids}",
+                f"Wait until they end, or stop them: kill -QUIT {pids}",
             )
 
     def _rotate_log(self) -> None:

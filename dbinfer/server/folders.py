@@ -29,8 +29,8 @@ def prepare(home: Home, account: Account) -> None:
         home.path.mkdir(parents=True, exist_ok=True)
         if home.path.stat().st_uid != os.geteuid():
             raise ServerError(
-                f"the state folder {home.path} belongs to another user ({owner(home.path)}).",
-                "Work as that user, or name a folder of your own with DBINFER_HOME.",
+                f"the state folder {home.path} belongs to another user ({owner(home.path)})",
+                "Run dbinfer as that user, or choose a folder of your own with DBINFER_HOME.",
             )
         home.path.chmod(0o755 if account.switch else 0o700)
         home.runtimes.mkdir(exist_ok=True, mode=0o755)
@@ -39,8 +39,8 @@ def prepare(home: Home, account: Account) -> None:
         account.own_folder(home.run, 0o755)
     except OSError as err:
         raise ServerError(
-            f"the state folder {home.path} cannot be made: {err.strerror}.",
-            "Name a folder that you can write with DBINFER_HOME.",
+            f"cannot create the state folder {home.path}: {err.strerror}",
+            "Choose a folder that you can write to with DBINFER_HOME.",
         ) from err
     account.check_reach(home.path)
 

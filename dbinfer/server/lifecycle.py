@@ -116,8 +116,8 @@ def _known(home: Home) -> State:
     known = record.load(home)
     if known is None and home.data.exists():
         raise ServerError(
-            f"the folder {home.path} holds a server's data, but its password file server.json is gone.",
-            f"Restore {home.state}, or move {home.data} away and start afresh.",
+            f"the folder {home.path} contains a server's data, but its file server.json is missing",
+            f"Restore {home.state}, or move {home.data} away and start over.",
         )
     return known or State()
 

@@ -48,7 +48,7 @@ def find(major: int | None = None) -> Installation:
     if not usable:
         newest = max(found, key=lambda one: one.major)
         raise ServerError(
-            f"PostgreSQL {newest.version} in {newest.bindir} has no PL/Python (extension plpython3u).",
+            f"PostgreSQL {newest.version} in {newest.bindir} has no PL/Python (extension plpython3u)",
             f"Install it: apt-get install postgresql-plpython3-{newest.major}",
         )
     return max(usable, key=lambda one: [int(part) for part in one.version.split(".")])
@@ -57,13 +57,13 @@ def find(major: int | None = None) -> Installation:
 def _not_found(major: int | None) -> ServerError:
     if major is None:
         return ServerError(
-            f"no PostgreSQL {SUPPORTED[0]} to {SUPPORTED[-1]} was found on this machine.",
-            f"Install it: {INSTALL.format(15)}, or name its programs' folder with DBINFER_PG_BIN.",
+            f"no PostgreSQL {SUPPORTED[0]} to {SUPPORTED[-1]} is installed on this machine",
+            f"Install it: {INSTALL.format(15)}, or set DBINFER_PG_BIN to the folder of its programs.",
         )
     return ServerError(
-        f"the data folder was made by PostgreSQL {major}, which is not installed.",
+        f"the data folder was created by PostgreSQL {major}, which is not installed",
         f"Install it: apt-get install postgresql-{major} postgresql-plpython3-{major}, "
-        "or use another state folder with DBINFER_HOME.",
+        "or choose another state folder with DBINFER_HOME.",
     )
 
 
@@ -118,7 +118,7 @@ def linked_python(plpython: Path) -> Path:
     linked = re.search(r"libpython(3\.\d+)\S* => (\S+)", _output(["ldd", str(plpython)]))
     if linked is None:
         raise ServerError(
-            f"{plpython} is not linked with a Python library that is installed.", "Reinstall PL/Python."
+            f"{plpython} is not linked with a Python library that is installed", "Reinstall PL/Python."
         )
     name = f"python{linked[1]}"
     prefixes = [Path("/usr"), *Path(linked[2]).parents]
@@ -126,6 +126,6 @@ def linked_python(plpython: Path) -> Path:
         if program.exists():
             return program
     raise ServerError(
-        f"PL/Python runs Python {linked[1]}, but there is no program {name} on this machine.",
+        f"PL/Python runs Python {linked[1]}, but there is no program {name} on this machine",
         f"Install it: apt-get install {name} {name}-venv",
     )

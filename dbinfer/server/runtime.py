@@ -84,7 +84,7 @@ def _make(venv: Path, python: Python) -> None:
         return
     discard(venv)
     raise ServerError(
-        f"{python.program} cannot make a virtual environment: {_last(made.stdout + made.stderr)}",
+        f"{python.program} cannot create a virtual environment: {_last(made.stdout + made.stderr)}",
         f"Install its venv module: apt-get install python3-venv (or python{python.version}-venv)",
     )
 
@@ -105,7 +105,7 @@ def _install(venv: Path, pins: str) -> None:
     raise ServerError(
         f"pip could not install the backends' packages: {_last(done.stderr)}",
         "Check the network and pip's settings (pip config list), "
-        "or name a venv that has the packages of dbinfer_udf/requirements.txt: dbinfer up --venv PATH",
+        "or use a virtual environment that has the packages of dbinfer_udf/requirements.txt: dbinfer up --venv PATH",
     )
 
 
@@ -118,21 +118,21 @@ def check(venv: Path, python: Python, account: Account) -> None:
     program = venv / "bin" / "python"
     if not program.exists():
         raise ServerError(
-            f"{venv} is no virtual environment: it has no bin/python.", "Make it with python3 -m venv."
+            f"{venv} is not a virtual environment: it has no bin/python", "Create it: python3 -m venv PATH"
         )
     account.check_reach(venv / "bin")
     account.check_reach(program.resolve().parent)
     asked = account.run([str(program), "-I", "-c", IMPORT_CODE])
     if asked.returncode:
         raise ServerError(
-            f"the server's user {account.name!r} cannot use the venv {venv}: {_last(asked.stderr)}",
-            f"Install the packages there and make it readable: {program} -m pip install -r requirements.txt; "
+            f"the server's user {account.name!r} cannot use the virtual environment {venv}: {_last(asked.stderr)}",
+            f"Install the packages there, and make it readable: {program} -m pip install -r requirements.txt; "
             f"chmod -R o+rX '{venv}'",
         )
     if asked.stdout.strip() != python.version:
         raise ServerError(
-            f"the venv {venv} is of Python {asked.stdout.strip()}, but PL/Python runs {python.version}.",
-            f"Make it with {python.program} -m venv.",
+            f"the virtual environment {venv} has Python {asked.stdout.strip()}, but PL/Python runs {python.version}",
+            f"Create it: {python.program} -m venv {venv}",
         )
 
 

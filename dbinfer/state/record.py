@@ -41,13 +41,13 @@ def load(home: Home) -> State | None:
         return None
     except PermissionError as err:
         raise ServerError(
-            f"the embedded server in {home.path} belongs to another user.",
-            "Work as that user, or name a folder of your own with DBINFER_HOME.",
+            f"the embedded server in {home.path} belongs to another user",
+            "Run dbinfer as that user, or choose a folder of your own with DBINFER_HOME.",
         ) from err
     except (ValueError, TypeError) as err:
         raise ServerError(
-            f"{home.state} is damaged: {err}.",
-            f"Restore it, or move the folder {home.path} away and start afresh.",
+            f"{home.state} is damaged: {err}",
+            f"Restore it, or move the folder {home.path} away and start over.",
         ) from err
 
 

@@ -35,7 +35,7 @@ def test_a_database_without_dbinfer_is_refused_in_one_way(empty_dsn: str, error:
     with pytest.raises(error) as caught, session(empty_dsn, error=error):
         pass
     assert str(caught.value) == str(not_installed(error))
-    assert caught.value.cure == "Install it with: dbinfer install"
+    assert caught.value.cure == "Install it: dbinfer install"
 
 
 def test_a_database_with_dbinfer_is_not(dsn: str) -> None:
@@ -50,7 +50,7 @@ def test_what_the_server_says_becomes_one_sentence(empty_dsn: str) -> None:
         session(empty_dsn, error=RegistryError, needs_dbinfer=False) as conn,
     ):
         rows(conn, text)
-    assert (caught.value.message, caught.value.cure) == ("no such thing (It is gone).", "Make it.")
+    assert (caught.value.message, caught.value.cure) == ("no such thing (It is gone)", "Make it.")
 
 
 def test_denied_permission_names_the_cure_of_its_kind(empty_dsn: str) -> None:
@@ -65,7 +65,7 @@ def test_denied_permission_names_the_cure_of_its_kind(empty_dsn: str) -> None:
                     session(theirs, error=error, needs_dbinfer=False) as conn,
                 ):
                     rows(conn, "TABLE public.closed")
-                assert caught.value.message == "permission denied for table closed."
+                assert caught.value.message == "permission denied for table closed"
                 assert caught.value.cure == error.when_denied != ""
 
 

@@ -96,7 +96,9 @@ def test_a_schema_of_somebody_else_is_left_alone(server_dsn: str) -> None:
             connection.autocommit = True
             rows(connection, "CREATE SCHEMA dbinfer; CREATE TABLE dbinfer.mine (n integer)")
         before = snapshot(other)
-        with pytest.raises(InstallError, match="schema dbinfer exists already and is not ours"):
+        with pytest.raises(
+            InstallError, match="schema dbinfer already exists and does not belong to dbinfer"
+        ):
             install(dsn=other)
         assert snapshot(other) == before
 

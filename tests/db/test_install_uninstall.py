@@ -84,7 +84,7 @@ def test_what_depends_on_it_is_never_dropped(server_dsn: str, mine: str, name: s
         install(dsn=other)
         run(other, mine)
         before = snapshot(other)
-        with pytest.raises(InstallError, match="objects of yours use dbinfer") as caught:
+        with pytest.raises(InstallError, match="other objects depend on dbinfer") as caught:
             uninstall(other)
         assert name in caught.value.message
         assert snapshot(other) == before

@@ -162,7 +162,7 @@ def test_a_table_that_does_not_fit(
 
 def test_a_view_and_a_missing_schema(db: Connection, dsn: str, photos: Path) -> None:
     rows(db, "CREATE VIEW a_view AS SELECT 1 AS x")
-    with pytest.raises(DataError, match="is no table"):
+    with pytest.raises(DataError, match="is not a table"):
         load([photos], LoadOptions("a_view"), dsn)
     with pytest.raises(DataError, match="nowhere"):
         load([photos], LoadOptions("nowhere.images"), dsn)

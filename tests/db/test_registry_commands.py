@@ -78,7 +78,7 @@ def test_labels_from_a_file(dbinfer, db: Connection, tmp_path: Path) -> None:  #
 
 def test_mistakes(dbinfer, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     path = tiny_models.constant(tmp_path, 4, "wrong")
-    assert "cannot be a model's name" in dbinfer("deploy", path, "--name", "a b", code=1)
+    assert "is not a valid model name" in dbinfer("deploy", path, "--name", "a b", code=1)
     assert "does not exist" in dbinfer("activate", "nobody@1", code=1)
     assert "labels" in dbinfer("deploy", tiny_models.colour_classifier(tmp_path), "--labels", "one", code=1)
     assert "task" in dbinfer("deploy", path, "--task", "magic", code=2)

@@ -101,9 +101,12 @@ def test_version_numbers_are_not_used_again(dsn: str, name: str, tmp_path: Path)
 
 WRONG: dict[str, tuple[Callable[[str, str], None], str]] = {
     "version": (lambda n, dsn: activate(f"{n}@9", dsn), 'has no version or alias "9"'),
-    "huge version": (lambda n, dsn: activate(f"{n}@99999999999", dsn), "has no version|names no version"),
-    "no version": (activate, "names no version"),
-    "alias": (lambda n, dsn: activate(f"{n}@old", dsn), "names no version"),
+    "huge version": (
+        lambda n, dsn: activate(f"{n}@99999999999", dsn),
+        "has no version|does not name a version",
+    ),
+    "no version": (activate, "does not name a version"),
+    "alias": (lambda n, dsn: activate(f"{n}@old", dsn), "does not name a version"),
     "model": (lambda n, dsn: activate("nobody@1", dsn), 'model "nobody" does not exist'),
     "alias of nothing": (lambda n, dsn: alias(f"{n}@9", "x", dsn), 'has no version or alias "9"'),
     "drop of nothing": (lambda n, dsn: drop("nobody", dsn=dsn), 'model "nobody" does not exist'),

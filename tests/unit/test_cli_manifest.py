@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import pytest
 import typer.main
 from typer.testing import CliRunner
 
-import dbinfer.convert
-import dbinfer.registry
 from dbinfer.cli._app import app
 from dbinfer.errors import DbinferError, UsageError
 
@@ -33,8 +32,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, command: str, *words: str) -> Any:
     def verb(*given: Any) -> None:
         raise AskedError(next(value for value in given if hasattr(value, "values")))
 
-    monkeypatch.setattr(dbinfer.convert, "convert", verb)
-    monkeypatch.setattr(dbinfer.registry, "deploy", verb)
+    monkeypatch.setattr(import_module("dbinfer.convert"), "convert", verb)
+    monkeypatch.setattr(import_module("dbinfer.registry"), "deploy", verb)
     found = CliRunner().invoke(app, [*CALLS[command], *words]).exception
     if isinstance(found, DbinferError):
         raise found

@@ -25,7 +25,7 @@ def _refused(source: Path, match: str) -> DbinferError:
 
 
 def test_missing(tmp_path: Path) -> None:
-    _refused(tmp_path / "none.onnx", "There is no file or folder")
+    _refused(tmp_path / "none.onnx", "there is no file or folder")
 
 
 def test_empty(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_garbage(tmp_path: Path, name: str) -> None:
 
 def test_folder_that_is_no_saved_model(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    _refused(tmp_path / "folder", "no SavedModel")
+    _refused(tmp_path / "folder", "not a SavedModel")
 
 
 def test_file_inside_a_saved_model(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_cut_off_keras(tmp_path: Path, name: str) -> None:
 
 def test_weights_only(tmp_path: Path) -> None:
     small_classifier().save_weights(tmp_path / "net.weights.h5")
-    assert "model.save" in _refused(tmp_path / "net.weights.h5", "weights only").cure
+    assert "model.save" in _refused(tmp_path / "net.weights.h5", "contains weights, but not the network").cure
 
 
 def test_layer_of_its_own(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_layer_of_its_own(tmp_path: Path) -> None:
 
     image = keras.Input((16, 16, 3))
     keras.Model(image, Own()(image)).save(tmp_path / "net.keras")
-    assert "model.export" in _refused(tmp_path / "net.keras", "layer of its own").cure
+    assert "model.export" in _refused(tmp_path / "net.keras", "custom layer").cure
 
 
 def test_lambda_is_not_run(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_lambda_is_not_run(tmp_path: Path) -> None:
 
     image = keras.Input((16, 16, 3))
     keras.Model(image, keras.layers.Lambda(lambda x: x * 2)(image)).save(tmp_path / "net.keras")
-    assert "model.export" in _refused(tmp_path / "net.keras", "layer of its own").cure
+    assert "model.export" in _refused(tmp_path / "net.keras", "custom layer").cure
 
 
 def test_two_inputs(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_five_channels(tmp_path: Path) -> None:
 
     image = keras.Input((16, 16, 5))
     keras.Model(image, keras.layers.Conv2D(1, 1)(image)).save(tmp_path / "net.keras")
-    _refused(tmp_path / "net.keras", "no image of 1 or 3 channels")
+    _refused(tmp_path / "net.keras", "not an image with 1 or 3 channels")
 
 
 @pytest.mark.parametrize("name", ["net.keras", "net.h5"])

@@ -62,7 +62,7 @@ def _wrong_weights(monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[
 def test_the_first_layer_that_differs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _wrong_weights(monkeypatch, "dense", lambda x: x[:, ::-1].copy())
     error = _refusal(save_onnx_of_any_size(tmp_path / "net.onnx"))
-    assert "The first layer whose output differs is dense (MatMul): " in error.message
+    assert "the first layer whose output differs is dense (MatMul): " in error.message
     assert "--weights" not in error.cure
     assert "--tolerance" not in error.cure
     assert "compute this model differently" in error.cure
@@ -78,7 +78,7 @@ def test_a_small_difference_in_fp32_can_be_tolerated(tmp_path: Path, monkeypatch
 def test_fp16_can_be_fp32(tmp_path: Path) -> None:
     error = _refusal(save_onnx_of_any_size(tmp_path / "net.onnx"), weights="fp16", tolerance=1e-7)
     assert error.cure.startswith("Use --weights fp32, or allow more with --tolerance ")
-    assert "The first layer whose output differs is " in error.message
+    assert "the first layer whose output differs is " in error.message
 
 
 def test_a_layer_of_keras_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,7 @@ def test_layout_that_the_shape_leaves_open(tmp_path: Path) -> None:
     mask = keras.layers.Conv2D(1, 1, activation="sigmoid")(image)
     keras.Model(image, mask).save(tmp_path / "net.keras")
     values = {"scale": [255.0]}
-    with pytest.raises(ModelFileError, match="where the channels are"):
+    with pytest.raises(ModelFileError, match="which dimension holds the channels"):
         convert(tmp_path / "net.keras", tmp_path / "net.xml", ConvertOptions(values=values))
     options = ConvertOptions(values=values, layout="NHWC")
     manifest = convert(tmp_path / "net.keras", tmp_path / "net.xml", options).manifest

@@ -81,9 +81,9 @@ def test_what_a_graph_says() -> None:
 @pytest.mark.parametrize(
     ("shape", "layout", "message"),
     [
-        ((1, 3, 8, 3), None, "does not tell where the channels are"),
-        ((1, 8, 8, 4), None, "no image of 1 or 3 channels"),
-        ((1, 3, 8, 8), "NHWC", "no image of 1 or 3 channels in NHWC"),
+        ((1, 3, 8, 3), None, "does not show which dimension holds the channels"),
+        ((1, 8, 8, 4), None, "not an image with 1 or 3 channels"),
+        ((1, 3, 8, 8), "NHWC", "not an image with 1 or 3 channels in NHWC"),
     ],
 )
 def test_layouts_that_cannot_be(shape: tuple[int, ...], layout: str | None, message: str) -> None:

@@ -45,7 +45,7 @@ def test_below_the_limit_nothing_is_written(tmp_path: Path, monkeypatch: pytest.
 def test_an_output_that_is_there_needs_force(tmp_path: Path) -> None:
     source, output = classifier(tmp_path), tmp_path / "taken.xml"
     output.write_text("mine")
-    with pytest.raises(ModelFileError, match="there already"):
+    with pytest.raises(ModelFileError, match="already exists"):
         quantize_images(source, output, pictures(3)[0], [], QuantizeOptions())
     assert output.read_text() == "mine"
     quantize_images(source, output, pictures(3)[0], [], QuantizeOptions(force=True))

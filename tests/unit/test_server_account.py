@@ -47,7 +47,7 @@ def test_a_closed_folder_is_named(tmp_path: Path, other: Account) -> None:
 
 def test_a_link_in_place_of_a_folder_is_refused(tmp_path: Path, other: Account) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
-    with pytest.raises(ServerError, match="is in the way"):
+    with pytest.raises(ServerError, match="is not a folder"):
         other.own_folder(tmp_path / "link", 0o700)
 
 

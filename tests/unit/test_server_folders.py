@@ -74,7 +74,7 @@ def test_a_folder_of_another_user_is_refused(
 
 def test_a_file_in_the_way_is_named(tmp_path: Path, myself: Account) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ServerError, match=r"file/state cannot be made"):
+    with pytest.raises(ServerError, match=r"cannot create the state folder .*file/state"):
         folders.prepare(Home(tmp_path / "file" / "state"), myself)
 
 

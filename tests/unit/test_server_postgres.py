@@ -61,7 +61,7 @@ def test_the_data_folder_decides_the_major_version(root: Path) -> None:
     install(root, "15.20")
     install(root, "16.2")
     assert postgres.find(15).version == "15.20"
-    with pytest.raises(ServerError, match="made by PostgreSQL 14, which is not installed") as caught:
+    with pytest.raises(ServerError, match="created by PostgreSQL 14, which is not installed") as caught:
         postgres.find(14)
     assert "postgresql-plpython3-14" in caught.value.cure
 

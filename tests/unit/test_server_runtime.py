@@ -84,7 +84,7 @@ def test_pip_without_a_source_of_packages_is_a_clear_error(
 
 
 def test_a_folder_that_is_no_venv_is_refused(tmp_path: Path, myself: Account) -> None:
-    with pytest.raises(ServerError, match=r"no virtual environment: it has no bin/python"):
+    with pytest.raises(ServerError, match=r"not a virtual environment: it has no bin/python"):
         runtime.check(tmp_path, HERE, myself)
 
 
@@ -97,7 +97,7 @@ def test_a_venv_without_the_packages_is_refused(tmp_path: Path, myself: Account)
 
 def test_a_venv_of_another_python_is_refused(tmp_path: Path, myself: Account) -> None:
     program(tmp_path / "bin" / "python", "echo 3.8")
-    with pytest.raises(ServerError, match=r"is of Python 3\.8, but PL/Python runs"):
+    with pytest.raises(ServerError, match=r"has Python 3\.8, but PL/Python runs"):
         runtime.check(tmp_path, HERE, myself)
 
 
