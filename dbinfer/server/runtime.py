@@ -12,6 +12,7 @@ from dbinfer.errors import ServerError
 from dbinfer.server.account import Account
 from dbinfer.server.folders import Say, discard
 from dbinfer.state.home import Home
+from dbinfer_udf.venv import why_unsafe
 
 STAMP = "dbinfer-requirements.txt"
 VERSION_CODE = "import sys; print('%d.%d' % sys.version_info[:2])"
@@ -113,12 +114,21 @@ def check(venv: Path, python: Python, account: Account) -> None:
     """Check, as the server's user, that this venv can be read, fits PL/Python and imports what backends need.
 
     Raises:
-        ServerError: it cannot be reached, does not run, is of another Python, or lacks a package.
+        ServerError: others may write it, it cannot be reached, does not run, is of another Python, or lacks a
+            package.
     """
     program = venv / "bin" / "python"
     if not program.exists():
         raise ServerError(
             f"{venv} is not a virtual environment: it has no bin/python", "Create it: python3 -m venv PATH"
+        )
+    # First, because its Python already runs what others may have written there
+    unsafe = why_unsafe(str(venv), python.version, account.uid, account.gid)
+    if unsafe:
+        raise ServerError(
+            f"the venv {venv} is not safe to import from: {unsafe}.",
+            f"Only root and the server's user {account.name!r} may write there: "
+            f"chown -R root '{venv}'; chmod -R go-w '{venv}'",
         )
     account.check_reach(venv / "bin")
     account.check_reach(program.resolve().parent)

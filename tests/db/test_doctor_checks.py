@@ -133,6 +133,28 @@ def test_a_venv_without_the_packages(dsn: str, setting: object, server_dsn: str)
     assert "cannot be imported" in found[0].detail
 
 
+def test_a_venv_that_others_may_write_runs_nothing(dsn: str, setting: object, tmp_path: Path) -> None:
+    deploy(tiny_models.constant(tmp_path, 1), dsn=dsn)
+    with closing(psycopg2.connect(dsn)) as connection:
+        version = ask(connection, "SELECT python FROM dbinfer.segments LIMIT 1").rpartition(".")[0]
+    with tempfile.TemporaryDirectory(prefix="dbinfer-test-venv-", dir="/var/tmp") as folder:
+        Path(folder).chmod(0o777)
+        packages = Path(folder) / "lib" / f"python{version}" / "site-packages"
+        packages.mkdir(parents=True)
+        (packages / "trace.pth").write_text(f"import os; open('{folder}/ran', 'w').close()\n")
+        setting("venv", "/nowhere/other")  # type: ignore[operator]
+        report = install(InstallOptions(venv=folder), dsn)
+        image = tiny_models.file(tiny_models.picture(1, 2, 3))
+        with closing(psycopg2.connect(dsn)) as connection:
+            connection.autocommit = True
+            diag = refused(connection, "42501", "SELECT dbinfer.predict(%s)", image)
+        ran = (Path(folder) / "ran").exists()
+    assert not ran
+    assert f"everybody may write {folder}" in report.problems[0].detail
+    assert "chmod -R go-w" in report.problems[0].hint
+    assert f"everybody may write {folder}" in (diag.message_primary or "")
+
+
 def test_a_cache_folder_that_cannot_be(dsn: str, setting: object) -> None:
     setting("cache_dir", "/proc/nowhere")  # type: ignore[operator]
     check = wrong(dsn)[0]  # one a segment

@@ -157,6 +157,23 @@ def test_a_lost_password_file_is_explained(running: ServerReport, place: Home) -
         hidden.rename(place.state)
 
 
+def test_a_venv_that_others_may_write_is_refused(running: ServerReport, venv: Path) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="dbinfer-open-", dir="/var/tmp"))
+    try:
+        (folder / "bin").mkdir()
+        program = folder / "bin" / "python"
+        program.write_text(f"#!/bin/sh\ntouch {folder}/ran\n")
+        program.chmod(0o755)
+        folder.chmod(0o777)
+        with pytest.raises(ServerError, match="not safe to import from: everybody may write") as caught:
+            server.up(running.home, UpOptions(folder))
+        assert "chmod -R go-w" in caught.value.cure
+        assert not (folder / "ran").exists()
+    finally:
+        shutil.rmtree(folder)
+    assert server.status(running.home).venv == running.venv, "the good one is kept"
+
+
 def test_a_venv_closed_to_the_servers_user_is_refused(running: ServerReport, tmp_path: Path) -> None:
     if not server_account().switch:
         pytest.skip("the server runs as this user, who can read all of its own")

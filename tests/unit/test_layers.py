@@ -35,6 +35,7 @@ RUNTIME: dict[str, tuple[str, ...]] = {
     "imagefiles": ("header",),
     "machine": ("limits",),
     "quantize": PIXELS,
+    "server": ("venv",),
     "train": PIXELS,
 }
 ZOO_MAY_USE_OF_OURS = {"dbinfer_models", "dbinfer_udf.manifest", "dbinfer_udf"}

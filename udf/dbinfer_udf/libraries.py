@@ -14,33 +14,38 @@ from typing import Any, Dict
 from .errors import ModelError
 from .image_limits import DEFAULT_LIMITS
 from .interrupts import signals_blocked
-
-
-def site_packages(venv: str) -> str:
-    """Return the site-packages folder of a venv for the Python that runs here."""
-    return os.path.join(venv, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
+from .venv import site_packages, why_unsafe
 
 
 def add_venv(venv: str) -> None:
     """Put a venv's packages first on sys.path.
 
     Raises:
-        ModelError: it is not there, or was made by another Python version.
+        ModelError: it is not there, was made by another Python version, or others may write it.
     """
-    folder = site_packages(venv)
+    version = "%d.%d" % sys.version_info[:2]
+    folder = site_packages(venv, version)
     if folder in sys.path:
         return
+    host = socket.gethostname()
     if not os.path.isdir(folder):
-        python = "python%d.%d" % sys.version_info[:2]
         raise ModelError(
-            "the runtime's Python packages are not on host %s: there is no folder %s"
-            % (socket.gethostname(), folder),
-            hint="On that host: %s -m venv %s && %s/bin/pip install openvino numpy opencv-python-headless orjson; "
-            "or name another venv with: dbinfer install --venv PATH" % (python, venv, venv),
+            "the runtime's Python packages are not on host %s: there is no folder %s" % (host, folder),
+            hint="On that host: python%s -m venv %s && "
+            "%s/bin/pip install openvino numpy opencv-python-headless orjson; "
+            "or name another venv with: dbinfer install --venv PATH" % (version, venv, venv),
             sqlstate="58P01",
         )
+    unsafe = why_unsafe(venv, version, os.geteuid(), os.getegid())
+    if unsafe:
+        raise ModelError(
+            "the runtime's Python packages on host %s are not safe to import: %s" % (host, unsafe),
+            hint="On that host: chown -R root %s && chmod -R go-w %s (and the folder above, if it is named); "
+            "or name another venv with: dbinfer install --venv PATH" % (venv, venv),
+            sqlstate="42501",
+        )
     before = list(sys.path)
-    site.addsitedir(folder)
+    site.addsitedir(folder)  # runs the .pth files in there, so only now
     added = [path for path in sys.path if path not in before]
     sys.path[:] = added + before
 
