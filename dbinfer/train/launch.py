@@ -35,7 +35,7 @@ MPI_FLAGS = (
 )
 ENDED = (  # how mpirun and horovodrun tell of it
     re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<status>\d+)"),
-    re.compile(r"Process name: (?P<rank>\d+)\s+Exit code: (?P<status>\d+)"),
+    re.compile(r"Process name: (?:\[\[\d+,\d+\],)?(?P<rank>\d+)\]?\s+Exit code:\s+(?P<status>\d+)"),
 )
 RAISED = re.compile(r"\b[\w.]+(?:Error|Exception|Exit): .*")
 # mpirun gives other hosts only what -x names (and OMPI_*, by itself); horovodrun gives them the whole environment.

@@ -126,11 +126,12 @@ def test_what_belongs_to_this_host_or_is_no_ones_business_stays_here(name: str) 
     assert "-x" not in launcher_command(job, hosts_of(job), {name: "1"})
 
 
-def test_a_rank_that_ended_in_a_traceback_is_quoted() -> None:
+@pytest.mark.parametrize("name", ["0", "[[14634,1],0]"])  # as horovodrun and as mpirun write it
+def test_a_rank_that_ended_in_a_traceback_is_quoted(name: str) -> None:
     lines = ["Traceback (most recent call last):", "ValueError: no such layer"]
-    lines += ["Process name: 0", "Exit code:    1"]
+    lines += [f"Process name: {name}", "Exit code:    1"]
     text = str(stopped(TrainJob("digits", "digits", out="nowhere"), 1, lines))
-    assert "the other ranks were ended.\n  ValueError: no such layer" in text
+    assert text.startswith("rank 0 stopped with exit status 1, and the other ranks were ended.\n  ValueError")
 
 
 def test_options_files_of_the_first_version_are_understood() -> None:
