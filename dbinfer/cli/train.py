@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HELP = """Train a network of the zoo, on one core or on many ranks, ready for `dbinfer convert`.
 
 DATA is `digits`, `strokes` (both real and at hand), a folder CLASS/IMAGE, a folder NAME.jpg + NAME_mask.gif, or a
-SQL query with two columns: image, and mask or label. The folder of the run gets NETWORK.keras, manifest.json,
+SQL query of an image, a mask or label, and a unique key. The folder of the run gets NETWORK.keras, manifest.json,
 history.csv, curves.png, run.json and checkpoints.
 
 **Examples**
@@ -32,7 +32,7 @@ history.csv, curves.png, run.json and checkpoints.
 
     dbinfer train unet --data strokes --set size=128 --set depth=3 --ranks 2 --batch 4 --out runs/strokes
 
-    dbinfer train unet --data "SELECT img, mask FROM cars ORDER BY id" --ranks 4 --hosts a:2,b:2 --out runs/cars
+    dbinfer train unet --data "SELECT img, mask, id FROM cars" --ranks 4 --hosts a:2,b:2 --out runs/cars
 
     dbinfer train unet --data strokes --config run.toml --resume --out runs/strokes
 """

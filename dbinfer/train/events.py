@@ -1,15 +1,24 @@
-"""What a rank tells the process that launched it: one marked line of JSON each, among whatever else is printed."""
+"""What a rank tells the process that launched it: marked lines of JSON among what else is printed; and how it ended."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from dbinfer import errors
 from dbinfer.errors import DbinferError, TrainError
+from dbinfer.train import checkpoint
+from dbinfer.train.options import TrainJob
 
 MARK = "dbinfer-event:"
+ENDED = (  # how mpirun and horovodrun tell of it
+    re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<status>\d+)"),
+    re.compile(r"Process name: (?:\[\[\d+,\d+\],)?(?P<rank>\d+)\]?\s+Exit code:\s+(?P<status>\d+)"),
+)
+RAISED = re.compile(r"\b[\w.]+(?:Error|Exception|Exit): .*")
 
 
 def send(event: dict[str, Any]) -> None:
@@ -40,3 +49,28 @@ def to_error(event: dict[str, Any]) -> DbinferError:
     kind = getattr(errors, str(event.get("kind")), TrainError)
     error: DbinferError = kind(event["message"], event.get("cure", ""))
     return error
+
+
+def stopped(job: TrainJob, code: int, last: Sequence[str]) -> TrainError:
+    """Return the error for ranks that ended without saying why: killed, out of memory, lost."""
+    done = checkpoint.epochs(job.folder)
+    cure = (
+        f"Epoch {done[-1]} is kept: go on with --resume." if done else "No epoch was done yet: start again."
+    )
+    for pattern in ENDED:
+        if found := pattern.search("\n".join(last)):
+            rank, status = found["rank"], int(found["status"])
+            how = (
+                f"signal {status % 128}" if "signal" in found[0] or status > 128 else f"exit status {status}"
+            )
+            return TrainError(
+                f"rank {rank} stopped with {how}, and the other ranks were ended.{_raised(last)}", cure
+            )
+    told = [f"\n  {line}" for line in last if line.strip()][-8:]
+    return TrainError(f"a rank stopped (the launcher's exit status is {code}).{''.join(told)}", cure)
+
+
+def _raised(last: Sequence[str]) -> str:
+    """Return the last line of a traceback that a rank has printed, if it did."""
+    lines = [found[0] for line in last if (found := RAISED.search(line))]
+    return f"\n  {lines[-1]}" if lines else ""

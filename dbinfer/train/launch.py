@@ -5,21 +5,20 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from dbinfer.dsn import resolve
 from dbinfer.errors import DbinferError, TrainError
-from dbinfer.train import checkpoint, events
-from dbinfer.train.data import is_query
+from dbinfer.train import events
+from dbinfer.train.data.share import held_for_ranks
 from dbinfer.train.hosts import check_reachable, hosts_of
 from dbinfer.train.options import TrainJob
 
@@ -33,11 +32,6 @@ MPI_FLAGS = (
     *("-mca", "btl", "^openib", "-mca", "btl_vader_single_copy_mechanism", "none"),
     *("--oversubscribe", "-map-by", "slot"),
 )
-ENDED = (  # how mpirun and horovodrun tell of it
-    re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<status>\d+)"),
-    re.compile(r"Process name: (?:\[\[\d+,\d+\],)?(?P<rank>\d+)\]?\s+Exit code:\s+(?P<status>\d+)"),
-)
-RAISED = re.compile(r"\b[\w.]+(?:Error|Exception|Exit): .*")
 # mpirun gives other hosts only what -x names (and OMPI_*, by itself); horovodrun gives them the whole environment.
 # So each family that tunes something in a rank stands here: what is set before the command must hold on every host.
 PASSED_NAMES = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LANG", "TZ")
@@ -69,26 +63,24 @@ def launch(
         check_built(job.launcher)
     hosts = hosts_of(job)
     check_reachable(hosts)
-    environment = _environment(job)
-    command = [*launcher_command(job, hosts, environment), sys.executable, *worker, encode(job)]
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env=environment,
-        start_new_session=True,
-    )
-    try:
-        failure, last = _follow(process, report)
-    finally:
-        _end(process)
+    with ExitStack() as stack:
+        environment = _environment(stack.enter_context(held_for_ranks(job)))
+
+        def on_event(event: dict[str, Any]) -> None:
+            if event["event"] == "start":
+                stack.close()  # all ranks have read their rows
+            report(event)
+
+        command = [*launcher_command(job, hosts, environment), sys.executable, *worker, encode(job)]
+        process = _start(command, environment)
+        try:
+            failure, last = _follow(process, on_event)
+        finally:
+            _end(process)
     if failure is not None:
         raise failure
     if process.returncode:
-        raise stopped(job, process.returncode, last)
+        raise events.stopped(job, process.returncode, last)
 
 
 def check_built(launcher: str) -> None:
@@ -113,14 +105,24 @@ def decode(text: str) -> TrainJob:
     return TrainJob(**json.loads(base64.urlsafe_b64decode(text)))
 
 
-def _environment(job: TrainJob) -> dict[str, str]:
+def _environment(more: dict[str, str]) -> dict[str, str]:
     """Return what the ranks inherit; the dsn is here, where `ps` does not show its password."""
-    environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ}
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **more}
     environment.update(KERAS_BACKEND="tensorflow", PYTHONUNBUFFERED="1")
-    from_sql = is_query(job.data) or is_query(job.val)
-    if from_sql and (dsn := resolve(job.dsn)):
-        environment["DBINFER_DSN"] = dsn
     return environment
+
+
+def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=environment,
+        start_new_session=True,
+    )
 
 
 def launcher_command(job: TrainJob, hosts: dict[str, int], environment: dict[str, str]) -> list[str]:
@@ -173,28 +175,3 @@ def _end(process: subprocess.Popen[str]) -> None:
             continue
     if process.stdout is not None:
         process.stdout.close()
-
-
-def stopped(job: TrainJob, code: int, last: Sequence[str]) -> TrainError:
-    """Return the error for ranks that ended without saying why: killed, out of memory, lost."""
-    done = checkpoint.epochs(job.folder)
-    cure = (
-        f"Epoch {done[-1]} is kept: go on with --resume." if done else "No epoch was done yet: start again."
-    )
-    for pattern in ENDED:
-        if found := pattern.search("\n".join(last)):
-            rank, status = found["rank"], int(found["status"])
-            how = (
-                f"signal {status % 128}" if "signal" in found[0] or status > 128 else f"exit status {status}"
-            )
-            return TrainError(
-                f"rank {rank} stopped with {how}, and the other ranks were ended.{_raised(last)}", cure
-            )
-    told = [f"\n  {line}" for line in last if line.strip()][-8:]
-    return TrainError(f"a rank stopped (the launcher's exit status is {code}).{''.join(told)}", cure)
-
-
-def _raised(last: Sequence[str]) -> str:
-    """Return the last line of a traceback that a rank has printed, if it did."""
-    lines = [found[0] for line in last if (found := RAISED.search(line))]
-    return f"\n  {lines[-1]}" if lines else ""

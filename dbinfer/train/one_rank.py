@@ -79,7 +79,21 @@ def _prepare(plan: Plan, ranks: Ranks, report: Report) -> Training:
         raise TrainError(f"rank {ranks.rank} has {train.steps} steps an epoch, but rank 0 has {steps}.")
     schedule = Schedule(job.lr, ranks.size, job.warmup * steps, job.epochs * steps, job.schedule)
     val = plan.validation(ranks.rank, ranks.size)
+    plan.close()
+    _check_alike(plan, ranks)
     return Training(plan, ranks, report, plain, model, train, val, schedule)
+
+
+def _check_alike(plan: Plan, ranks: Ranks) -> None:
+    """Wait until every rank has read its images, and stop where they saw other images or another order."""
+    seen = ranks.gather((plan.fingerprint(), len(plan.train.rows)))
+    for rank, one in enumerate(seen):
+        if one != seen[0]:
+            raise TrainError(
+                f"rank {rank} sees other images than rank 0, or in another order ({one[1]} and {seen[0][1]} images).",
+                "Give the same files on every host; a query needs a unique key as its third column or at the end of "
+                "ORDER BY.",
+            )
 
 
 def _limit_threads(job: TrainJob, ranks: Ranks) -> None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dbinfer.errors import TrainError, UsageError
-from dbinfer.train.data import find_source
 from dbinfer.train.data.folder import Folder, check_sizes
+from dbinfer.train.data.share import find_part
+from dbinfer.train.data.snapshot import Snapshot, of_this_rank
 from dbinfer.train.data.source import Source
 from dbinfer.train.loader import Loader
 from dbinfer.train.model import check_task
@@ -36,6 +37,7 @@ class Plan:
     Attributes:
         network: of the zoo, with the `options` for its build and the `manifest` of the result.
         train, val: the images; val is None without a validation.
+        snapshot: the state of the database that they are read from; `close` ends it.
     """
 
     job: TrainJob
@@ -44,6 +46,7 @@ class Plan:
     manifest: Manifest
     train: Part
     val: Part | None
+    snapshot: Snapshot
 
     def training(self, rank: int, size: int) -> Pipeline:
         """Return the batches of one rank; opens its images."""
@@ -56,6 +59,14 @@ class Plan:
         """Return the part of the validation images that one rank judges; None where it has none."""
         rows = shard(self.val.rows, rank, size) if self.val else ()
         return self._pipeline(self.val.source, rows, rank, len(rows)) if self.val and rows else None
+
+    def fingerprint(self) -> str:
+        """Return a text that all ranks must have in common: the images, and their order."""
+        return " ".join(part.source.fingerprint() for part in (self.train, self.val) if part)
+
+    def close(self) -> None:
+        """End the snapshot: all images have been read."""
+        self.snapshot.close()
 
     def _pipeline(self, source: Source, rows: Sequence[int], rank: int, length: int) -> Pipeline:
         loader = Loader(source.open(rows), self.manifest, self.job.on_bad == "skip")
@@ -78,12 +89,13 @@ def make_plan(job: TrainJob) -> Plan:
     if job.network not in NETWORKS:
         raise UsageError(f"there is no network {job.network!r}; there are {', '.join(sorted(NETWORKS))}.")
     network = NETWORKS[job.network]
-    source = find_source(job.data, job.dsn)
+    snapshot = of_this_rank(job.dsn)
+    source = find_part(job, "data", snapshot)
     check_task(network, source.task)
     options, manifest = _settle(network, job.network_options, source.labels)
-    train, val = _parts(job, source)
+    train, val = _parts(job, source, snapshot)
     check_enough(len(train.rows), job.ranks if job.sharding == "split" else 1)
-    return Plan(job, network, options, manifest, train, val)
+    return Plan(job, network, options, manifest, train, val, snapshot)
 
 
 def _settle(
@@ -105,12 +117,12 @@ def _settle(
     return options, replace(manifest, labels=labels) if labels else manifest
 
 
-def _parts(job: TrainJob, source: Source) -> tuple[Part, Part | None]:
+def _parts(job: TrainJob, source: Source, snapshot: Snapshot) -> tuple[Part, Part | None]:
     count = source.count()
     everything = Part(source, range(count))
     if job.val == "none":
         return everything, None
-    own = find_source(job.val, job.dsn, source.labels) if job.val else source.heldout()
+    own = find_part(job, "val", snapshot, source.labels) if job.val else source.heldout()
     if own is not None:
         if own.task != source.task:
             raise UsageError(f"val is for {own.task}, but data is for {source.task}.")

@@ -48,6 +48,7 @@ def run(job: TrainJob, tell: Tell = lambda event: None) -> TrainReport:
     if job.ranks > 1:
         from dbinfer.train.launch import launch
 
+        plan.close()  # the ranks read a snapshot of their own, all the same one
         launch(job, tell)
         return read_report(job)
     import_tensorflow()

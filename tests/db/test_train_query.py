@@ -14,6 +14,7 @@ from dbinfer import samples
 from dbinfer.errors import DataError
 from dbinfer.train import TrainJob, run
 from dbinfer.train.data import find_source
+from dbinfer.train.data.snapshot import Snapshot
 from dbinfer.train.data.strokes import write_strokes
 from dbinfer.train.launch import check_built
 from dbinfer.train.plan import make_plan
@@ -85,23 +86,25 @@ def test_training_gives_the_same_model_as_from_the_folder(
 
 
 def test_without_an_order_all_ranks_see_the_same_one(empty_dsn: str, strokes: Path) -> None:
-    one = find_source("SELECT img, mask FROM strokes WHERE name LIKE '0%';", empty_dsn)
-    other = find_source("SELECT img, mask FROM (SELECT * FROM strokes ORDER BY name) s WHERE true", empty_dsn)
+    one = find_source("SELECT img, mask FROM strokes WHERE name LIKE '0%';", Snapshot(empty_dsn))
+    other = find_source(
+        "SELECT img, mask FROM (SELECT * FROM strokes ORDER BY name) s WHERE true", Snapshot(empty_dsn)
+    )
     rows = [
         [source.open(range(12)).read(i) for i in range(12)]
-        for source in (one, find_source(SEGMENTS, empty_dsn))
+        for source in (one, find_source(SEGMENTS, Snapshot(empty_dsn)))
     ]
     assert other.count() == 12
     assert sorted(rows[0]) == sorted(rows[1])  # type: ignore[type-var]
     first, second = (
-        find_source("SELECT img, mask FROM strokes", empty_dsn).open(range(3, 9)) for _ in range(2)
+        find_source("SELECT img, mask FROM strokes", Snapshot(empty_dsn)).open(range(3, 9)) for _ in range(2)
     )
     assert [first.read(i) for i in range(6)] == [second.read(i) for i in range(6)]
 
 
 @pytest.mark.parametrize(("column", "labels"), [("label", "0123456789"), ("word", None)])
 def test_labels_are_numbers_or_words(empty_dsn: str, strokes: Path, column: str, labels: str | None) -> None:
-    source = find_source(f"SELECT img, {column} FROM digits ORDER BY id", empty_dsn)
+    source = find_source(f"SELECT img, {column} FROM digits ORDER BY id", Snapshot(empty_dsn))
     assert source.labels == (tuple(labels) if labels else tuple(f"no {digit}" for digit in range(10)))
     files = list(samples.digit_files("heldout"))
     found = source.open([0, 7, 8, 39])
@@ -126,12 +129,12 @@ def test_labels_are_numbers_or_words(empty_dsn: str, strokes: Path, column: str,
 )
 def test_a_query_that_does_not_do(empty_dsn: str, strokes: Path, query: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        find_source(query, empty_dsn)
+        find_source(query, Snapshot(empty_dsn))
 
 
 def test_a_null_is_named(empty_dsn: str, strokes: Path) -> None:
     source = find_source(
-        "SELECT img, CASE WHEN name > '0005' THEN mask END FROM strokes ORDER BY name", empty_dsn
+        "SELECT img, CASE WHEN name > '0005' THEN mask END FROM strokes ORDER BY name", Snapshot(empty_dsn)
     )
     with pytest.raises(DataError, match="row 0 of the query has a NULL"):
         source.open(range(12))

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 from dbinfer.cli._app import app
 from dbinfer.errors import DbinferError, UsageError
 from dbinfer.train import TrainJob, make_job, read_options
+from dbinfer.train.events import stopped
 from dbinfer.train.hosts import check_reachable, hosts_of
-from dbinfer.train.launch import decode, encode, launcher_command, stopped
+from dbinfer.train.launch import decode, encode, launcher_command
 
 GOOD: dict[str, Any] = {"network": "digits", "data": "digits", "out": "run"}
 

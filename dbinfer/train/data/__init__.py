@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dbinfer.train.data.source import Samples, Source
+
+if TYPE_CHECKING:
+    from dbinfer.train.data.snapshot import Snapshot
 
 __all__ = ["Samples", "Source", "find_source", "is_query"]
 
@@ -17,12 +21,12 @@ def is_query(data: str) -> bool:
     return QUERY.match(data) is not None
 
 
-def find_source(data: str, dsn: str = "", labels: tuple[str, ...] = ()) -> Source:
+def find_source(data: str, snapshot: Snapshot | None = None, labels: tuple[str, ...] = ()) -> Source:
     """Return the source that --data names.
 
     Args:
         data: digits, strokes, strokes:COUNT, a SQL query or a folder.
-        dsn: the server of a SQL query.
+        snapshot: the state of the database that a SQL query reads.
         labels: where given, the classes that must be used (those of the training part, for validation).
 
     Raises:
@@ -39,8 +43,9 @@ def find_source(data: str, dsn: str = "", labels: tuple[str, ...] = ()) -> Sourc
         return Strokes(size=int(count)) if count else Strokes()
     if is_query(data):
         from dbinfer.train.data.query import Query
+        from dbinfer.train.data.snapshot import Snapshot
 
-        return Query.find(data, dsn, labels)
+        return Query.find(data, snapshot or Snapshot(""), labels)
     from dbinfer.train.data.folder import read_folder
 
     return read_folder(Path(data), labels)

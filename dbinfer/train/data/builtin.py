@@ -21,6 +21,9 @@ class Digits:
     def count(self) -> int:
         return len(samples.digits(self.part)[1])
 
+    def fingerprint(self) -> str:
+        return f"digits {self.part}"
+
     def open(self, rows: Sequence[int]) -> Samples:
         everything = list(samples.digit_files(self.part))
         return Memory([everything[row] for row in rows], f"{self.part} digit")
@@ -40,6 +43,9 @@ class Strokes:
 
     def count(self) -> int:
         return self.size
+
+    def fingerprint(self) -> str:
+        return f"strokes {self.part} {self.size}"
 
     def open(self, rows: Sequence[int]) -> Samples:
         return Memory(list(strokes.stroke_files(self.part, rows=rows)), f"{self.part} stroke image")

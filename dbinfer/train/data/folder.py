@@ -47,6 +47,10 @@ class Folder:
     def count(self) -> int:
         return len(self.pairs)
 
+    def fingerprint(self) -> str:
+        names = [f"{image.parent.name}/{image.name}" for image, _ in self.pairs]
+        return hashlib.md5("\n".join(names).encode()).hexdigest()
+
     def open(self, rows: Sequence[int]) -> Samples:
         return Files([self.pairs[row] for row in rows])
 

@@ -1,43 +1,47 @@
-"""Training data straight from the database: each rank reads its own rows through its own connection."""
+"""Training data straight from the database: each rank reads its own rows, and no others, from one snapshot."""
 
 from __future__ import annotations
 
-import os
+import hashlib
 import re
-import tempfile
-import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from psycopg2.extensions import connection as Connection
-
-from dbinfer.connection import session
 from dbinfer.errors import DataError
-from dbinfer.train.data.source import Samples, Source, Target
+from dbinfer.train.data.columns import BYTEA, check_keys, check_tables, classes, columns
+from dbinfer.train.data.snapshot import Snapshot
+from dbinfer.train.data.source import Samples, Source
+from dbinfer.train.data.spool import Spool, check_value
 
-BYTEA, NUMBERS, TEXTS = 17, (20, 21, 23), (18, 19, 25, 1042, 1043)
 ORDER = re.compile(r"\border\s+by\b", re.IGNORECASE)
 FETCH = 16  # rows at a time: images may be large
-CURE = "Write it as SELECT image, mask FROM ... or SELECT image, label FROM ...; image and mask are bytea."
+CHANGED = (
+    "Let the query read tables of this database only, and no function that gives other values in each call."
+)
 
 
 @dataclass(frozen=True)
 class Query:
-    """The rows of a query with two columns: image (bytea) and mask (bytea) or label (text or whole number).
+    """The rows of a query with an image (bytea), a mask (bytea) or label (text or whole number), and maybe a key.
 
-    All ranks must see the rows in one order. A query's own ORDER BY is kept (let it end in a unique column);
-    without any the rows are ordered by the md5 of their content.
+    Rows have numbers, from 0 on, which all ranks must see alike: by the key; else by the query's own ORDER BY; else by
+    the md5 of their content, for which the server reads every image.
+
+    Attributes:
+        text: the query.
+        key: type of the third column; empty without one.
     """
 
     text: str
-    dsn: str
+    snapshot: Snapshot
     task: str
+    key: str = ""
     labels: tuple[str, ...] = ()
 
     @classmethod
-    def find(cls, text: str, dsn: str, labels: tuple[str, ...] = ()) -> Query:
+    def find(cls, text: str, snapshot: Snapshot, labels: tuple[str, ...] = ()) -> Query:
         """Look at the query's columns and, for classes, at which there are.
 
         Raises:
@@ -45,132 +49,104 @@ class Query:
             ServerError: the server cannot be reached.
         """
         text = text.strip().rstrip(";").rstrip()
-        with _session(dsn) as connection:
-            kinds = _kinds(connection, text)
-            if kinds[1] == BYTEA:
-                return cls(_ordered(text, "md5(target)"), dsn, "segmentation")
-            names = _classes(connection, text)
-        unknown = sorted(set(names) - set(labels)) if labels else []
+        check_tables(snapshot, text)
+        kind, key = columns(snapshot, text)
+        if kind == BYTEA:
+            return cls(text, snapshot, "segmentation", key)
+        found = classes(snapshot, text, key)
+        unknown = sorted(set(found) - set(labels)) if labels else []
         if unknown:
             raise DataError(
                 f"the query gives the class {unknown[0]!r}, but the classes are {', '.join(labels)}."
             )
-        return cls(_ordered(text, "target::text"), dsn, "classification", labels or names)
+        return cls(text, snapshot, "classification", key, labels or found)
+
+    @cached_property
+    def _rows(self) -> list[tuple[Any, ...]]:
+        """Of each row what tells it from others without its image being read: its key, or sizes and label."""
+        if self.key:
+            listing = f"SELECT key FROM ({self.text}) AS q(image, target, key) ORDER BY key"
+        else:  # octet_length of a large value looks at its pointer only
+            target = "octet_length(target)" if self.task == "segmentation" else "target"
+            listing = f"SELECT octet_length(image), {target} FROM ({self._ordered}) AS q(image, target)"
+        with self.snapshot.cursor() as cursor:
+            cursor.execute(listing)
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+        if self.key:
+            check_keys([row[0] for row in rows])
+        return rows
+
+    @cached_property
+    def _whole(self) -> Spool | None:
+        """All rows, where the server drops the ORDER BY of a subquery, as Greenplum does: read once, as it stands."""
+        if self.key or not self.snapshot.on_segments:
+            return None
+        with self.snapshot.cursor("dbinfer_train") as cursor:
+            cursor.itersize = FETCH
+            cursor.execute(self._ordered)
+            return self._spooled((row, *values) for row, values in enumerate(cursor))
 
     def count(self) -> int:
-        with _session(self.dsn) as connection, connection.cursor() as cursor:
-            cursor.execute(f"SELECT count(*) FROM ({self.text}) AS q")
-            row = cursor.fetchone()
-        return int(row[0]) if row else 0
+        return len(self._rows if self._whole is None else self._whole)
+
+    def fingerprint(self) -> str:
+        seen = self._rows if self._whole is None else self._whole.entries
+        return hashlib.md5(repr(seen).encode()).hexdigest()
 
     def open(self, rows: Sequence[int]) -> Samples:
         """Read these rows into a temporary file, through a cursor on the server."""
-        spool = Spool(self.labels)
-        with _session(self.dsn) as connection, connection.cursor("dbinfer_train") as cursor:
-            cursor.execute(self.text)
-            for row, (image, target) in _rows(cursor, rows):
-                spool.add(row, image, target)
+        if self._whole is not None:
+            return self._whole.part(rows)
+        spool = self._spooled(self._checked(rows))
         if len(spool) != len(rows):
-            raise DataError(
-                f"the query gave {len(spool)} rows in place of {len(rows)}: the table has changed."
-            )
+            raise DataError(f"the query gave {len(spool)} rows in place of {len(rows)}.", CHANGED)
         return spool
 
     def heldout(self) -> Source | None:
         return None
 
+    @property
+    def _ordered(self) -> str:
+        if ORDER.search(self.text):
+            return self.text
+        tie = "md5(target)" if self.task == "segmentation" else "target::text"
+        return f"SELECT * FROM ({self.text}) AS q(image, target) ORDER BY md5(image), {tie}"
 
-class Spool:
-    """Samples in an unnamed temporary file, so that no rank holds its images in memory."""
-
-    def __init__(self, labels: tuple[str, ...]) -> None:
-        self._file = tempfile.TemporaryFile(prefix="dbinfer-train-")  # noqa: SIM115  (lives as long as the spool)
-        weakref.finalize(self, self._file.close)
-        self._labels = {label: number for number, label in enumerate(labels)}
-        self._entries: list[tuple[int, int, int, int]] = []  # row, offset, bytes of the image, bytes or class
-        self._end = 0
-
-    def add(self, row: int, image: Any, target: Any) -> None:
-        """Append one row; DataError where a value is NULL."""
-        if image is None or target is None:
-            raise DataError(f"row {row} of the query has a NULL.", "Add WHERE ... IS NOT NULL.")
-        last = len(target) if isinstance(target, memoryview) else self._labels[str(target)]
-        self._entries.append((row, self._end, len(image), last))
-        self._end += self._file.write(image)
-        if isinstance(target, memoryview):
-            self._end += self._file.write(target)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def read(self, index: int) -> tuple[bytes, Target]:
-        _, start, size, last = self._entries[index]
-        self._file.flush()
-        image = os.pread(self._file.fileno(), size, start)
-        return image, last if self._labels else os.pread(self._file.fileno(), last, start + size)
-
-    def name(self, index: int) -> str:
-        return f"row {self._entries[index][0]} of the query"
-
-
-@contextmanager
-def _session(dsn: str) -> Iterator[Connection]:
-    """Open a read-only transaction that sees one state of the tables."""
-    with session(dsn or None, needs_dbinfer=False, readonly=True) as connection:
-        connection.set_session(isolation_level="REPEATABLE READ")
-        yield connection
-
-
-def _kinds(connection: Connection, text: str) -> tuple[int, int]:
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT * FROM ({text}) AS q LIMIT 0")
-        columns = cursor.description or ()
-    kinds = [int(column.type_code) for column in columns]
-    if len(kinds) != 2 or kinds[0] != BYTEA or kinds[1] not in (BYTEA, *NUMBERS, *TEXTS):
-        names = ", ".join(column.name for column in columns)
-        raise DataError(
-            f"the query gives the columns {names}, but must give an image and a mask or label.", CURE
-        )
-    return kinds[0], kinds[1]
-
-
-def _classes(connection: Connection, text: str) -> tuple[str, ...]:
-    """Return the distinct labels: whole numbers by size, texts by their characters."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT DISTINCT target FROM ({text}) AS q(image, target) WHERE target IS NOT NULL")
-        found = sorted(row[0] for row in cursor.fetchall())
-    if not found:
-        raise DataError("the query gives no rows.", CURE)
-    return tuple(str(label) for label in found)
-
-
-def _ordered(text: str, tie: str) -> str:
-    if ORDER.search(text):
-        return text
-    return f"SELECT * FROM ({text}) AS q(image, target) ORDER BY md5(image), {tie}"
-
-
-def _rows(cursor: Any, rows: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    """Yield the rows with these (rising) numbers; the server skips those between."""
-    position = 0
-    for first, length in _runs(rows):
-        if first > position:
-            cursor.scroll(first - position)
-        position = first
-        while position < first + length:
-            fetched = cursor.fetchmany(min(FETCH, first + length - position))
-            if not fetched:
-                return
-            yield from zip(range(position, position + len(fetched)), fetched, strict=True)
-            position += len(fetched)
-
-
-def _runs(rows: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the stretches of consecutive numbers as (first, length)."""
-    runs: list[tuple[int, int]] = []
-    for row in rows:
-        if runs and row == sum(runs[-1]):
-            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+    def _read(self, rows: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+        """Yield (number, image, target) of these rows, in any order; no other row leaves the server."""
+        if self.key:
+            wanted = f"unnest(%s::{self.key}[], %s::bigint[]) AS w(key, row)"
+            text = f"SELECT row, image, target FROM ({self.text}) AS q(image, target, key) JOIN {wanted} USING (key)"
+            values: list[Any] = [[self._rows[row][0] for row in rows], list(rows)]
         else:
-            runs.append((row, 1))
-    return runs
+            numbered = (
+                f"SELECT q.*, row_number() OVER () - 1 AS row FROM ({self._ordered}) AS q(image, target)"
+            )
+            text = f"SELECT row, image, target FROM ({numbered}) AS q JOIN unnest(%s::bigint[]) AS w(row) USING (row)"
+            values = [list(rows)]
+        text = text.replace("%", "%%").replace("%%s::", "%s::")
+        with self.snapshot.cursor("dbinfer_train") as cursor:
+            cursor.itersize = FETCH
+            cursor.execute(text, values)
+            yield from cursor
+
+    def _checked(self, rows: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+        for row, image, target in self._read(rows):
+            sizes = [
+                value if isinstance(value, int | str | None) else len(value) for value in (image, target)
+            ]
+            if not self.key and tuple(sizes) != self._rows[row]:
+                raise DataError(
+                    f"row {row} of the query is another one when it is read again.",
+                    "Give a unique key as the third column, or let ORDER BY end in one.",
+                )
+            yield row, image, target
+
+    def _spooled(self, rows: Iterable[tuple[Any, ...]]) -> Spool:
+        spool = Spool()
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        for row, image, target in rows:
+            check_value(row, image, target)
+            spool.add(row, image, numbers[str(target)] if self.labels else target)
+        spool.sort()
+        return spool

@@ -35,6 +35,9 @@ class Source(Protocol):
     def count(self) -> int:
         """Return how many images there are."""
 
+    def fingerprint(self) -> str:
+        """Return a text that is the same on every rank, or they do not see the same images in one order."""
+
     def open(self, rows: Sequence[int]) -> Samples:
         """Return the images of these rows (rising numbers); only they are read."""
 

@@ -1,0 +1,64 @@
+"""What a training query gives: its columns, classes and keys, looked at before any image is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dbinfer.errors import DataError
+from dbinfer.train.data.snapshot import Snapshot
+
+BYTEA, NUMBERS, TEXTS = 17, (20, 21, 23), (18, 19, 25, 1042, 1043)
+CURE = (
+    "Write it as SELECT image, mask, key FROM ... or SELECT image, label, key FROM ...; image and mask are bytea, "
+    "and key, which may be left out, is unique."
+)
+
+
+def columns(snapshot: Snapshot, text: str) -> tuple[int, str]:
+    """Return the type of the second column, and the name of the third one's type; empty without one."""
+    with snapshot.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM ({text}) AS q LIMIT 0")
+        given = cursor.description or ()
+        kinds = [int(column.type_code) for column in given]
+        if len(kinds) not in (2, 3) or kinds[0] != BYTEA or kinds[1] not in (BYTEA, *NUMBERS, *TEXTS):
+            names = ", ".join(column.name for column in given)
+            raise DataError(
+                f"the query gives the columns {names}, but must give an image and a mask or label.", CURE
+            )
+        if len(kinds) == 2:
+            return kinds[1], ""
+        cursor.execute("SELECT pg_catalog.format_type(%s, NULL)", (kinds[2],))
+        return kinds[1], str(cursor.fetchone()[0])
+
+
+def check_tables(snapshot: Snapshot, text: str) -> None:
+    """Refuse what no snapshot of this database covers."""
+    with snapshot.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (COSTS OFF) SELECT * FROM ({text}) AS q")
+        foreign = [line[0].strip() for line in cursor.fetchall() if "Foreign Scan" in line[0]]
+    if foreign:
+        raise DataError(
+            f"the query reads another server ({foreign[0]}), of which all ranks cannot see one state.",
+            "Copy the rows into a table of this database first.",
+        )
+
+
+def classes(snapshot: Snapshot, text: str, key: str) -> tuple[str, ...]:
+    """Return the distinct labels: whole numbers by size, texts by their characters."""
+    names = "image, target, key" if key else "image, target"
+    with snapshot.cursor() as cursor:
+        cursor.execute(f"SELECT DISTINCT target FROM ({text}) AS q({names}) WHERE target IS NOT NULL")
+        found = sorted(row[0] for row in cursor.fetchall())
+    if not found:
+        raise DataError("the query gives no rows.", CURE)
+    return tuple(str(label) for label in found)
+
+
+def check_keys(keys: Sequence[Any]) -> None:
+    """Raise DataError where a key is missing or twice; the keys are sorted."""
+    for before, key in zip([object(), *keys], keys, strict=False):
+        if key is None:
+            raise DataError("the key, the third column of the query, is NULL in a row.", CURE)
+        if key == before:
+            raise DataError(f"the key, the third column of the query, is {key!r} in two rows.", CURE)

@@ -1,0 +1,122 @@
+"""Samples in a temporary file, so that no rank holds its images in memory."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from dbinfer.errors import DataError
+from dbinfer.train.data.source import Samples, Source, Target
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where one sample lies: the row of the query, the bytes, and the class where it has one."""
+
+    row: int
+    start: int
+    size: int
+    mask_size: int
+    label: int | None = None
+
+
+class Spool:
+    """Samples in a file without a name, or in `file`."""
+
+    def __init__(self, file: IO[bytes] | None = None, entries: Sequence[Entry] = ()) -> None:
+        self._file = file or tempfile.TemporaryFile(prefix="dbinfer-train-")  # noqa: SIM115  (lives as long as the spool)
+        self._whole: Spool | None = None  # it lives as long as its parts, and closes the file
+        if file is None:
+            weakref.finalize(self, self._file.close)
+        self.entries = list(entries)
+
+    def add(self, row: int, image: Any, target: Any) -> None:
+        """Append one row: `target` is a mask, or the number of a class."""
+        masked = not isinstance(target, int)
+        start = self._file.tell()
+        self._file.write(image)
+        if masked:
+            self._file.write(target)
+        sizes = (len(image), len(target) if masked else 0)
+        self.entries.append(Entry(row, start, *sizes, None if masked else target))
+
+    def part(self, rows: Sequence[int]) -> Spool:
+        """Return some of the samples; they lie in the same file."""
+        part = Spool(self._file, [self.entries[row] for row in rows])
+        part._whole = self
+        return part
+
+    def sort(self) -> None:
+        """Put the samples into the order of their rows."""
+        self._file.flush()
+        self.entries.sort(key=lambda entry: entry.row)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def read(self, index: int) -> tuple[bytes, Target]:
+        entry = self.entries[index]
+        image = os.pread(self._file.fileno(), entry.size, entry.start)
+        if entry.label is not None:
+            return image, entry.label
+        return image, os.pread(self._file.fileno(), entry.mask_size, entry.start + entry.size)
+
+    def name(self, index: int) -> str:
+        return f"row {self.entries[index].row} of the query"
+
+
+@dataclass(frozen=True)
+class Spooled:
+    """All rows of a query in a file that the launching process has written, for the ranks of this host."""
+
+    folder: Path
+    task: str
+    labels: tuple[str, ...]
+    entries: tuple[Entry, ...]
+
+    @classmethod
+    def find(cls, folder: Path) -> Spooled:
+        """Return what `write` left there."""
+        with (folder / "index").open("rb") as file:
+            task, labels, entries = pickle.load(file)
+        return cls(folder, task, labels, entries)
+
+    def count(self) -> int:
+        return len(self.entries)
+
+    def fingerprint(self) -> str:
+        return str(self.folder)
+
+    def open(self, rows: Sequence[int]) -> Samples:
+        file = (self.folder / "images").open("rb")
+        spool = Spool(file, [self.entries[row] for row in rows])
+        weakref.finalize(spool, file.close)
+        return spool
+
+    def heldout(self) -> Source | None:
+        return None
+
+
+def write(folder: Path, source: Source) -> None:
+    """Read all rows of a source into files in `folder`."""
+    folder.mkdir()
+    samples = source.open(range(source.count()))
+    with (folder / "images").open("wb") as file:
+        spool = Spool(file)
+        for index in range(len(samples)):
+            spool.add(index, *samples.read(index))
+        spool.sort()
+        index_of = (source.task, source.labels, tuple(spool.entries))
+        (folder / "index").write_bytes(pickle.dumps(index_of))
+
+
+def check_value(row: int, image: Any, target: Any) -> None:
+    """Raise DataError where a value is NULL."""
+    if image is None or target is None:
+        raise DataError(f"row {row} of the query has a NULL.", "Add WHERE ... IS NOT NULL.")
