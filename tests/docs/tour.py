@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 BLOCK = re.compile(r"(?:^<!-- tour: (\w+) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?: [kMG]?B\b)?")
 DECIMAL = re.compile(r"\d+\.\d+(?:e[-+]?\d+)?")
 RULE = re.compile(r"[-+─━═]{2,}")  # the lines of a table are as long as its widest cell
 CLOSE = 0.05  # another processor rounds differently
