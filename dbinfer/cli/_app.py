@@ -21,7 +21,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Deep-learning image inference with plain SQL, inside Greenplum or PostgreSQL.",
+    help="Run image models inside PostgreSQL and Greenplum, with plain SQL.",
 )
 
 

@@ -26,42 +26,49 @@ def stated(
         str | None, typer.Option(help="classification, segmentation, embedding or tensor.")
     ] = None,
     labels: Annotated[
-        str | None, typer.Option(help="Class names: a,b,c, or @FILE with one per line.")
+        str | None, typer.Option(help="Class names: a,b,c, or @FILE with one name per line.")
     ] = None,
     input_size: Annotated[
         str | None,
         typer.Option(
             "--input-size",
             "--size",
-            help="Input in pixels, where the model leaves it open: 224, or 480x640 (height x width).",
+            help="Size of the input in pixels, if the model leaves it open: 224, or 480x640 (height x width).",
         ),
     ] = None,
     layout: Annotated[
-        str | None, typer.Option(help="NHWC or NCHW, where the input's shape leaves it open.")
+        str | None, typer.Option(help="NHWC or NCHW, if the input's shape leaves it open.")
     ] = None,
     color: Annotated[
-        str | None, typer.Option(help="Channel order of the training: RGB, BGR or GRAY.")
+        str | None, typer.Option(help="Order of channels in training: RGB, BGR or GRAY.")
     ] = None,
     mean: Annotated[
-        str | None, typer.Option(help="Per channel, grey levels 0..255: x = (pixel - mean) / scale.")
+        str | None,
+        typer.Option(
+            help="One number or one per channel, in grey levels 0..255: x = (pixel - mean) / scale."
+        ),
     ] = None,
     scale: Annotated[
-        str | None, typer.Option(help="Per channel, grey levels 0..255; 255 for an input of 0..1.")
+        str | None,
+        typer.Option(help="One number or one per channel, in grey levels 0..255; 255 for an input of 0..1."),
     ] = None,
     resize: Annotated[
         str | None, typer.Option(help="standard, crop, fit_to_window or fit_to_window_letterbox.")
     ] = None,
     interpolation: Annotated[str | None, typer.Option(help="linear, area, cubic or nearest.")] = None,
     pad_value: Annotated[int | None, typer.Option(help="Grey level of the padding, 0..255.")] = None,
-    activation: Annotated[str | None, typer.Option(help="For raw scores: softmax, sigmoid or none.")] = None,
+    activation: Annotated[
+        str | None, typer.Option(help="Turns raw outputs into scores: softmax, sigmoid or none.")
+    ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Score above which a pixel belongs to a one-class mask.")
+        float | None, typer.Option(help="Score above which a pixel belongs to the mask of a single class.")
     ] = None,
     precision: Annotated[str | None, typer.Option(help="Inference precision: f32, bf16 or f16.")] = None,
     decode: Annotated[
-        str | None, typer.Option(help="fast (JPEG at a reduced scale where that is enough) or exact.")
+        str | None,
+        typer.Option(help="fast (decodes JPEGs at a reduced scale where that is enough) or exact."),
     ] = None,
-    l2_normalize: Annotated[bool | None, typer.Option(help="Embeddings of length one.")] = None,
+    l2_normalize: Annotated[bool | None, typer.Option(help="Scale embeddings to length one.")] = None,
 ) -> Stated:
     """Return the words of the command line as the manifest takes them; None where nothing was said."""
     values = {

@@ -16,10 +16,10 @@ Dsn = Annotated[
     str | None,
     typer.Option(
         "--dsn",
-        help="Connection string or URL; default $DBINFER_DSN, libpq's variables, the embedded server.",
+        help="Connection string or URL. Default: $DBINFER_DSN, else libpq's variables, else the embedded server.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
 
 Rows = Sequence[Sequence[Any]]
 # Beside the cells of a table: a border and two spaces a column, and the last border

@@ -18,41 +18,45 @@ if TYPE_CHECKING:
     from dbinfer.progress import OnProgress
 
 FILE_WIDTH = 160
-HELP = """Measure images per second: SQL against a bare Python loop, benchmark_app and other methods, in one run.
+HELP = """Measure images per second: SQL compared with a bare Python loop, benchmark_app and other methods, in one run.
 
-Without --dsn the embedded server is measured, started if need be. The networks are made once (TensorFlow is needed
-for that) and kept in the state folder. Images and models go into the database under names of their own and are
-dropped afterwards. Everything takes less than 30 minutes on 2 cores, --quick about 3.
+Without --dsn this measures the embedded server and starts it if necessary. The networks are built once, which
+needs TensorFlow, and kept in the state folder. Images and models get database objects of their own, which are
+dropped at the end. A full run takes less than 30 minutes on 2 cores, --quick about 3.
 
-**Examples**
+Examples:
 
-    dbinfer bench --quick
+    $ dbinfer bench --quick
 
-    dbinfer bench --json bench.json --plot bench.png --markdown docs/performance.md
+    $ dbinfer bench --json bench.json --plot bench.png --markdown docs/performance.md
 
-    dbinfer bench --network resnet50 --precision f32,int8 --methods sql,bare --dsn "host=gp dbname=images"
+    $ dbinfer bench --network resnet50 --precision f32,int8 --methods sql,bare --dsn "host=gp dbname=images"
 
-    dbinfer bench scaling --plot scaling.png
+    $ dbinfer bench scaling --plot scaling.png
 """
-SCALING_HELP = """Measure how cost grows with rows, processes, model size and image size; less than 8 minutes.
+SCALING_HELP = """Measure how the cost grows with rows, processes, model size and image size.
 
-**Examples**
+This takes less than 8 minutes.
 
-    dbinfer bench scaling --json scaling.json --plot scaling.png --markdown docs/performance.md
+Examples:
+
+    $ dbinfer bench scaling --json scaling.json --plot scaling.png --markdown docs/performance.md
 """
 
 bench = typer.Typer(help=HELP, invoke_without_command=True, rich_markup_mode="markdown")
 
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results as JSON.")]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results to this file, as JSON.")]
 PlotFile = Annotated[Path | None, typer.Option("--plot", help="Write a picture (.png, .svg, .pdf).")]
-MarkdownFile = Annotated[Path | None, typer.Option("--markdown", help="Put the tables into this document.")]
-Keep = Annotated[bool, typer.Option("--keep", help="Leave images and models in the database.")]
-Seconds = Annotated[float, typer.Option(help="That one measurement takes, about.")]
+MarkdownFile = Annotated[
+    Path | None, typer.Option("--markdown", help="Put the tables into this Markdown document.")
+]
+Keep = Annotated[bool, typer.Option("--keep", help="Keep images and models in the database.")]
+Seconds = Annotated[float, typer.Option(help="About how long one measurement takes.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.add_typer(bench, name="bench", rich_help_panel="Data and scoring")
+    app.add_typer(bench, name="bench", rich_help_panel="Images")
 
 
 @bench.callback()
@@ -60,21 +64,27 @@ def _bench(
     ctx: typer.Context,
     *,
     network: Annotated[
-        str | None, typer.Option(help="Of digits,mobilenet_v2,resnet50,unet; comma-separated; default all.")
+        str | None, typer.Option(help="Comma-separated: digits,mobilenet_v2,resnet50,unet. Default: all.")
     ] = None,
-    precision: Annotated[str | None, typer.Option(help="Of f32,bf16,int8; default what the CPU has.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="Comma-separated: f32,bf16,int8. Default: what the CPU supports.")
+    ] = None,
     methods: Annotated[
         str | None,
-        typer.Option(help="Of benchmark_app,bare,sql,batch,ctas,client,naive,keras,...; default all."),
+        typer.Option(
+            help="Comma-separated: benchmark_app,bare,sql,batch,ctas,client,naive,keras,... Default: all."
+        ),
     ] = None,
     ways: Annotated[str | None, typer.Option(hidden=True)] = None,
-    rows: Annotated[int | None, typer.Option(help="Rows to score; default: what --seconds takes.")] = None,
-    seconds: Annotated[
-        float | None, typer.Option(help="That one measurement takes, about; default 5, with --quick 3.")
+    rows: Annotated[
+        int | None, typer.Option(help="Rows to score. Default: as many as take --seconds.")
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Turns of all methods; the median counts.")] = 3,
+    seconds: Annotated[
+        float | None, typer.Option(help="About how long one measurement takes. Default: 5, with --quick 3.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="How many times to run every method; the median counts.")] = 3,
     quick: Annotated[
-        bool, typer.Option("--quick", help="ResNet-50 and digits alone, about 3 minutes.")
+        bool, typer.Option("--quick", help="Only ResNet-50 and digits, in about 3 minutes.")
     ] = False,
     dsn: Dsn = None,
     json_file: JsonFile = None,
@@ -82,7 +92,7 @@ def _bench(
     markdown_file: MarkdownFile = None,
     tensorflow: Annotated[
         str | None,
-        typer.Option(help="Virtual environment with TensorFlow for the Keras methods; default this one."),
+        typer.Option(help="Virtual environment with TensorFlow for the Keras methods. Default: this one."),
     ] = None,
     keep: Keep = False,
 ) -> None:

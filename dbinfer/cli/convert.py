@@ -17,21 +17,24 @@ if TYPE_CHECKING:
     from dbinfer.convert import ConvertOptions, ConvertReport
     from dbinfer.ir.graph import Port
 
-HELP = """Convert a trained model to OpenVINO IR with all that scoring needs, and prove that they agree.
+HELP = """Convert a trained model to OpenVINO IR, and check that both give the same results.
 
-Sources: Keras `.keras` and `.h5`, SavedModel folders, frozen `.pb`, `.onnx`, `.tflite`.
-What the options do not say is taken from `manifest.json` beside the source, then from the zoo by the model's
-name, then from its shapes.
+Sources: Keras `.keras` and `.h5`, SavedModel folders, frozen `.pb`, `.onnx`, `.tflite`. What you do not set with
+options comes from `manifest.json` next to the source, else from the zoo's network of that name, else from the
+model's shapes. If the results differ too much, nothing is written.
 
-**Examples**
+Examples:
 
-    dbinfer convert digits.keras -o digits.xml
+    $ dbinfer convert digits.keras -o digits.xml
+    ...
+    difference  5.7e-07 at most, in values up to 0.88, on 4 images against Keras 3.15.1
+    digits.xml: written (5.0 s)
 
-    dbinfer convert net.onnx -o net.xml --labels @names.txt --scale 255 --activation softmax
+    $ dbinfer convert net.onnx -o net.xml --labels @names.txt --scale 255 --activation softmax
 
-    dbinfer convert unet.h5 -o unet.xml --scale 255 --weights fp16
+    $ dbinfer convert unet.h5 -o unet.xml --scale 255 --weights fp16
 
-    dbinfer convert exported_folder -o model.xml --input-size 480x640 --scale 255 --json
+    $ dbinfer convert exported_folder -o model.xml --input-size 480x640 --scale 255 --json
 """
 
 
@@ -45,23 +48,32 @@ def _convert(
     *,
     source: Annotated[Path, typer.Argument(help="The trained model: a file or a SavedModel folder.")],
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="The .xml to write; weights go into .bin beside it.")
+        Path,
+        typer.Option(
+            "-o", "--output", help="The .xml file to write; the weights go into a .bin file next to it."
+        ),
     ],
     said: Stated,
-    name: Annotated[str | None, typer.Option(help="Name of the model; else the source's.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the model. Default: the source's.")] = None,
     weights: Annotated[str, typer.Option(help="fp32, or fp16 for half the size.")] = "fp32",
     tolerance: Annotated[
         float | None,
-        typer.Option(help="Largest difference, as a share of the largest output; 1e-3, fp16 1e-2."),
+        typer.Option(
+            help="Largest allowed difference, relative to the largest output. Default: 1e-3, for fp16 1e-2."
+        ),
     ] = None,
     manifest: Annotated[
-        Path | None, typer.Option(help="Manifest to read in place of the one beside the source.")
+        Path | None, typer.Option(help="Manifest to read instead of the one next to the source.")
     ] = None,
-    network: Annotated[str | None, typer.Option(help="Take the preprocessing of this zoo network.")] = None,
+    network: Annotated[
+        str | None, typer.Option(help="Use the preprocessing of this network of the zoo.")
+    ] = None,
     output_name: Annotated[
-        str | None, typer.Option(help="Which output to keep, where there are several.")
+        str | None, typer.Option(help="Which output to keep if the model has several.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an output with other content.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite an output that has different content.")
+    ] = False,
     json: Json = False,
 ) -> None:
     from dbinfer.convert import ConvertOptions

@@ -13,12 +13,12 @@ from dbinfer.cli._progress import progress_bar
 from dbinfer.errors import UsageError
 
 PANEL = "Images"
-Model = Annotated[
-    str | None, typer.Option(help="name, name@3 or name@alias; without it the default model scores.")
-]
+Model = Annotated[str | None, typer.Option(help="name, name@3 or name@alias. Default: the default model.")]
 FunctionName = Annotated[
     str | None,
-    typer.Option(help="classify, classify_top, predict, segment, embed, ...; default: by the model's task."),
+    typer.Option(
+        help="classify, classify_top, predict, segment, embed, ... Default: the one for the model's task."
+    ),
 ]
 
 
@@ -32,32 +32,37 @@ def load(
     sources: Annotated[
         list[Path], typer.Argument(metavar="FOLDER|FILES...", help="Folders and image files.")
     ],
-    table: Annotated[str, typer.Option(help="TABLE or SCHEMA.TABLE; made if it is not there.")] = "images",
+    table: Annotated[
+        str, typer.Option(help="TABLE or SCHEMA.TABLE; created if it does not exist.")
+    ] = "images",
     label_from: Annotated[
-        str | None, typer.Option(metavar="folder", help="'folder': the folder's name becomes the label.")
+        str | None,
+        typer.Option(metavar="folder", help="'folder': store the name of each file's folder as its label."),
     ] = None,
     base: Annotated[
-        Path | None, typer.Option(help="Store paths relative to this folder; default: the folder's parent.")
+        Path | None,
+        typer.Option(help="Store paths relative to this folder. Default: the parent of the folder you load."),
     ] = None,
-    column: Annotated[str, typer.Option(help="Column of the images.")] = "img",
-    path_column: Annotated[str, typer.Option(help="Column of the paths.")] = "path",
-    label_column: Annotated[str, typer.Option(help="Column of the labels.")] = "label",
-    recursive: Annotated[bool, typer.Option(help="Also folders within folders.")] = True,
+    column: Annotated[str, typer.Option(help="Column with the images.")] = "img",
+    path_column: Annotated[str, typer.Option(help="Column with the paths.")] = "path",
+    label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "label",
+    recursive: Annotated[bool, typer.Option(help="Include subfolders.")] = True,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Load image files into a table, all or none; files whose path is there already are skipped.
+    """Load image files into a table. Files whose path the table already has are skipped.
 
-    The stored path begins with the folder's name (photos/cat/1.jpg); files that are no images are reported.
-    The exit status is 1 when no file could be loaded and none was there.
+    All files are loaded in one transaction, or none. The stored path begins with the folder's name, for example
+    photos/cat/1.jpg. Files that are not images are listed and left out. The exit status is 1 when there was nothing
+    to load.
 
     Examples:
 
-        dbinfer load photos
+        $ dbinfer load photos
 
-        dbinfer load flowers/train --table flowers --label-from folder
+        $ dbinfer load flowers/train --table flowers --label-from folder
 
-        dbinfer load /data/a /data/b --base /data --table shop.images --json
+        $ dbinfer load /data/a /data/b --base /data --table shop.images --json
     """
     from dbinfer.load import LoadOptions
     from dbinfer.load import load as run
@@ -77,22 +82,22 @@ def predict(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Image files on this machine.")],
     model: Model = None,
     function: FunctionName = None,
-    top: Annotated[int, typer.Option(min=1, help="Number of classes of classify_top.")] = 5,
+    top: Annotated[int, typer.Option(min=1, help="How many classes classify_top returns.")] = 5,
     out: Annotated[Path | None, typer.Option(help="Folder for masks (segment) and tensors.")] = None,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Send image files to the database's functions and print what they say; nothing is stored.
+    """Score image files from this machine in the database and print the results. Nothing is stored.
 
     The exit status is 1 when a file has no result.
 
     Examples:
 
-        dbinfer predict cat.jpg dog.png
+        $ dbinfer predict cat.jpg dog.png
 
-        dbinfer predict cat.jpg --function classify_top --top 3 --json
+        $ dbinfer predict cat.jpg --function classify_top --top 3 --json
 
-        dbinfer predict street.jpg --model roads --function segment --out masks
+        $ dbinfer predict street.jpg --model roads --function segment --out masks
     """
     from dbinfer.score import PredictOptions
     from dbinfer.score import predict as run
@@ -109,32 +114,37 @@ def predict(
 
 def score(
     table: Annotated[str, typer.Option(help="The table of images.")] = "images",
-    into: Annotated[str, typer.Option(help="The table of results, made by this command.")] = "predictions",
+    into: Annotated[str, typer.Option(help="The table of results, created by this command.")] = "predictions",
     function: FunctionName = None,
     model: Model = None,
-    column: Annotated[str, typer.Option(help="Column of the images.")] = "img",
-    key: Annotated[str, typer.Option(help="Column that names a row; copied into the results.")] = "id",
-    where: Annotated[str, typer.Option(metavar="SQL", help="Only rows that meet this condition.")] = "true",
+    column: Annotated[str, typer.Option(help="Column with the images.")] = "img",
+    key: Annotated[str, typer.Option(help="Column that identifies a row; copied into the results.")] = "id",
+    where: Annotated[
+        str, typer.Option(metavar="SQL", help="Score only rows that meet this condition.")
+    ] = "true",
     on_error: Annotated[
-        str, typer.Option(metavar="null|error", help="A bad image: an empty result, or stop.")
+        str, typer.Option(metavar="null|error", help="For a damaged image: store NULL, or stop.")
     ] = "error",
-    top: Annotated[int, typer.Option(min=1, help="Number of classes of classify_top.")] = 5,
-    replace: Annotated[bool, typer.Option("--replace", help="Make an existing table anew.")] = False,
-    append: Annotated[bool, typer.Option("--append", help="Score the keys that it lacks.")] = False,
+    top: Annotated[int, typer.Option(min=1, help="How many classes classify_top returns.")] = 5,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing table.")] = False,
+    append: Annotated[
+        bool, typer.Option("--append", help="Add the rows that an existing table lacks.")
+    ] = False,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Score a table of images into a table of results, inside the database, with all its cores.
+    """Score a table of images into a table of results, inside the database and on all its cores.
 
-    With --replace grants and indexes of the old table go; readers see it until the new one is complete.
+    --replace drops the grants and indexes of the old table; readers see that table until the new one is complete.
 
     Examples:
 
-        dbinfer score --table images --into predictions
+        $ dbinfer score --table images --into predictions
+        public.predictions: 359 rows with classify (0.3 s, 1127.9 images/s)
 
-        dbinfer score --model digits@2 --where "label IS NULL" --on-error null --append
+        $ dbinfer score --model digits@2 --where "label IS NULL" --on-error null --append
 
-        dbinfer score --table shop.images --into shop.masks --function segment --replace --json
+        $ dbinfer score --table shop.images --into shop.masks --function segment --replace --json
     """
     from dbinfer.score import ScoreOptions
     from dbinfer.score import score as run

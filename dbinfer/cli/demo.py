@@ -15,22 +15,28 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     dsn: Annotated[
-        str | None, typer.Option("--dsn", help="Another database than the embedded server.")
+        str | None, typer.Option("--dsn", help="Use this database instead of the embedded server.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for models, images and pictures.")] = Path("out/demo"),
     picture: Annotated[
-        Path | None, typer.Option(help="Write a picture of the statements and what they return (.png).")
+        Path | None, typer.Option(help="Also draw the statements and their results (.png).")
     ] = None,
 ) -> None:
-    """Train, convert, deploy, load and score real images; a few minutes, the second time seconds.
+    """Train, convert, deploy, load and score real images: a few minutes the first time, then seconds.
+
+    Models, images and pictures go to out/demo. Without --dsn the demo starts the embedded server.
 
     Examples:
 
-        dbinfer demo
+        $ dbinfer demo
+        ...
+        ==> Accuracy, computed in SQL on images that training never saw
+            0.9916 of 359 images
+        ...
 
-        dbinfer demo --dsn "host=coordinator dbname=test user=gpadmin"
+        $ dbinfer demo --dsn "host=coordinator dbname=test user=gpadmin"
 
-        dbinfer demo --picture first-look.png
+        $ dbinfer demo --picture first-look.png
     """
     from rich.console import Console
 

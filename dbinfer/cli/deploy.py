@@ -20,33 +20,37 @@ def register(app: typer.Typer) -> None:
 @takes_manifest
 def deploy(
     *,
-    model: Annotated[Path, typer.Argument(help="The IR's .xml file; the .bin lies beside it.")],
+    model: Annotated[Path, typer.Argument(help="The IR's .xml file, with its .bin file next to it.")],
     said: Stated,
     name: Annotated[
-        str | None, typer.Option(help="Name in the database; default: the manifest's, else the file's.")
+        str | None, typer.Option(help="Name in the database. Default: the manifest's, else the file's.")
     ] = None,
     alias: Annotated[
-        str | None, typer.Option(help="Second name of the new version, e.g. production.")
+        str | None, typer.Option(help="Alias for the new version, for example production.")
     ] = None,
     no_activate: Annotated[
-        bool, typer.Option("--no-activate", help="Leave the active version as it is.")
+        bool, typer.Option("--no-activate", help="Do not activate the new version.")
     ] = False,
     default: Annotated[
-        bool, typer.Option("--default", help="Use it in calls without a model's name.")
+        bool, typer.Option("--default", help="Make it the default model, for calls that name none.")
     ] = False,
-    private: Annotated[bool, typer.Option("--private", help="Grant a new model to nobody.")] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="Let nobody else run a new model until you grant it.")
+    ] = False,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Put a model into the database: every host and every session can score with it at once.
+    """Store a model in the database, so that every session on every host can score with it.
 
-    What the IR says of itself (our manifest, or model_info of other OpenVINO tools) is used; options override it.
+    The manifest inside the IR, or the model_info of other OpenVINO tools, describes the model. Options override it.
 
     Examples:
 
-        dbinfer deploy digits.xml
+        $ dbinfer deploy digits.xml
+        deployed digits@1 (classification, 441.4 kB, 2 of 2 parts new, active)
+          try: SELECT dbinfer.classify(img, 'digits') FROM images
 
-        dbinfer deploy resnet50.xml --name flowers --alias production --labels @flowers.txt
+        $ dbinfer deploy resnet50.xml --name flowers --alias production --labels @flowers.txt
     """
     from dbinfer.registry import DeployOptions
     from dbinfer.registry import deploy as run

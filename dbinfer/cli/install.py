@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 Venv = Annotated[
     str | None,
     typer.Option(
-        "--venv", help="Folder of the Python venv with openvino, numpy, opencv and orjson, on every host."
+        "--venv",
+        help="Virtual environment with openvino, numpy, opencv and orjson, at this path on every host.",
     ),
 ]
 
@@ -36,11 +37,11 @@ def install(
     venv: Venv = None,
     cache_dir: Annotated[
         str | None,
-        typer.Option(help="Folder on every host for model files; default inside the data directory."),
+        typer.Option(help="Folder for model files on every host. Default: in the data directory."),
     ] = None,
-    threads: Annotated[str | None, typer.Option(help="Threads per backend: auto or a number.")] = None,
+    threads: Annotated[str | None, typer.Option(help="Threads per backend: 'auto' or a number.")] = None,
     max_models: Annotated[
-        int | None, typer.Option(min=1, help="Models that one backend keeps loaded (4).")
+        int | None, typer.Option(min=1, help="How many models a backend keeps loaded. Default: 4.")
     ] = None,
     max_image_bytes: Annotated[int | None, typer.Option(min=1, help="Largest image in bytes.")] = None,
     max_image_pixels: Annotated[int | None, typer.Option(min=1, help="Largest image in pixels.")] = None,
@@ -48,14 +49,14 @@ def install(
 ) -> None:
     """Install dbinfer into a database, in one transaction.
 
-    Run again it changes nothing but the settings that are named. Afterwards it asks the backends whether they can
-    score; the exit status is 1 when one cannot, for example because the venv is missing.
+    If dbinfer is installed already, this changes only the settings that you name. At the end every backend is asked
+    whether it can score. The exit status is 1 when one cannot, for example because the virtual environment is missing.
 
     Examples:
 
-        dbinfer install --dsn "host=coordinator dbname=shop user=gpadmin" --venv /opt/dbinfer/venv
+        $ dbinfer install --dsn "host=coordinator dbname=shop user=gpadmin" --venv /opt/dbinfer/venv
 
-        dbinfer install --threads 2
+        $ dbinfer install --threads 2
     """
     from dbinfer.install import InstallOptions
     from dbinfer.install import install as run
@@ -69,11 +70,13 @@ def install(
 
 
 def upgrade(dsn: Dsn = None, json: Json = False) -> None:
-    """Bring dbinfer in a database to this client's version, in one transaction.
+    """Upgrade dbinfer in a database to this client's version, in one transaction.
+
+    Open sessions use the new version from their next statement on.
 
     Examples:
 
-        dbinfer upgrade --dsn "host=coordinator dbname=shop user=gpadmin"
+        $ dbinfer upgrade --dsn "host=coordinator dbname=shop user=gpadmin"
     """
     from dbinfer.install import upgrade as run
 
@@ -83,14 +86,16 @@ def upgrade(dsn: Dsn = None, json: Json = False) -> None:
 
 def uninstall(
     dsn: Dsn = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     json: Json = False,
 ) -> None:
-    """Remove dbinfer and its deployed models from a database, in one transaction.
+    """Remove dbinfer and all deployed models from a database, in one transaction.
+
+    It refuses as long as other objects, such as views of yours, depend on dbinfer.
 
     Examples:
 
-        dbinfer uninstall --yes
+        $ dbinfer uninstall --yes
     """
     from dbinfer.install import uninstall as run
 
@@ -101,13 +106,19 @@ def uninstall(
 
 
 def doctor(dsn: Dsn = None, json: Json = False) -> None:
-    """Check every place where functions run; exit 1 when something is wrong.
+    """Check the database, its runtime and every process that scores, and say how to repair what is wrong.
+
+    The exit status is 1 when something is wrong.
 
     Examples:
 
-        dbinfer doctor
+        $ dbinfer doctor
+        ok   server: postgresql 15.20
+        ok   version: database 0.1.0, client 0.1.0
+        ...
+        All is well.
 
-        dbinfer doctor --dsn "host=coordinator dbname=shop" --json
+        $ dbinfer doctor --dsn "host=coordinator dbname=shop" --json
     """
     from dbinfer.doctor import doctor as run
 

@@ -13,18 +13,18 @@ from dbinfer.cli._progress import progress_bar
 if TYPE_CHECKING:
     from dbinfer.quantize import QuantizeReport, Side
 
-HELP = """Make an INT8 model with NNCF, calibrated on images of the database, and prove that it agrees.
+HELP = """Quantize a model to INT8 with NNCF, calibrated on images from the database, and check the result.
 
-The images go through the model's own preprocessing. The original and the result then score the same images; below
---limit nothing is written. The result is an ordinary IR: deploy it as the next version.
+Images go through the model's own preprocessing. Then the original and the INT8 model score the same images; if
+they agree less than --limit, nothing is written. Deploy the result as the next version of the model.
 
-**Examples**
+Examples:
 
-    dbinfer quantize digits.xml --calibrate "SELECT img FROM images LIMIT 1000"
+    $ dbinfer quantize digits.xml --calibrate "SELECT img FROM images LIMIT 1000"
 
-    dbinfer quantize net.xml --calibrate "SELECT img FROM images" --check "SELECT img, label FROM held_out"
+    $ dbinfer quantize net.xml --calibrate "SELECT img FROM images" --check "SELECT img, label FROM held_out"
 
-    dbinfer deploy digits-int8.xml --name digits
+    $ dbinfer deploy digits-int8.xml --name digits
 """
 
 
@@ -35,19 +35,22 @@ def register(app: typer.Typer) -> None:
 
 def _quantize(
     *,
-    model: Annotated[Path, typer.Argument(help="The IR's .xml, as dbinfer convert wrote it.")],
-    calibrate: Annotated[str, typer.Option(help="SQL whose first column is the image.")],
+    model: Annotated[Path, typer.Argument(help="The IR's .xml file, as 'dbinfer convert' wrote it.")],
+    calibrate: Annotated[str, typer.Option(help="Query whose first column is the image.")],
     check: Annotated[
-        str, typer.Option(help="SQL with image and label (class number or name), for the accuracy of both.")
+        str,
+        typer.Option(
+            help="Query with image and label (class number or name), to measure the accuracy of both models."
+        ),
     ] = "",
-    subset: Annotated[int, typer.Option(help="Images to calibrate with.")] = 300,
+    subset: Annotated[int, typer.Option(help="How many images to calibrate with.")] = 300,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The .xml to write; default MODEL-int8.xml.")
+        Path | None, typer.Option("-o", "--output", help="The .xml file to write. Default: MODEL-int8.xml.")
     ] = None,
     limit: Annotated[
-        float, typer.Option(help="Least agreement: share of equal classes, or mean IoU of masks.")
+        float, typer.Option(help="Lowest agreement to accept: share of equal classes, or mean IoU of masks.")
     ] = 0.99,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an output that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing output.")] = False,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:

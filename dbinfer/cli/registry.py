@@ -20,11 +20,13 @@ def register(app: typer.Typer) -> None:
 def models(dsn: Dsn = None, json: Json = False) -> None:
     """List the deployed models.
 
+    For each model: its active version, all versions, aliases, task, input, size and metrics.
+
     Examples:
 
-        dbinfer models
+        $ dbinfer models
 
-        dbinfer models --json
+        $ dbinfer models --json
     """
     from dbinfer.registry import models as run
 
@@ -53,11 +55,17 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
 
 
 def activate(reference: Annotated[str, typer.Argument(metavar="NAME@VERSION")], dsn: Dsn = None) -> None:
-    """Make a version the one that the plain name means; also the way back.
+    """Choose the version that a model's plain name means.
+
+    Every session uses it from its next statement on. Go back in the same way.
 
     Examples:
 
-        dbinfer activate digits@1
+        $ dbinfer activate digits@2
+        digits@2 is active.
+
+        $ dbinfer activate digits@1
+        digits@1 is active.
     """
     from dbinfer.registry import activate as run
 
@@ -72,9 +80,12 @@ def alias(
 ) -> None:
     """Give a version a second name.
 
+    Use it in SQL like a version: `dbinfer.classify(img, 'digits@production')`.
+
     Examples:
 
-        dbinfer alias digits@2 production
+        $ dbinfer alias digits@2 production
+        digits@production means digits@2.
     """
     from dbinfer.registry import alias as run
 
@@ -83,11 +94,14 @@ def alias(
 
 
 def default(name: str, dsn: Dsn = None) -> None:
-    """Make a model the one that calls without a model's name use.
+    """Choose the default model.
+
+    Functions use it when a call names no model.
 
     Examples:
 
-        dbinfer default digits
+        $ dbinfer default digits
+        digits is the default model.
     """
     from dbinfer.registry import default as run
 
@@ -97,16 +111,20 @@ def default(name: str, dsn: Dsn = None) -> None:
 
 def drop(
     reference: Annotated[str, typer.Argument(metavar="NAME[@VERSION]")],
-    force: Annotated[bool, typer.Option("--force", help="Also where the version is active.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Drop it even if it is active.")] = False,
     dsn: Dsn = None,
 ) -> None:
-    """Remove a version, or with a name alone the whole model.
+    """Remove one version of a model, or the whole model.
+
+    An active version is only dropped with --force.
 
     Examples:
 
-        dbinfer drop digits@1
+        $ dbinfer drop digits@1
+        digits@1 is dropped.
 
-        dbinfer drop digits --force
+        $ dbinfer drop digits --force
+        digits is dropped.
     """
     from dbinfer.registry import drop as run
 
@@ -115,11 +133,14 @@ def drop(
 
 
 def grant(name: str, role: str, dsn: Dsn = None) -> None:
-    """Let a role (public: everybody) run a model; its weights stay unreadable.
+    """Let a role run a model.
+
+    The role `public` is everybody. A role that may run a model still cannot read its weights.
 
     Examples:
 
-        dbinfer grant digits analysts
+        $ dbinfer grant digits analysts
+        analysts may run digits.
     """
     from dbinfer.registry import grant as run
 
@@ -128,11 +149,14 @@ def grant(name: str, role: str, dsn: Dsn = None) -> None:
 
 
 def revoke(name: str, role: str, dsn: Dsn = None) -> None:
-    """Take a grant back; it counts from the next statement of open sessions.
+    """Take the right to run a model from a role.
+
+    Open sessions lose it with their next statement.
 
     Examples:
 
-        dbinfer revoke digits public
+        $ dbinfer revoke digits public
+        public may no longer run digits.
     """
     from dbinfer.registry import revoke as run
 

@@ -14,6 +14,7 @@ from dbinfer.cli._progress import progress_bar
 if TYPE_CHECKING:
     from dbinfer.server import ServerReport
 
+PANEL = "Embedded server"
 PSQL_CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -21,22 +22,23 @@ def up(
     venv: Annotated[
         str | None,
         typer.Option(
-            help="A virtual environment for the backends; it is remembered. 'own': the state folder's."
+            help="Virtual environment for the backends, also for later starts; 'own': the one in the state folder."
         ),
     ] = None,
     json: Json = False,
 ) -> None:
     """Set up and start the embedded PostgreSQL server, with dbinfer installed in it.
 
-    The state folder is $DBINFER_HOME, else /var/lib/dbinfer (root), else the user's data folder.
+    Everything it needs is kept in one folder: $DBINFER_HOME, by default /var/lib/dbinfer for root and the user's
+    data folder for others.
 
-    **Examples**
+    Examples:
 
-        dbinfer up
+        $ dbinfer up
 
-        dbinfer up --venv /opt/backends
+        $ dbinfer up --venv /opt/backends
 
-        DBINFER_HOME=/srv/dbinfer dbinfer up --json
+        $ DBINFER_HOME=/srv/dbinfer dbinfer up --json
     """
     from dbinfer.server import UpOptions
     from dbinfer.server import up as run
@@ -48,11 +50,14 @@ def up(
 
 
 def down(json: Json = False) -> None:
-    """Stop the embedded server; its data stays.
+    """Stop the embedded server.
 
-    **Examples**
+    Its data stays. Start it again with `dbinfer up`.
 
-        dbinfer down
+    Examples:
+
+        $ dbinfer down
+        stopped; the data stays.
     """
     from dbinfer.server import down as run
 
@@ -65,13 +70,15 @@ def down(json: Json = False) -> None:
 
 
 def status(json: Json = False) -> None:
-    """Show whether the embedded server runs, where it is, and how to connect with psql.
+    """Show whether the embedded server is running, where its files are, and how to connect.
 
-    **Examples**
+    This starts and changes nothing.
 
-        dbinfer status
+    Examples:
 
-        dbinfer status --json
+        $ dbinfer status
+
+        $ dbinfer status --json
     """
     from dbinfer.server import status as run
 
@@ -79,13 +86,19 @@ def status(json: Json = False) -> None:
 
 
 def psql(context: typer.Context) -> None:
-    """Open psql on the server that dbinfer uses; all arguments go to psql.
+    """Open psql on the database that dbinfer uses.
 
-    **Examples**
+    All arguments are passed on to psql.
 
-        dbinfer psql
+    Examples:
 
-        dbinfer psql -c "SELECT * FROM dbinfer.models"
+        $ dbinfer psql
+
+        $ dbinfer psql -c "SELECT name, version, task FROM dbinfer.models"
+         name   | version |      task
+        --------+---------+----------------
+         digits |       1 | classification
+        (1 row)
     """
     import shutil
 
@@ -117,7 +130,7 @@ def _show(report: ServerReport, json: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command()(up)
-    app.command()(down)
-    app.command()(status)
-    app.command(context_settings=PSQL_CONTEXT)(psql)
+    app.command(rich_help_panel=PANEL)(up)
+    app.command(rich_help_panel=PANEL)(down)
+    app.command(rich_help_panel=PANEL)(status)
+    app.command(rich_help_panel=PANEL, context_settings=PSQL_CONTEXT)(psql)

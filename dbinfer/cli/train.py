@@ -42,7 +42,7 @@ CONFIG_HELP = "TOML or JSON file with options (names as here, with _); the comma
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command("train", help=HELP, cls=_Resumable)(_train)
+    app.command("train", rich_help_panel="Models", help=HELP, cls=_Resumable)(_train)
     bench_train.register(bench)
 
 

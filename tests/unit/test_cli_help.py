@@ -33,7 +33,7 @@ def examples(command: Any) -> list[str]:
         re.split(r"\**Examples:?\**\n", command.help or "")[-1] if "Examples" in (command.help or "") else ""
     )
     lines = [line.strip() for line in re.sub(r"\\\n\s*", " ", text).splitlines()]
-    found = [re.match(r"(?:[A-Z_]+=\S+ )*(dbinfer .*)", line) for line in lines]
+    found = [re.match(r"(?:\$ )?(?:[A-Z_]+=\S+ )*(dbinfer .*)", line) for line in lines]
     return [match.group(1) for match in found if match]
 
 
