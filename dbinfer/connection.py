@@ -46,6 +46,7 @@ def session(
     needs_dbinfer: bool = True,
     autocommit: bool = False,
     readonly: bool = False,
+    catalog_only: bool = False,
 ) -> Iterator[Connection]:
     """Yield a connection; commit at the end, roll everything back on an error.
 
@@ -54,6 +55,8 @@ def session(
         needs_dbinfer: refuse a database without dbinfer.
         autocommit: each statement is a transaction of its own.
         readonly: the server refuses every change.
+        catalog_only: plain names and operators of the first transaction are the server's own, whatever the caller's
+            search_path holds; for transactions that name no table of a user.
 
     Raises:
         ServerError: the server cannot be reached, or the connection was lost.
@@ -64,6 +67,10 @@ def session(
         conn.set_session(autocommit=autocommit, readonly=readonly)
         if needs_dbinfer:
             require_dbinfer(conn, error)
+        if catalog_only:
+            # LOCAL: behind a pooler the next client gets this server session
+            with conn.cursor() as cur:
+                cur.execute("SET LOCAL search_path = pg_catalog, pg_temp")
         yield conn
         conn.commit()
     except psycopg2.Error as err:

@@ -10,8 +10,10 @@ import psycopg2
 from dbinfer._version import __version__
 from dbinfer.backends import Check, check_backends
 from dbinfer.connection import session
-from dbinfer.errors import ServerError
+from dbinfer.errors import InstallError, ServerError
 from dbinfer.install.content import Content
+from dbinfer.install.foreign import check_foreign
+from dbinfer.install.roles import lacks_rights
 from dbinfer.platform import detect
 from dbinfer.report import Report
 
@@ -36,26 +38,53 @@ def doctor(dsn: str | None = None) -> DoctorReport:
     Raises:
         ServerError: the server cannot be reached.
     """
-    with session(dsn, error=ServerError, needs_dbinfer=False, autocommit=True) as conn:
+    with session(dsn, error=ServerError, needs_dbinfer=False, catalog_only=True) as conn:
         platform = detect(conn)
         server = Check("server", True, f"{platform.name} {platform.version}")
         settings = _settings(conn)
         if settings is None:
             missing = Check("installed", False, "dbinfer is not in this database", "dbinfer install")
             return DoctorReport((server, missing))
-        return DoctorReport((server, *_installed(settings), *check_backends(conn, platform, settings)))
+        checks = (*_installed(settings), *_rights(conn), *check_backends(conn, platform, settings))
+        return DoctorReport((server, *checks))
 
 
 def _settings(conn: Any) -> dict[str, str] | None:
     with conn.cursor() as cur:
         try:
-            cur.execute("SELECT to_regclass('dbinfer_private.setting') IS NOT NULL")
+            cur.execute("SELECT pg_catalog.to_regclass('dbinfer.models') IS NOT NULL")
             if not cur.fetchone()[0]:
                 return None
+            cur.execute("SELECT pg_catalog.has_schema_privilege('dbinfer_private', 'USAGE')")
+            if not cur.fetchone()[0]:
+                return {}
             cur.execute("SELECT name, value FROM dbinfer_private.setting")
         except psycopg2.errors.InsufficientPrivilege:
             return {}
         return dict(cur.fetchall())
+
+
+def _rights(conn: Any) -> list[Check]:
+    """Look at what only the catalog says: the administrators' rights, and objects of others among ours."""
+    with conn.cursor() as cur:
+        lacking = lacks_rights(cur)
+        try:
+            check_foreign(cur, Content())
+            foreign = None
+        except InstallError as err:
+            foreign = err
+    rights = (
+        "the role dbinfer_admin is missing, or may not deploy here" if lacking else "dbinfer_admin may deploy"
+    )
+    return [
+        Check("rights", not lacking, rights, "dbinfer upgrade" if lacking else ""),
+        Check(
+            "objects",
+            foreign is None,
+            foreign.message if foreign else "all ours",
+            foreign.cure if foreign else "",
+        ),
+    ]
 
 
 def _installed(settings: dict[str, str]) -> list[Check]:
@@ -64,7 +93,7 @@ def _installed(settings: dict[str, str]) -> list[Check]:
             Check(
                 "installed",
                 True,
-                "settings are not readable with this role; connect as a member of dbinfer_owner",
+                "settings are not readable with this role; connect as a superuser",
             )
         ]
     content = Content()

@@ -57,7 +57,7 @@ class InstallError(DbinferError):
 class RegistryError(DbinferError):
     """A model, version, alias or grant is missing or not allowed."""
 
-    when_denied = "To deploy and manage models, your role needs: GRANT dbinfer_owner TO your_role;"
+    when_denied = "To deploy and manage models, your role needs: GRANT dbinfer_admin TO your_role;"
 
 
 class ModelFileError(DbinferError):

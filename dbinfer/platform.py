@@ -56,13 +56,18 @@ class Platform:
 def detect(conn: Any) -> Platform:
     """Return the platform of a connection."""
     with conn.cursor() as cur:
-        cur.execute("SELECT version(), current_setting('server_version_num')::int")
+        cur.execute(
+            "SELECT pg_catalog.version(), pg_catalog.current_setting('server_version_num')::pg_catalog.int4"
+        )
         text, kernel = cur.fetchone()
-        cur.execute("SELECT to_regclass('pg_catalog.gp_segment_configuration')")
+        cur.execute("SELECT pg_catalog.to_regclass('pg_catalog.gp_segment_configuration')")
         catalog = cur.fetchone()[0]
         if catalog is None:
             return Platform("postgresql", text.split()[1], kernel, 0)
-        cur.execute("SELECT count(*) FROM gp_segment_configuration WHERE role = 'p' AND content >= 0")
+        cur.execute(
+            "SELECT pg_catalog.count(*) FROM pg_catalog.gp_segment_configuration "
+            "WHERE role OPERATOR(pg_catalog.=) 'p' AND content OPERATOR(pg_catalog.>=) 0"
+        )
         segments = cur.fetchone()[0]
     for word, name in MPP_NAMES:
         found = re.search(word + r"(?: Database)? ([^)\s]+)", text)

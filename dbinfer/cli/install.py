@@ -23,6 +23,13 @@ Venv = Annotated[
     ),
 ]
 
+AdoptRole = Annotated[
+    bool,
+    typer.Option(
+        "--adopt-role", help="Use a role dbinfer_admin that exists already; its members may then deploy."
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
@@ -45,6 +52,7 @@ def install(
     ] = None,
     max_image_bytes: Annotated[int | None, typer.Option(min=1, help="Largest image in bytes.")] = None,
     max_image_pixels: Annotated[int | None, typer.Option(min=1, help="Largest image in pixels.")] = None,
+    adopt_role: AdoptRole = False,
     json: Json = False,
 ) -> None:
     """Install dbinfer into a database, in one transaction.
@@ -61,7 +69,9 @@ def install(
     from dbinfer.install import InstallOptions
     from dbinfer.install import install as run
 
-    options = InstallOptions(venv, cache_dir, threads, max_models, max_image_bytes, max_image_pixels)
+    options = InstallOptions(
+        venv, cache_dir, threads, max_models, max_image_bytes, max_image_pixels, adopt_role
+    )
     with progress_bar() as progress:
         report = run(options, dsn, progress)
     _say(report, json)
@@ -69,7 +79,7 @@ def install(
         raise typer.Exit(1)
 
 
-def upgrade(dsn: Dsn = None, json: Json = False) -> None:
+def upgrade(dsn: Dsn = None, adopt_role: AdoptRole = False, json: Json = False) -> None:
     """Upgrade dbinfer in a database to this client's version, in one transaction.
 
     Open sessions use the new version from their next statement on.
@@ -81,7 +91,7 @@ def upgrade(dsn: Dsn = None, json: Json = False) -> None:
     from dbinfer.install import upgrade as run
 
     with progress_bar() as progress:
-        _say(run(dsn, progress), json)
+        _say(run(dsn, progress, adopt_role), json)
 
 
 def uninstall(

@@ -10,10 +10,11 @@ from psycopg2.extensions import cursor as Cursor
 from dbinfer._version import __version__
 from dbinfer.connection import one, sentence
 from dbinfer.errors import InstallError
+from dbinfer.install import roles
 from dbinfer.install.content import Content, Upgrade
+from dbinfer.install.foreign import check_foreign
 from dbinfer.platform import Platform
-
-ROLE_COMMENT = "owns the objects of dbinfer; its members deploy and manage models"
+from dbinfer.sqlfiles import read
 
 
 def settings_of(cur: Cursor) -> dict[str, str]:
@@ -22,7 +23,7 @@ def settings_of(cur: Cursor) -> dict[str, str]:
 
 
 def check_possible(cur: Cursor) -> None:
-    cur.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+    cur.execute("SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user")
     if not one(cur):
         cur.execute("SELECT current_user")
         raise InstallError(
@@ -30,7 +31,7 @@ def check_possible(cur: Cursor) -> None:
             "Connect as a superuser.",
         )
     cur.execute(
-        "SELECT string_agg(nspname, ', ') FROM pg_namespace WHERE nspname IN ('dbinfer', 'dbinfer_private')"
+        "SELECT string_agg(nspname, ', ') FROM pg_catalog.pg_namespace WHERE nspname IN ('dbinfer', 'dbinfer_private')"
     )
     taken = one(cur)
     if taken:
@@ -57,14 +58,21 @@ def make_extension(cur: Cursor) -> bool:
     return True
 
 
-def apply(cur: Cursor, platform: Platform, content: Content) -> None:
-    steps = pending(cur, content) if _has_tables(cur) else content.upgrades
+def apply(cur: Cursor, platform: Platform, content: Content, adopt_role: bool = False) -> None:
+    fresh = not _has_tables(cur)
+    owner_stays = roles.check_old_owner(cur, adopt_role) if fresh else True
+    roles.make_admin(cur, adopt_role)
+    steps = content.upgrades if fresh else pending(cur, content)
     for step in steps:
         _run(cur, f"upgrades/{step.name}.sql", platform.adapt(step.sql))
     for step in steps:
         cur.execute("INSERT INTO dbinfer_private.upgrade SELECT %s, %s, now()", (step.name, step.digest))
+    cur.execute(read("install/own.sql"))
     for name, sql in content.rerun.items():
         _run(cur, name, platform.adapt(sql))
+    check_foreign(cur, content)
+    if not owner_stays:
+        cur.execute(f"DROP ROLE {roles.OLD_OWNER}")
     cur.execute("DELETE FROM dbinfer_private.runtime_module")
     for name, source in content.modules.items():
         cur.execute("INSERT INTO dbinfer_private.runtime_module VALUES (%s, %s)", (name, source))
@@ -73,12 +81,15 @@ def apply(cur: Cursor, platform: Platform, content: Content) -> None:
         {"version": __version__, "runtime_digest": content.runtime_digest, "sql_digest": content.sql_digest}
         | platform.host_settings(cur),
     )
+    cur.execute("SELECT dbinfer_private.anchor_grants()")
 
 
 def _run(cur: Cursor, name: str, sql: str) -> None:
     """Run one of our files; an error names it."""
     try:
         cur.execute(sql)
+    except psycopg2.errors.LockNotAvailable:
+        raise
     except psycopg2.Error as err:
         refusal = sentence(err, InstallError)
         raise type(refusal)(f"sql/{name} failed: {refusal.message}", refusal.cure) from err
@@ -120,10 +131,9 @@ def write_settings(cur: Cursor, values: Mapping[str, str]) -> None:
         cur.execute("SELECT dbinfer_private.set_setting(%s, %s)", (name, str(value)))
 
 
-def drop_role(cur: Cursor) -> None:
-    cur.execute("SELECT shobj_description(oid, 'pg_authid') FROM pg_roles WHERE rolname = 'dbinfer_owner'")
-    if one(cur) == ROLE_COMMENT:
-        attempt(cur, "DROP ROLE dbinfer_owner")
+def drop_roles(cur: Cursor) -> None:
+    for statement in roles.drop(cur):
+        attempt(cur, statement)
 
 
 def attempt(cur: Cursor, sql: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -11,6 +12,9 @@ from dbinfer import sqlfiles
 
 # In this order: what LANGUAGE sql functions call is looked up when they are made.
 RERUN_FOLDERS = ("runtime", "registry", "resolve", "batch", "functions", "views")
+
+# Functions that an older release made, and that its upgrade drops.
+RETIRED = ("dbinfer_private.pending",)
 
 
 def sha256(text: str) -> str:
@@ -64,3 +68,20 @@ class Content:
     def sql_digest(self) -> str:
         """Return the digest of all re-runnable SQL."""
         return sha256("\0".join(self.rerun.values()))
+
+    @cached_property
+    def functions(self) -> list[str]:
+        """Return the qualified names of all functions that are ours, in this release or an older one."""
+        made = re.findall(
+            r"^CREATE OR REPLACE FUNCTION (\S+)\(", "\n".join(self.rerun.values()), re.MULTILINE
+        )
+        upgrades = "\n".join(upgrade.sql for upgrade in self.upgrades)
+        return [*made, *re.findall(r"^CREATE AGGREGATE (\S+)\(", upgrades, re.MULTILINE), *RETIRED]
+
+    @cached_property
+    def relations(self) -> list[str]:
+        """Return relkind and qualified name of all relations that are ours."""
+        text = "\n".join([*(upgrade.sql for upgrade in self.upgrades), *self.rerun.values()])
+        kinds = {"TABLE": "r", "SEQUENCE": "S", "TYPE": "c", "OR REPLACE VIEW": "v"}
+        found = re.findall(rf"^CREATE ({'|'.join(kinds)}) ([a-z_.0-9]+)", text, re.MULTILINE)
+        return [f"{kinds[kind]} {name}" for kind, name in found]

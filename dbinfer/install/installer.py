@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -13,13 +14,14 @@ from dbinfer._version import __version__
 from dbinfer.backends import check_backends
 from dbinfer.connection import not_installed, one, session
 from dbinfer.errors import InstallError
+from dbinfer.install import roles
 from dbinfer.install._steps import (
     apply,
     as_tuple,
     attempt,
     check_frozen,
     check_possible,
-    drop_role,
+    drop_roles,
     make_extension,
     outdated,
     pending,
@@ -27,20 +29,25 @@ from dbinfer.install._steps import (
     write_settings,
 )
 from dbinfer.install.content import Content
+from dbinfer.install.foreign import check_foreign
 from dbinfer.install.report import InstallOptions, InstallReport
 from dbinfer.platform import Platform, detect
 from dbinfer.progress import OnProgress, Progress, silent
 from dbinfer.sqlfiles import read
 
 DEFAULT_VENV = "/opt/dbinfer/venv"
+LOCK_WAIT = "10s"
 
 
 _session = partial(session, error=InstallError, needs_dbinfer=False)
+_transaction = partial(_session, catalog_only=True)
 
 
 def installed_version(cur: Cursor) -> str | None:
     """Return the version of dbinfer in this database, or None."""
-    cur.execute("SELECT to_regclass('dbinfer_private.setting') IS NOT NULL")
+    cur.execute(
+        "SELECT relkind = 'r' FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass('dbinfer_private.setting')"
+    )
     if not one(cur):
         return None
     return settings_of(cur).get("version")
@@ -57,9 +64,8 @@ def install(
         InstallError: no superuser, no PL/Python, or objects of that name that are not ours.
         UsageError: a setting that cannot be.
     """
-    settings = (options or InstallOptions()).settings()
     progress(Progress("installing"))
-    report = _install(dsn, settings)
+    report = _install(dsn, options or InstallOptions())
     progress(Progress("asking the backends"))
     # a session of its own: backends of this one may have read the settings before they were changed
     with _session(dsn, autocommit=True) as conn, conn.cursor() as cur:
@@ -67,20 +73,29 @@ def install(
     return replace(report, problems=tuple(check for check in checks if not check.ok))
 
 
-def _install(dsn: str | None, settings: Mapping[str, str]) -> InstallReport:
-    with _session(dsn) as conn, conn.cursor() as cur:
+def _install(dsn: str | None, options: InstallOptions) -> InstallReport:
+    settings, content = options.settings(), Content()
+    with _transaction(dsn) as conn, conn.cursor() as cur:
         platform, version = detect(conn), installed_version(cur)
         if version is not None:
-            return _already(cur, version, dict(settings))
+            check_foreign(cur, content)
+            return _already(cur, version, dict(settings), content)
         check_possible(cur)
         made_extension = make_extension(cur)
-        apply(cur, platform, Content())
+        apply(cur, platform, content, options.adopt_role)
         write_settings(cur, {"venv": DEFAULT_VENV, **settings, "made_extension": str(made_extension)})
         message = f"dbinfer {__version__} is installed on {platform.name} {platform.version}."
-        return InstallReport(True, message, __version__)
+        return _with_administrators(cur, InstallReport(True, message, __version__))
 
 
-def _already(cur: Cursor, version: str, settings: dict[str, str]) -> InstallReport:
+def _with_administrators(cur: Cursor, report: InstallReport) -> InstallReport:
+    """Name who may deploy here because of a membership that another database of the cluster gave."""
+    names = tuple(roles.members(cur))
+    more = f" Members of {roles.ADMIN}, who may deploy here: {', '.join(names)}." if names else ""
+    return replace(report, message=report.message + more, administrators=names)
+
+
+def _already(cur: Cursor, version: str, settings: dict[str, str], content: Content) -> InstallReport:
     have = settings_of(cur)
     other = {key: value for key, value in settings.items() if have.get(key) != value}
     if other:
@@ -89,7 +104,7 @@ def _already(cur: Cursor, version: str, settings: dict[str, str]) -> InstallRepo
         return InstallReport(
             True, f"dbinfer {version} is already installed; changed settings: {names}.", version
         )
-    if outdated(have, Content()):
+    if outdated(have, content) or roles.lacks_rights(cur):
         return InstallReport(
             False,
             f"dbinfer {version} is already installed, but differs from this client: dbinfer upgrade.",
@@ -98,33 +113,54 @@ def _already(cur: Cursor, version: str, settings: dict[str, str]) -> InstallRepo
     return InstallReport(False, f"dbinfer {version} is already installed; nothing changed.", version)
 
 
-def upgrade(dsn: str | None = None, progress: OnProgress = silent) -> InstallReport:
+def upgrade(dsn: str | None = None, progress: OnProgress = silent, adopt_role: bool = False) -> InstallReport:
     """Bring the objects and the runtime in the database to the state of this distribution.
 
+    Args:
+        adopt_role: use a role dbinfer_admin that dbinfer has not made.
+
     Raises:
-        InstallError: dbinfer is not installed there, is newer, or an applied upgrade was edited.
+        InstallError: dbinfer is not installed there, is newer, or an applied upgrade was edited; or its schemas hold
+            objects of others.
     """
     progress(Progress("upgrading"))
-    with _session(dsn) as conn, conn.cursor() as cur:
+    content = Content()
+    with _transaction(dsn) as conn, conn.cursor() as cur:
         platform, version = detect(conn), installed_version(cur)
         if version is None:
             raise not_installed(InstallError)
+        check_foreign(cur, content)
         if as_tuple(version) > as_tuple(__version__):
             raise InstallError(
                 f"the database has dbinfer {version}, which is newer than this client, {__version__}",
                 "Install that version of the client with pip.",
             )
-        content = Content()
         check_frozen(cur, content)
-        if not outdated(settings_of(cur), content) and not pending(cur, content):
+        if not (outdated(settings_of(cur), content) or pending(cur, content) or roles.lacks_rights(cur)):
             return _follow_hosts(cur, platform, version)
-        apply(cur, platform, content)
+        was_owned = roles.owned_by_old_owner(cur)
+        with _not_for_ever(cur):
+            apply(cur, platform, content, adopt_role)
+        if was_owned:
+            roles.keep_deployers(cur)
         change = (
             f"from {version} to {__version__}" if version != __version__ else f"to this client's {version}"
         )
-        return InstallReport(
-            True, f"dbinfer is upgraded {change}; open sessions follow at their next statement.", __version__
-        )
+        message = f"dbinfer is upgraded {change}; open sessions follow at their next statement."
+        return _with_administrators(cur, InstallReport(True, message, __version__))
+
+
+@contextmanager
+def _not_for_ever(cur: Cursor) -> Iterator[None]:
+    """Give up where open transactions hold the tables: whoever scores would queue behind us."""
+    cur.execute("SELECT pg_catalog.set_config('lock_timeout', %s, true)", (LOCK_WAIT,))
+    try:
+        yield
+    except psycopg2.errors.LockNotAvailable as err:
+        raise InstallError(
+            f"open transactions that have scored still held the tables of dbinfer after {LOCK_WAIT}; nothing changed.",
+            "SELECT pid, state, query FROM pg_stat_activity shows them; end them, then upgrade again.",
+        ) from err
 
 
 def _follow_hosts(cur: Cursor, platform: Platform, version: str) -> InstallReport:
@@ -148,13 +184,17 @@ def uninstall(dsn: str | None = None, progress: OnProgress = silent) -> InstallR
         InstallError: an object of somebody else uses a function of dbinfer.
     """
     progress(Progress("uninstalling"))
-    with _session(dsn) as conn, conn.cursor() as cur:
+    content = Content()
+    with _transaction(dsn) as conn, conn.cursor() as cur:
         version = installed_version(cur)
         if version is None:
             return InstallReport(False, "dbinfer is not installed in this database; nothing changed.", None)
         made_extension = settings_of(cur).get("made_extension") == "True"
         try:
-            cur.execute(read("uninstall.sql"))
+            cur.execute(
+                read("install/uninstall.sql"),
+                {"functions": content.functions, "relations": content.relations},
+            )
         except psycopg2.errors.DependentObjectsStillExist as err:
             raise InstallError(
                 f"other objects depend on dbinfer: {err.diag.message_detail}",
@@ -162,12 +202,12 @@ def uninstall(dsn: str | None = None, progress: OnProgress = silent) -> InstallR
             ) from err
         if made_extension:
             attempt(cur, "DROP EXTENSION plpython3u RESTRICT")
-        drop_role(cur)
+        drop_roles(cur)
         return InstallReport(True, f"dbinfer {version} is removed.", None)
 
 
 def ensure(dsn: str | None = None, venv: str | None = None) -> InstallReport:
     """Install where it is missing, upgrade where it is older, write the venv where it changed; nothing else."""
-    first = _install(dsn, InstallOptions(venv=venv).settings())
+    first = _install(dsn, InstallOptions(venv=venv))
     following = upgrade(dsn)
     return following if following.changed and not first.changed else first

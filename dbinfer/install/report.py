@@ -20,6 +20,7 @@ class InstallOptions:
         threads: of each backend: auto or a number.
         max_models: that one backend keeps loaded.
         max_image_bytes, max_image_pixels: larger images are refused.
+        adopt_role: use a role dbinfer_admin that dbinfer has not made.
     """
 
     venv: str | None = None
@@ -28,6 +29,7 @@ class InstallOptions:
     max_models: int | None = None
     max_image_bytes: int | None = None
     max_image_pixels: int | None = None
+    adopt_role: bool = False
 
     def settings(self) -> dict[str, str]:
         """Return those that are named, as the database stores them.
@@ -37,7 +39,9 @@ class InstallOptions:
         """
         if self.threads is not None and not re.fullmatch("auto|0*[1-9][0-9]*", self.threads):
             raise UsageError(f"--threads is {self.threads!r}, but must be 'auto' or a positive number")
-        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        named = {
+            field.name: getattr(self, field.name) for field in fields(self) if field.name != "adopt_role"
+        }
         return {name: str(value) for name, value in named.items() if value is not None}
 
 
@@ -49,6 +53,7 @@ class InstallReport(Report):
         changed: whether anything in the database is different now.
         message: one sentence for the user.
         version: of dbinfer in the database afterwards; None without it.
+        administrators: roles that may deploy here, by their membership in dbinfer_admin.
         problems: what keeps backends from scoring, each with its cure; install looks for them.
     """
 
@@ -57,6 +62,7 @@ class InstallReport(Report):
     changed: bool
     message: str
     version: str | None
+    administrators: tuple[str, ...] = ()
     problems: tuple[Check, ...] = ()
 
     @property

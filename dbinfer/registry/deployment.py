@@ -91,7 +91,7 @@ def deploy(
     from dbinfer.ir.describe import describe
     from dbinfer.ir.read import read_model
     from dbinfer.registry.prepare import prepare
-    from dbinfer.registry.store import NewVersion, find_version, store
+    from dbinfer.registry.store import NewVersion, find_version, has_model, store
 
     options, path = options or DeployOptions(), Path(path)
     progress(Progress(f"reading {path.name}"))
@@ -99,16 +99,16 @@ def deploy(
     known = describe(model, options.values, options.layout)
     name = checked_name(options.name or known.manifest.name or path.stem)
     digests = [_digest(each, known.manifest) for each in (model.digest, model.older_digest)]
-    with session(dsn, error=RegistryError) as conn, conn.cursor() as cur:
-        # Two deploys of one model would both find version 1 free
-        cur.execute("SELECT dbinfer_private.lock_registry()")
+    with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
+        # Two deploys of one model would both take the next number
+        cur.execute("SELECT dbinfer._lock_registry()")
         stored = find_version(cur, name, digests)
-        new = stored is None
+        new, first = stored is None, not has_model(cur, name)
         if stored is None:
             progress(Progress("preparing"))
             version = NewVersion(name, prepare(model, known), known.manifest, digests[0], options.activate)
             stored = store(cur, version, progress)
-        _name_version(cur, name, stored.version, options, new)
+        _name_version(cur, name, stored.version, options, first)
     return DeployReport(
         name, stored.version, new, stored.active, stored.size, stored.parts, stored.new_parts,
         known.manifest, known.assumed,
@@ -134,8 +134,8 @@ def _digest(files: str, manifest: Manifest) -> str:
     return hashlib.sha256(f"{files}\0{manifest.to_json()}".encode()).hexdigest()
 
 
-def _name_version(cur: Cursor, name: str, version: int, options: DeployOptions, new: bool) -> None:
-    if new and version == 1 and not options.private:
+def _name_version(cur: Cursor, name: str, version: int, options: DeployOptions, first: bool) -> None:
+    if first and not options.private:
         cur.execute("SELECT dbinfer.grant_model(%s, 'public')", (name,))
     if options.alias:
         cur.execute("SELECT dbinfer.set_alias(%s, %s, %s)", (name, options.alias, version))

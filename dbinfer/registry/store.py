@@ -42,6 +42,12 @@ class Stored(NamedTuple):
     new_parts: int = 0
 
 
+def has_model(cur: Cursor, name: str) -> bool:
+    """Return whether any version of a model is deployed."""
+    cur.execute("SELECT EXISTS (SELECT FROM dbinfer.models WHERE name = %s)", (name,))
+    return bool(one(cur))
+
+
 def find_version(cur: Cursor, name: str, digests: list[str]) -> Stored | None:
     """Return the newest version of a model that has one of these digests, None where there is none."""
     cur.execute(
@@ -66,9 +72,7 @@ def store(cur: Cursor, version: NewVersion, progress: OnProgress) -> Stored:
         "size": prepared.size,
         **{f"{kind}_parts": [digest for digest, _ in parts[kind]] for kind in parts},
     }
-    cur.execute(
-        "SELECT dbinfer_private.add_version(%s, %s, %s)", (version.name, json.dumps(row), version.activate)
-    )
+    cur.execute("SELECT dbinfer._add_version(%s, %s, %s)", (version.name, json.dumps(row), version.activate))
     count = sum(len(blocks) for blocks in parts.values())
     return Stored(one(cur), version.activate, prepared.size, count, sent)
 
@@ -80,12 +84,12 @@ def _split(data: bytes) -> list[tuple[str, bytes]]:
 
 def _send(cur: Cursor, blocks: dict[str, bytes], progress: OnProgress) -> int:
     """Send the blocks that are not there yet; return how many those were."""
-    cur.execute("SELECT dbinfer_private.missing_parts(%s)", (list(blocks),))
+    cur.execute("SELECT dbinfer._missing_parts(%s)", (list(blocks),))
     missing: list[str] = one(cur) or []
     total, done = sum(len(blocks[digest]) for digest in missing), 0
     for digest in missing:
         progress(Progress("sending", done, total, "bytes"))
-        cur.execute("SELECT dbinfer_private.add_part(%s, %s)", (digest, psycopg2.Binary(blocks[digest])))
+        cur.execute("SELECT dbinfer._add_part(%s, %s)", (digest, psycopg2.Binary(blocks[digest])))
         done += len(blocks[digest])
     progress(Progress("sending", done, total, "bytes"))
     return len(missing)

@@ -43,7 +43,7 @@ class RegistryReport(Report):
 
 def models(dsn: str | None = None) -> ModelsReport:
     """List the deployed models."""
-    with session(dsn, error=RegistryError) as conn, conn.cursor() as cur:
+    with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
         cur.execute(read("client/models.sql"))
         return ModelsReport(tuple(row[0] for row in cur.fetchall()))
 
@@ -64,7 +64,7 @@ def split(reference: str) -> tuple[str, int]:
 
 
 def _call(dsn: str | None, sql: str, *values: Any) -> None:
-    with session(dsn, error=RegistryError) as conn, conn.cursor() as cur:
+    with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
         cur.execute(sql, values)
 
 

@@ -8,5 +8,4 @@ if ticket is None:
 return ticket.run(plpy, "batch", b"", on_error, (scan, id, img, on_error))
 $$;
 COMMENT ON FUNCTION dbinfer._batch(text, bigint, bytea, text, text) IS 'internal: scores rows in batches; call dbinfer.classify_table';
-ALTER FUNCTION dbinfer._batch(text, bigint, bytea, text, text) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer._batch(text, bigint, bytea, text, text) TO PUBLIC;

@@ -10,5 +10,4 @@ SELECT pg_catalog.format($q$
   $q$, pg_catalog.md5(pg_catalog.clock_timestamp()::text || pg_catalog.random()::text), id_column, img_column, model, on_error, images)
 $$;
 COMMENT ON FUNCTION dbinfer._batch_query(regclass, name, name, text, text) IS 'internal: the statement that scores a table in batches';
-ALTER FUNCTION dbinfer._batch_query(regclass, name, name, text, text) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer._batch_query(regclass, name, name, text, text) TO PUBLIC;

@@ -44,5 +44,4 @@ BEGIN
   RETURN batches;
 END $$;
 COMMENT ON FUNCTION dbinfer._batches(regclass, text, text, name, name) IS 'internal: the results of all rows of a table';
-ALTER FUNCTION dbinfer._batches(regclass, text, text, name, name) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer._batches(regclass, text, text, name, name) TO PUBLIC;

@@ -3,5 +3,4 @@ RETURNS dbinfer.classification LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._text('classify', img, dbinfer._resolve(model, img IS NULL), on_error, 0)::dbinfer.classification
 $$;
 COMMENT ON FUNCTION dbinfer.classify(bytea, text, text) IS 'best class with its label and score, e.g. SELECT (dbinfer.classify(img)).label FROM images';
-ALTER FUNCTION dbinfer.classify(bytea, text, text) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer.classify(bytea, text, text) TO PUBLIC;

@@ -19,5 +19,4 @@ BEGIN
   RETURN written;
 END $$;
 COMMENT ON FUNCTION dbinfer.classify_into(regclass, regclass, text, text, name, name) IS 'best class of every row of a table, scored in batches and put into a table (id, class, label, score); returns the number of rows';
-ALTER FUNCTION dbinfer.classify_into(regclass, regclass, text, text, name, name) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer.classify_into(regclass, regclass, text, text, name, name) TO PUBLIC;

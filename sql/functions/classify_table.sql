@@ -10,5 +10,4 @@ BEGIN
     FROM pg_catalog.unnest(batches) b;
 END $$;
 COMMENT ON FUNCTION dbinfer.classify_table(regclass, text, text, name, name) IS 'best class of every row of a table, scored in batches, e.g. SELECT * FROM dbinfer.classify_table(''images'', ''digits'')';
-ALTER FUNCTION dbinfer.classify_table(regclass, text, text, name, name) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer.classify_table(regclass, text, text, name, name) TO PUBLIC;

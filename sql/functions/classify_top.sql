@@ -3,5 +3,4 @@ RETURNS dbinfer.classification[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._text('classify_top', img, dbinfer._resolve(model, img IS NULL), on_error, k)::dbinfer.classification[]
 $$;
 COMMENT ON FUNCTION dbinfer.classify_top(bytea, integer, text, text) IS 'the k best classes, best first';
-ALTER FUNCTION dbinfer.classify_top(bytea, integer, text, text) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer.classify_top(bytea, integer, text, text) TO PUBLIC;

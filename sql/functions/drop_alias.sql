@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION dbinfer.drop_alias(model text, alias text)
-RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dbinfer_private.lock_registry();
   DELETE FROM dbinfer_private.alias a WHERE a.model = drop_alias.model AND a.alias = drop_alias.alias;
@@ -10,5 +10,5 @@ BEGIN
   PERFORM dbinfer_private.forget();
 END $$;
 COMMENT ON FUNCTION dbinfer.drop_alias(text, text) IS 'removes the second name of a version';
-ALTER FUNCTION dbinfer.drop_alias(text, text) OWNER TO dbinfer_owner;
 REVOKE ALL ON FUNCTION dbinfer.drop_alias(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dbinfer.drop_alias(text, text) TO dbinfer_admin;

@@ -1,6 +1,6 @@
 -- Parts that other versions share survive.
 CREATE OR REPLACE FUNCTION dbinfer.drop_model(model text, version integer DEFAULT NULL, force boolean DEFAULT false)
-RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   current_version integer;
 BEGIN
@@ -17,5 +17,5 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dbinfer.drop_model(text, integer, boolean) IS
   'removes a version, or without one the whole model; refuses the active version unless forced';
-ALTER FUNCTION dbinfer.drop_model(text, integer, boolean) OWNER TO dbinfer_owner;
 REVOKE ALL ON FUNCTION dbinfer.drop_model(text, integer, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dbinfer.drop_model(text, integer, boolean) TO dbinfer_admin;

@@ -3,5 +3,4 @@ RETURNS real[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._text('embed', img, dbinfer._resolve(model, img IS NULL), on_error, 0)::real[]
 $$;
 COMMENT ON FUNCTION dbinfer.embed(bytea, text, text) IS 'embedding vector; of length one where the manifest says l2_normalize';
-ALTER FUNCTION dbinfer.embed(bytea, text, text) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer.embed(bytea, text, text) TO PUBLIC;

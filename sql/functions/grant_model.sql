@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION dbinfer.grant_model(model text, role text)
-RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dbinfer_private.lock_registry();
   PERFORM dbinfer_private.require_model(model, true, NULL);
@@ -8,8 +8,9 @@ BEGIN
       HINT = 'Create it, or grant to public for everybody.';
   END IF;
   DELETE FROM dbinfer_private.model_grant g WHERE g.model = grant_model.model AND g.role = grant_model.role;
-  INSERT INTO dbinfer_private.model_grant VALUES (grant_model.model, grant_model.role);
+  INSERT INTO dbinfer_private.model_grant VALUES (grant_model.model, grant_model.role,
+    (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = grant_model.role), dbinfer_private.cluster());
 END $$;
-COMMENT ON FUNCTION dbinfer.grant_model(text, text) IS 'lets a role (public: everybody) run a model; reading its weights stays with the owner';
-ALTER FUNCTION dbinfer.grant_model(text, text) OWNER TO dbinfer_owner;
+COMMENT ON FUNCTION dbinfer.grant_model(text, text) IS 'lets a role (public: everybody) run a model; nobody may read its weights';
 REVOKE ALL ON FUNCTION dbinfer.grant_model(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dbinfer.grant_model(text, text) TO dbinfer_admin;

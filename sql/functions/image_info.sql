@@ -3,5 +3,4 @@ RETURNS dbinfer.image_facts LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._text('image_info', img, dbinfer._resolve('', img IS NULL), 'error', 0)::dbinfer.image_facts
 $$;
 COMMENT ON FUNCTION dbinfer.image_info(bytea) IS 'format, width, height, channels and bytes of an image from its header; no pixel is decoded';
-ALTER FUNCTION dbinfer.image_info(bytea) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer.image_info(bytea) TO PUBLIC;

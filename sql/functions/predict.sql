@@ -3,5 +3,4 @@ RETURNS real[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._text('predict', img, dbinfer._resolve(model, img IS NULL), on_error, 0)::real[]
 $$;
 COMMENT ON FUNCTION dbinfer.predict(bytea, text, text) IS 'first output of the model, flattened row-major, e.g. SELECT dbinfer.predict(img, ''digits@2'') FROM images';
-ALTER FUNCTION dbinfer.predict(bytea, text, text) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer.predict(bytea, text, text) TO PUBLIC;

@@ -3,5 +3,4 @@ RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._bytes('tensor', img, dbinfer._resolve(model, img IS NULL), on_error, 0)
 $$;
 COMMENT ON FUNCTION dbinfer.predict_tensor(bytea, text, text) IS 'first output of the model as little-endian float32, row-major';
-ALTER FUNCTION dbinfer.predict_tensor(bytea, text, text) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer.predict_tensor(bytea, text, text) TO PUBLIC;

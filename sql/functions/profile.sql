@@ -3,5 +3,4 @@ RETURNS jsonb LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._text('profile', img, dbinfer._resolve(model, img IS NULL), 'error', 0)::pg_catalog.jsonb
 $$;
 COMMENT ON FUNCTION dbinfer.profile(bytea, text) IS 'microseconds of decode, preprocess, infer and postprocess for one image';
-ALTER FUNCTION dbinfer.profile(bytea, text) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer.profile(bytea, text) TO PUBLIC;

@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION dbinfer.revoke_model(model text, role text)
-RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dbinfer_private.lock_registry();
   PERFORM dbinfer_private.require_model(model, true, NULL);
@@ -11,5 +11,5 @@ BEGIN
   PERFORM dbinfer_private.forget();
 END $$;
 COMMENT ON FUNCTION dbinfer.revoke_model(text, text) IS 'takes a grant back, from the next statement on';
-ALTER FUNCTION dbinfer.revoke_model(text, text) OWNER TO dbinfer_owner;
 REVOKE ALL ON FUNCTION dbinfer.revoke_model(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dbinfer.revoke_model(text, text) TO dbinfer_admin;

@@ -3,5 +3,4 @@ RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._bytes('segment', img, dbinfer._resolve(model, img IS NULL), on_error, 0)
 $$;
 COMMENT ON FUNCTION dbinfer.segment(bytea, text, text) IS 'mask as a PNG in the size of the image: 0 and 255, or class numbers';
-ALTER FUNCTION dbinfer.segment(bytea, text, text) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer.segment(bytea, text, text) TO PUBLIC;

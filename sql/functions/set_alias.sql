@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION dbinfer.set_alias(model text, alias text, version integer)
-RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dbinfer_private.lock_registry();
   IF alias IS NULL OR alias !~ '^[A-Za-z_][A-Za-z0-9_.-]{0,62}$' THEN
@@ -12,5 +12,5 @@ BEGIN
   PERFORM dbinfer_private.forget();
 END $$;
 COMMENT ON FUNCTION dbinfer.set_alias(text, text, integer) IS 'gives a version a second name: digits@production';
-ALTER FUNCTION dbinfer.set_alias(text, text, integer) OWNER TO dbinfer_owner;
 REVOKE ALL ON FUNCTION dbinfer.set_alias(text, text, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dbinfer.set_alias(text, text, integer) TO dbinfer_admin;

@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION dbinfer.set_default(model text)
-RETURNS void LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM dbinfer_private.lock_registry();
   PERFORM dbinfer_private.require_model(model, true, NULL);
@@ -7,5 +7,5 @@ BEGIN
   PERFORM dbinfer_private.forget();
 END $$;
 COMMENT ON FUNCTION dbinfer.set_default(text) IS 'makes a model the one that calls without a model name use';
-ALTER FUNCTION dbinfer.set_default(text) OWNER TO dbinfer_owner;
 REVOKE ALL ON FUNCTION dbinfer.set_default(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dbinfer.set_default(text) TO dbinfer_admin;

@@ -7,5 +7,4 @@ SELECT (s.f->>'content')::integer, s.f->>'host', (s.f->>'pid')::integer, (s.f->>
  ORDER BY 1
 $$;
 COMMENT ON FUNCTION dbinfer.warm(text) IS 'loads a model on every segment before the first query needs it, and says how long each took; after the idle timeout of the server it is cold again';
-ALTER FUNCTION dbinfer.warm(text) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer.warm(text) TO PUBLIC;

@@ -1,6 +1,6 @@
 -- The first model of a database becomes its default.
 CREATE OR REPLACE FUNCTION dbinfer_private.add_version(model_name text, facts jsonb, activate boolean) RETURNS integer
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   new_id integer := nextval('dbinfer_private.version_id');
   new_version integer;
@@ -9,7 +9,10 @@ DECLARE
   k text;
   part_digest text;
 BEGIN
-  SELECT coalesce(max(v.version), 0) + 1 INTO new_version FROM dbinfer_private.model_version v WHERE v.model = model_name;
+  SELECT l.version + 1 INTO new_version FROM dbinfer_private.last_version l WHERE l.model = model_name;
+  new_version := coalesce(new_version, 1);
+  DELETE FROM dbinfer_private.last_version l WHERE l.model = model_name;
+  INSERT INTO dbinfer_private.last_version VALUES (model_name, new_version);
   IF NOT EXISTS (SELECT 1 FROM dbinfer_private.model m WHERE m.name = model_name) THEN
     INSERT INTO dbinfer_private.model VALUES (model_name, NULL);
   END IF;
@@ -32,4 +35,3 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dbinfer_private.add_version(text, jsonb, boolean) IS 'registers a version whose parts are stored, and activates it where asked';
 REVOKE ALL ON FUNCTION dbinfer_private.add_version(text, jsonb, boolean) FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.add_version(text, jsonb, boolean) OWNER TO dbinfer_owner;

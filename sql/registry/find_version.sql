@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.find_version(reference text) RETURNS integer
-LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   wanted text := reference;
   base text;
@@ -38,4 +38,3 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dbinfer_private.find_version(text) IS 'the version id that name, name@3, name@alias or NULL means';
 REVOKE ALL ON FUNCTION dbinfer_private.find_version(text) FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.find_version(text) OWNER TO dbinfer_owner;

@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.raise_unknown(base text, suffix text) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   known text;
 BEGIN
@@ -18,4 +18,3 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dbinfer_private.raise_unknown(text, text) IS 'raises undefined_object with the names that exist';
 REVOKE ALL ON FUNCTION dbinfer_private.raise_unknown(text, text) FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.raise_unknown(text, text) OWNER TO dbinfer_owner;

@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.remove_versions(gone text, gone_version integer) RETURNS void
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   DELETE FROM dbinfer_private.model_part p WHERE p.version_id IN (SELECT v.id FROM dbinfer_private.model_version v
     WHERE v.model = gone AND (gone_version IS NULL OR v.version = gone_version));
@@ -16,4 +16,3 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dbinfer_private.remove_versions(text, integer) IS 'deletes versions with their aliases and the parts that nobody else uses';
 REVOKE ALL ON FUNCTION dbinfer_private.remove_versions(text, integer) FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.remove_versions(text, integer) OWNER TO dbinfer_owner;

@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.require_model(wanted text, any_version boolean, wanted_version integer) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF wanted IS NULL OR (wanted_version IS NULL AND NOT any_version) THEN
     RAISE null_value_not_allowed USING MESSAGE = format('the %s is NULL', CASE WHEN wanted IS NULL THEN 'model' ELSE 'version' END),
@@ -15,4 +15,3 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dbinfer_private.require_model(text, boolean, integer) IS 'raises unless a model of that plain name, and that version, exists';
 REVOKE ALL ON FUNCTION dbinfer_private.require_model(text, boolean, integer) FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.require_model(text, boolean, integer) OWNER TO dbinfer_owner;

@@ -39,5 +39,4 @@ BEGIN
     'settings', settings::json)::text, given_token);
 END $$;
 COMMENT ON FUNCTION dbinfer._admit(text, text, text) IS 'internal: admits the caller to a model and makes this backend ready for it';
-ALTER FUNCTION dbinfer._admit(text, text, text) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer._admit(text, text, text) TO PUBLIC;

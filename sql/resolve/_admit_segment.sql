@@ -4,5 +4,4 @@ BEGIN
   RETURN dbinfer._admit(NULL, note, dbinfer_private.wanted());
 END $$;
 COMMENT ON FUNCTION dbinfer._admit_segment(text) IS 'internal: on a segment, admits who asks to the token that the coordinator resolved';
-ALTER FUNCTION dbinfer._admit_segment(text) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer._admit_segment(text) TO PUBLIC;

@@ -10,5 +10,4 @@ GD["dbinfer.note"] = (note, model, ctypes.PyDLL(None).GetUserId() & 0xFFFFFFFF)
 return note
 $$;
 COMMENT ON FUNCTION dbinfer._ask(text, boolean) IS 'internal: notes who asks for a model, once; returns what dbinfer._admit knows the note by';
-ALTER FUNCTION dbinfer._ask(text, boolean) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer._ask(text, boolean) TO PUBLIC;

@@ -7,5 +7,4 @@ if ticket is None:
 return ticket.run(plpy, task, img, on_error, k)
 $$;
 COMMENT ON FUNCTION dbinfer._bytes(text, bytea, text, text, integer) IS 'internal: scores one image; call dbinfer.predict and its sisters';
-ALTER FUNCTION dbinfer._bytes(text, bytea, text, text, integer) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer._bytes(text, bytea, text, text, integer) TO PUBLIC;

@@ -6,5 +6,4 @@ if gate is not None:
     return gate(model)
 $$;
 COMMENT ON FUNCTION dbinfer._gate(text) IS 'internal: the token that this user resolved for the model in this statement, else NULL';
-ALTER FUNCTION dbinfer._gate(text) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer._gate(text) TO PUBLIC;

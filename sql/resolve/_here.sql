@@ -6,5 +6,4 @@ session = GD.get("dbinfer")
 return None if session is None else session.here(token)
 $$;
 COMMENT ON FUNCTION dbinfer._here(text, boolean) IS 'internal: the token where this process holds it, else NULL';
-ALTER FUNCTION dbinfer._here(text, boolean) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer._here(text, boolean) TO PUBLIC;

@@ -7,5 +7,4 @@ SELECT /* greenplum: coalesce(dbinfer._here( */coalesce(dbinfer._gate(model), db
                 dbinfer._admit_segment(dbinfer._ask(NULL, empty))) */
 $$;
 COMMENT ON FUNCTION dbinfer._resolve(text, boolean) IS 'internal: the token of a model in this statement and process';
-ALTER FUNCTION dbinfer._resolve(text, boolean) OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer._resolve(text, boolean) TO PUBLIC;

@@ -5,4 +5,3 @@ return noted[2] if noted is not None and noted[:2] == (note, model) else None
 $$;
 COMMENT ON FUNCTION dbinfer_private.caller(text, text) IS 'the user whom dbinfer._ask noted for this model, once; NULL without its note';
 REVOKE ALL ON FUNCTION dbinfer_private.caller(text, text) FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.caller(text, text) OWNER TO dbinfer_owner;

@@ -4,4 +4,3 @@ GD["dbinfer"].feed_part(plpy, kind, data)
 $$;
 COMMENT ON FUNCTION dbinfer_private.feed_part(text, bytea) IS 'takes one part of a model file (kind xml or bin)';
 REVOKE ALL ON FUNCTION dbinfer_private.feed_part(text, bytea) FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.feed_part(text, bytea) OWNER TO dbinfer_owner;

@@ -4,4 +4,3 @@ GD["dbinfer"].finish_model(plpy)
 $$;
 COMMENT ON FUNCTION dbinfer_private.finish_model() IS 'checks the digests of the files taken and puts them into the host cache';
 REVOKE ALL ON FUNCTION dbinfer_private.finish_model() FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.finish_model() OWNER TO dbinfer_owner;

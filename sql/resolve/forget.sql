@@ -6,4 +6,3 @@ if session is not None:
 $$;
 COMMENT ON FUNCTION dbinfer_private.forget() IS 'drops what this backend resolved in this statement';
 REVOKE ALL ON FUNCTION dbinfer_private.forget() FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.forget() OWNER TO dbinfer_owner;

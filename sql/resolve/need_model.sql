@@ -4,4 +4,3 @@ return GD["dbinfer"].need_model(plpy, xml_digest, bin_digest, settings)
 $$;
 COMMENT ON FUNCTION dbinfer_private.need_model(text, text, text) IS 'whether the host cache lacks the files of a model, or holds damaged ones';
 REVOKE ALL ON FUNCTION dbinfer_private.need_model(text, text, text) FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.need_model(text, text, text) OWNER TO dbinfer_owner;

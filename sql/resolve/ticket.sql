@@ -4,4 +4,3 @@ return GD["dbinfer"].ticket(caller, model, version_id, facts, token)
 $$;
 COMMENT ON FUNCTION dbinfer_private.ticket(oid, text, integer, text, text) IS 'the token under which this backend scores with a version in this statement';
 REVOKE ALL ON FUNCTION dbinfer_private.ticket(oid, text, integer, text, text) FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.ticket(oid, text, integer, text, text) OWNER TO dbinfer_owner;

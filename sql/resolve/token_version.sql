@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.token_version(token text) RETURNS integer
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF token !~ '^dbinfer:[0-9]{1,9}:[0-9a-f]{16}$' THEN
     RAISE invalid_parameter_value USING MESSAGE = 'invalid model token',
@@ -9,4 +9,3 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dbinfer_private.token_version(text) IS 'the version id inside a token';
 REVOKE ALL ON FUNCTION dbinfer_private.token_version(text) FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.token_version(text) OWNER TO dbinfer_owner;

@@ -5,4 +5,3 @@ return GD.get("dbinfer.wanted")
 $$;
 COMMENT ON FUNCTION dbinfer_private.wanted() IS 'the token that dbinfer._here was last asked for';
 REVOKE ALL ON FUNCTION dbinfer_private.wanted() FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.wanted() OWNER TO dbinfer_owner;

@@ -6,5 +6,4 @@ BEGIN
   RETURN NEXT dbinfer_private.status(dbinfer_private.settings());
 END $$;
 COMMENT ON FUNCTION dbinfer._segments() IS 'internal: facts behind the view dbinfer.segments';
-ALTER FUNCTION dbinfer._segments() OWNER TO dbinfer_owner;
 GRANT EXECUTE ON FUNCTION dbinfer._segments() TO PUBLIC;

@@ -4,4 +4,3 @@ GD["dbinfer.modules"][name] = source
 $$;
 COMMENT ON FUNCTION dbinfer_private.feed_module(text, text) IS 'takes one module of the runtime';
 REVOKE ALL ON FUNCTION dbinfer_private.feed_module(text, text) FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.feed_module(text, text) OWNER TO dbinfer_owner;

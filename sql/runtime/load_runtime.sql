@@ -2,7 +2,7 @@
 -- `SELECT load_runtime()` into another process. STABLE, because a VOLATILE function cannot read in a parallel plan under
 -- CREATE TABLE AS ("cannot start commands").
 CREATE OR REPLACE FUNCTION dbinfer_private.load_runtime() RETURNS void
-LANGUAGE plpgsql /* greenplum: VOLATILE */ /* postgresql: STABLE */ PARALLEL RESTRICTED AS $$
+LANGUAGE plpgsql /* greenplum: VOLATILE */ /* postgresql: STABLE */ PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   wanted text;
   m record;
@@ -19,4 +19,3 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dbinfer_private.load_runtime() IS 'loads the Python runtime from the registry into this backend';
 REVOKE ALL ON FUNCTION dbinfer_private.load_runtime() FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.load_runtime() OWNER TO dbinfer_owner;

@@ -6,4 +6,3 @@ return session is None or session.digest != digest
 $$;
 COMMENT ON FUNCTION dbinfer_private.need_runtime(text) IS 'whether this backend lacks the runtime of that digest';
 REVOKE ALL ON FUNCTION dbinfer_private.need_runtime(text) FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.need_runtime(text) OWNER TO dbinfer_owner;

@@ -5,4 +5,3 @@ return "%s %d" % (socket.gethostname(), os.cpu_count() or 1)
 $$;
 COMMENT ON FUNCTION dbinfer_private.place() IS 'name and cores of the host that this backend runs on';
 REVOKE ALL ON FUNCTION dbinfer_private.place() FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.place() OWNER TO dbinfer_owner;

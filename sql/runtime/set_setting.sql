@@ -1,5 +1,5 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.set_setting(setting_name text, setting_value text) RETURNS void
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   UPDATE dbinfer_private.setting s SET value = setting_value WHERE s.name = setting_name;
   IF NOT FOUND THEN
@@ -8,4 +8,3 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION dbinfer_private.set_setting(text, text) IS 'writes one setting of the runtime';
 REVOKE ALL ON FUNCTION dbinfer_private.set_setting(text, text) FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.set_setting(text, text) OWNER TO dbinfer_owner;

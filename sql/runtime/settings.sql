@@ -1,6 +1,6 @@
 -- `workers` among them says how many backends score at once beside the leader.
 CREATE OR REPLACE FUNCTION dbinfer_private.settings() RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
+LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 SELECT json_object_agg(s.name, s.value)::text FROM (
   SELECT name, value FROM dbinfer_private.setting
   UNION ALL
@@ -9,4 +9,3 @@ SELECT json_object_agg(s.name, s.value)::text FROM (
 $$;
 COMMENT ON FUNCTION dbinfer_private.settings() IS 'all settings of the runtime as JSON';
 REVOKE ALL ON FUNCTION dbinfer_private.settings() FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.settings() OWNER TO dbinfer_owner;

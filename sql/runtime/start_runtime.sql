@@ -6,4 +6,3 @@ scope["start"](modules, digest, GD)
 $$;
 COMMENT ON FUNCTION dbinfer_private.start_runtime(text) IS 'starts the runtime from the modules taken before';
 REVOKE ALL ON FUNCTION dbinfer_private.start_runtime(text) FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.start_runtime(text) OWNER TO dbinfer_owner;

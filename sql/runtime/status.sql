@@ -4,4 +4,3 @@ return GD["dbinfer"].status(plpy, settings)
 $$;
 COMMENT ON FUNCTION dbinfer_private.status(text) IS 'facts of this backend and its host as JSON';
 REVOKE ALL ON FUNCTION dbinfer_private.status(text) FROM PUBLIC;
-ALTER FUNCTION dbinfer_private.status(text) OWNER TO dbinfer_owner;

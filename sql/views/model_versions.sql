@@ -12,5 +12,4 @@ SELECT v.model AS name,
   FROM dbinfer_private.model_version v
   JOIN dbinfer_private.model m ON m.name = v.model;
 COMMENT ON VIEW dbinfer.model_versions IS 'one row per version of every model, with its manifest';
-ALTER VIEW dbinfer.model_versions OWNER TO dbinfer_owner;
 GRANT SELECT ON dbinfer.model_versions TO PUBLIC;

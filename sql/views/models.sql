@@ -17,5 +17,4 @@ SELECT m.name,
   FROM dbinfer_private.model m
   LEFT JOIN dbinfer_private.model_version v ON v.model = m.name AND v.version = m.active;
 COMMENT ON VIEW dbinfer.models IS 'one row per model, with its active version';
-ALTER VIEW dbinfer.models OWNER TO dbinfer_owner;
 GRANT SELECT ON dbinfer.models TO PUBLIC;

@@ -19,5 +19,4 @@ SELECT (s.f->>'content')::integer AS content,
        s.f->>'problem' AS problem
   FROM (SELECT t::json AS f FROM dbinfer._segments() t) s;
 COMMENT ON VIEW dbinfer.segments IS 'one row per place where functions run: versions, cores, threads, cache, loaded models, memory in bytes, and what is wrong there';
-ALTER VIEW dbinfer.segments OWNER TO dbinfer_owner;
 GRANT SELECT ON dbinfer.segments TO PUBLIC;

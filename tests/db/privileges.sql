@@ -13,7 +13,8 @@ SELECT line FROM (
    WHERE n.nspname LIKE 'dbinfer%' AND c.relkind IN ('r', 'v', 'S')
   UNION ALL
   SELECT 'function ' || n.nspname || '.' || p.proname || '(' || replace(pg_get_function_identity_arguments(p.oid), 'dbinfer.', '') || '): '
-         || CASE WHEN has_function_privilege('pg_signal_backend', p.oid, 'EXECUTE') THEN 'public' ELSE 'owner' END
+         || CASE WHEN has_function_privilege('pg_signal_backend', p.oid, 'EXECUTE') THEN 'public'
+              WHEN has_function_privilege('dbinfer_admin', p.oid, 'EXECUTE') THEN 'admin' ELSE 'owner' END
          || CASE WHEN p.prosecdef THEN ', security definer' ELSE '' END
     FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname LIKE 'dbinfer%'
 ) x

@@ -23,7 +23,7 @@ SELECT 'language|' || l.lanname FROM pg_language l
 UNION ALL
 SELECT 'extension|' || e.extname FROM pg_extension e
 UNION ALL
-SELECT 'role|' || r.rolname FROM pg_roles r WHERE r.rolname LIKE 'dbinfer_owner'
+SELECT 'role|' || r.rolname FROM pg_roles r WHERE r.rolname IN ('dbinfer_admin', 'dbinfer_owner')
 UNION ALL
 SELECT concat_ws('|', 'setting', s.setrole, s.setconfig) FROM pg_db_role_setting s
  WHERE s.setdatabase IN (0, (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))

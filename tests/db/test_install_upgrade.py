@@ -16,11 +16,8 @@ from dbinfer.install import InstallOptions, install, upgrade
 from dbinfer.install.content import Content
 from dbinfer.registry import deploy
 
-EXTRA = "CREATE TABLE dbinfer_private.extra (n integer); ALTER TABLE dbinfer_private.extra OWNER TO dbinfer_owner;"
-FUNCTION = """
-CREATE OR REPLACE FUNCTION dbinfer.extra() RETURNS integer LANGUAGE sql AS $$ SELECT 42 $$;
-ALTER FUNCTION dbinfer.extra() OWNER TO dbinfer_owner;
-"""
+EXTRA = "CREATE TABLE dbinfer_private.extra (n integer);"
+FUNCTION = "CREATE OR REPLACE FUNCTION dbinfer.extra() RETURNS integer LANGUAGE sql AS $$ SELECT 42 $$;"
 
 
 @pytest.fixture

@@ -21,22 +21,47 @@ def test_privileges_are_those_of_the_list(db: Connection) -> None:
 def test_definer_functions_fix_their_search_path(db: Connection) -> None:
     loose = rows(
         db,
-        "SELECT proname FROM pg_proc WHERE proowner = 'dbinfer_owner'::regrole AND prosecdef "
-        "AND coalesce(proconfig::text, '') NOT LIKE '%search_path=pg_catalog, pg_temp%'",
+        "SELECT proname FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace WHERE nspname LIKE 'dbinfer%' "
+        "AND prosecdef AND coalesce(proconfig::text, '') NOT LIKE '%search_path=pg_catalog, pg_temp%'",
     )
     assert loose == []
 
 
-def test_no_function_belongs_to_a_superuser(db: Connection) -> None:
-    query = (
-        "SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace "
-        "WHERE nspname LIKE 'dbinfer%' AND proowner <> 'dbinfer_owner'::regrole"
+def test_everything_belongs_to_a_superuser(db: Connection) -> None:
+    """The owner of a function or table decides what the others' backends run."""
+    owned = (
+        "SELECT {name} FROM {catalog} JOIN pg_roles r ON r.oid = {prefix}owner AND NOT r.rolsuper "
+        "JOIN pg_namespace n ON n.oid = {prefix}namespace WHERE nspname LIKE 'dbinfer%'"
     )
-    assert rows(db, query) == []
-    owner = rows(
-        db, "SELECT rolsuper, rolcanlogin, rolcreaterole FROM pg_roles WHERE rolname = 'dbinfer_owner'"
+    for prefix, catalog in (("pro", "pg_proc"), ("rel", "pg_class"), ("typ", "pg_type")):
+        assert rows(db, owned.format(name=f"{prefix}name", catalog=catalog, prefix=prefix)) == []
+    assert (
+        rows(
+            db,
+            "SELECT nspname FROM pg_namespace JOIN pg_roles r ON r.oid = nspowner AND NOT rolsuper "
+            "WHERE nspname LIKE 'dbinfer%'",
+        )
+        == []
     )
-    assert owner == [(False, False, False)]
+
+
+def test_the_administrators_role_has_calls_and_nothing_else(db: Connection) -> None:
+    role = rows(
+        db, "SELECT rolsuper, rolcanlogin, rolcreaterole FROM pg_roles WHERE rolname = 'dbinfer_admin'"
+    )
+    assert role == [(False, False, False)]
+    held = rows(
+        db,
+        "SELECT classid::regclass::text, deptype FROM pg_shdepend WHERE refobjid = 'dbinfer_admin'::regrole "
+        "AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) GROUP BY 1, 2",
+    )
+    assert held == [("pg_proc", "a")]
+    open_to_it = rows(
+        db,
+        "SELECT proname FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace, LATERAL aclexplode(proacl) a "
+        "WHERE a.grantee = 'dbinfer_admin'::regrole AND NOT (prosecdef AND nspname = 'dbinfer')",
+    )
+    assert open_to_it == []
 
 
 def test_functions_that_keep_something_in_the_process_are_not_parallel_safe(db: Connection) -> None:

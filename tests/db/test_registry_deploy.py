@@ -181,11 +181,11 @@ def test_a_role_outside_of_the_owner_is_told_what_it_needs(db: Connection, dsn: 
         with pytest.raises(RegistryError) as caught:
             deploy(tiny_models.constant(tmp_path, 1), dsn=make_dsn(dsn, options=f"-c role={name}"))
         assert "permission denied" in caught.value.message
-        assert "GRANT dbinfer_owner TO" in caught.value.cure
+        assert "GRANT dbinfer_admin TO" in caught.value.cure
 
 
 def test_a_member_of_the_owner_deploys(db: Connection, dsn: str, tmp_path: Path) -> None:
-    with role(db, "dbinfer_owner") as name:
+    with role(db, "dbinfer_admin") as name:
         own = make_dsn(dsn, options=f"-c role={name}")
         done = deploy(tiny_models.constant(tmp_path, 8, "members"), DeployOptions(alias="a"), dsn=own)
         assert done.version == 1

@@ -217,7 +217,7 @@ def test_no_helper_uses_plpy(db: Connection) -> None:
             db,
             "SELECT pronamespace::regnamespace || '.' || proname, prosrc FROM pg_proc p "
             "JOIN pg_language l ON l.oid = prolang WHERE lanname = 'plpython3u' "
-            "AND proowner = 'dbinfer_owner'::regrole",
+            "AND pronamespace IN ('dbinfer'::regnamespace, 'dbinfer_private'::regnamespace)",
         )
     )
     assert [name for name, body in bodies.items() if "plpy.execute" in body or "plpy.prepare" in body] == []

@@ -40,7 +40,7 @@ def test_grants_count_through_membership(db: Connection) -> None:
 
 
 def test_members_of_the_owner_may_run_everything(db: Connection) -> None:
-    with role(db, "dbinfer_owner"):
+    with role(db, "dbinfer_admin"):
         assert len(ask(db, "SELECT dbinfer.predict(%s, 'secret')", IMAGE)) == 3
 
 

@@ -14,7 +14,8 @@ from catalog import another_database, snapshot
 from psycopg2.extensions import connection as Connection
 from released_version import Release
 
-from dbinfer.install import install, upgrade
+from dbinfer.errors import InstallError
+from dbinfer.install import InstallOptions, install, installer, upgrade
 from dbinfer.registry import deploy
 
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
@@ -69,9 +70,15 @@ def test_open_sessions_go_on_with_right_results(old: str) -> None:
         score_everything(idle)
 
 
-def test_an_open_transaction_goes_on(old: str) -> None:
-    with closing(psycopg2.connect(old)) as session, session:
+def test_an_open_transaction_is_not_waited_for_without_end(old: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installer, "LOCK_WAIT", "200ms")
+    with closing(psycopg2.connect(old)) as session:
         assert ask(session, "SELECT dbinfer.predict(%s)", IMAGE) == [2, 2, 2]
+        with pytest.raises(InstallError, match="nothing changed") as caught:
+            upgrade(old)
+        assert "pg_stat_activity" in caught.value.cure
+        assert ask(session, "SELECT dbinfer.predict(%s)", IMAGE) == [2, 2, 2]
+        session.commit()
         assert upgrade(old).changed
         assert ask(session, "SELECT dbinfer.predict(%s)", IMAGE) == [2, 2, 2]
 
@@ -104,7 +111,7 @@ def test_an_upgraded_database_equals_a_fresh_one(server_dsn: str, venv: Path) ->
     with another_database(server_dsn, "test_old") as old, another_database(server_dsn, "test_new") as new:
         Release("0.1.0").install(old, {"venv": str(venv)})
         upgrade(old)
-        install(new, {"venv": str(venv)})
+        install(InstallOptions(venv=str(venv)), new)
         assert snapshot(old) == snapshot(new)
         assert _settings(old) == _settings(new)
 

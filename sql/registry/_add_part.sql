@@ -1,0 +1,13 @@
+-- Versions share parts by digest, so a digest that lies would damage the models of others.
+CREATE OR REPLACE FUNCTION dbinfer._add_part(part_digest text, content bytea) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF (encode(sha256(content), 'hex') = part_digest) IS NOT TRUE THEN
+    RAISE data_exception USING MESSAGE = 'the part does not have the digest that it came with',
+      HINT = 'Deploy the model again: it was damaged on its way.';
+  END IF;
+  PERFORM dbinfer_private.add_part(part_digest, content);
+END $$;
+COMMENT ON FUNCTION dbinfer._add_part(text, bytea) IS 'internal: stores one part of a model file';
+REVOKE ALL ON FUNCTION dbinfer._add_part(text, bytea) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dbinfer._add_part(text, bytea) TO dbinfer_admin;
