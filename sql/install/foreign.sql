@@ -28,7 +28,8 @@ SELECT x.found FROM (
           UNION ALL
           SELECT 'policy ' || y.polname, y.polrelid FROM pg_catalog.pg_policy y
           UNION ALL
-          SELECT 'default of column ' || d.adnum, d.adrelid FROM pg_catalog.pg_attrdef d
+          SELECT 'default of column ' || a.attname, d.adrelid FROM pg_catalog.pg_attrdef d
+            JOIN pg_catalog.pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
           UNION ALL
           SELECT 'constraint ' || k.conname, k.conrelid FROM pg_catalog.pg_constraint k WHERE k.contype NOT IN ('p', 'n')
           UNION ALL

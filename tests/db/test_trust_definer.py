@@ -1,0 +1,115 @@
+"""Attacks on every function with its owner's, a superuser's, rights; docs/security.md lists them with reasons."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import psycopg2
+import pytest
+import tiny_models
+from asking import ask, role, rows
+from psycopg2.extensions import connection as Connection
+
+from dbinfer.registry import DeployOptions, deploy
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
+IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
+# Each function with calls that must be refused (or give what is right), whoever may call it.
+CALLS = {
+    "_admit": ["NULL, NULL", "'secret', ''", "'secret', dbinfer._ask('secret')", "'', dbinfer._ask('secret')",
+               "NULL, dbinfer._ask(NULL), 'dbinfer:1:0000000000000000'", "'x', NULL, 'x'"],
+    "_admit_segment": ["NULL", "''", "dbinfer._ask('secret')"],
+    "_segments": [],
+    "activate": ["'secret', 99", "NULL, 1", "'secret', NULL", "'no', 1"],
+    "set_alias": ["'secret', 'a b', 1", "'secret', NULL, 1", "'secret', 'a', 99", "'no', 'a', 1"],
+    "drop_alias": ["'secret', 'no'", "NULL, NULL"],
+    "set_default": ["'no'", "NULL", "'secret''; DROP TABLE x'"],
+    "drop_model": ["'no'", "NULL", "'secret', 99", "'secret', 1, NULL"],
+    "grant_model": ["'no', 'public'", "'secret', 'nobody''s'", "'secret', NULL"],
+    "revoke_model": ["'secret', 'nobody'", "NULL, 'public'"],
+    "set_setting": ["'venv', '/tmp'", "'runtime_digest', 'x'", "'max_models', '0'", "NULL, NULL"],
+    "_lock_registry": [],
+    "_missing_parts": [],
+    "_add_part": ["repeat('0', 64), '\\x00'", "NULL, NULL", "'x', ''"],
+    "_add_version": ["'a b', '{}', true", "'ok', '{}', true", "'ok', NULL, true", "NULL, '{}', NULL",
+                     "'ok', '{\"manifest\": {}, \"size\": \"1\", \"source_digest\": \"x\"}', true"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("irs")
+    deploy(tiny_models.constant(folder, 5, "secret"), DeployOptions(private=True), dsn=dsn)
+    deploy(tiny_models.constant(folder, 7, "open"), dsn=dsn)
+
+
+def test_every_definer_function_is_documented_and_attacked_here(db: Connection) -> None:
+    query = (
+        "SELECT proname FROM pg_proc WHERE prosecdef AND pronamespace IN "
+        "('dbinfer'::regnamespace, 'dbinfer_private'::regnamespace)"
+    )
+    names = {name for (name,) in rows(db, query)}
+    assert names == set(CALLS)
+    assert names == set(re.findall(r"^\| `dbinfer\.(\w+)` \|", DOCUMENT.read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_wrong_arguments_are_refused_in_one_sentence(db: Connection, name: str) -> None:
+    with role(db, *(() if name.startswith("_admit") else ("dbinfer_admin",))):
+        for arguments in CALLS[name]:
+            with pytest.raises(psycopg2.Error) as caught:
+                rows(db, f"SELECT dbinfer.{name}({arguments})")
+            assert caught.value.diag.sqlstate[:2] in ("22", "42", "55", "2B"), caught.value
+    assert ask(db, "SELECT count(*) FROM dbinfer.models") == 2
+
+
+@pytest.mark.parametrize("name", [n for n in CALLS if not n.startswith("_admit") and n != "_segments"])
+def test_who_is_no_administrator_is_refused(db: Connection, name: str) -> None:
+    signature = "SELECT pg_get_function_arguments(oid) FROM pg_proc WHERE proname = %s AND prosecdef"
+    count = len(ask(db, signature, name).split(",")) if ask(db, signature, name) else 0
+    with role(db), pytest.raises(psycopg2.errors.InsufficientPrivilege):
+        rows(db, f"SELECT dbinfer.{name}({', '.join(['NULL'] * count)})")
+
+
+HOSTILE = (
+    "CREATE FUNCTION {s}.noted(text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.who VALUES "
+    "(current_user); RETURN true; END $$",
+    "CREATE FUNCTION {s}.same(text, text) RETURNS boolean LANGUAGE sql AS $$ SELECT {s}.noted($1) $$",
+    "CREATE FUNCTION {s}.format(text, VARIADIC text[]) RETURNS text LANGUAGE sql AS $$ SELECT {s}.noted($1)::text $$",
+    "CREATE FUNCTION {s}.coalesce(text, text) RETURNS text LANGUAGE sql AS $$ SELECT {s}.noted($1)::text $$",
+    "CREATE FUNCTION {s}.now() RETURNS timestamptz LANGUAGE sql AS $$ SELECT 'now'::timestamptz WHERE {s}.noted('') $$",
+    "CREATE FUNCTION {s}.encode(bytea, text) RETURNS text LANGUAGE sql AS $$ SELECT {s}.noted($2)::text $$",
+    "CREATE OPERATOR {s}.= (FUNCTION = {s}.same, LEFTARG = text, RIGHTARG = text)",
+    "CREATE OPERATOR {s}.<> (FUNCTION = {s}.same, LEFTARG = text, RIGHTARG = text)",
+    "CREATE OPERATOR {s}.~ (FUNCTION = {s}.same, LEFTARG = text, RIGHTARG = text)",
+)
+
+
+def test_neither_a_hostile_path_nor_temporary_objects_run_with_their_rights(db: Connection) -> None:
+    """Functions and operators of a schema in front of pg_catalog, and temporary tables that shadow the registry's."""
+    rows(db, "CREATE TABLE public.who (name text); GRANT ALL ON public.who TO PUBLIC")
+    with role(db, "dbinfer_admin") as name:
+        rows(db, "RESET ROLE")
+        rows(db, f"CREATE SCHEMA hostile AUTHORIZATION {name}")
+        rows(db, f"SET ROLE {name}")
+        for statement in HOSTILE:
+            rows(db, statement.format(s="hostile"))
+        for table in ("model", "setting", "model_grant", "alias", "pg_roles", "model_version"):
+            rows(
+                db,
+                f"CREATE TEMPORARY TABLE {table} (name text, value text, model text, role text, rolname text)",
+            )
+        rows(db, "SET search_path = pg_temp, hostile, pg_catalog")
+        for call in (
+            "activate('secret', 1)", "set_alias('secret', 'a', 1)", "drop_alias('secret', 'a')",
+            "set_default('secret')", "grant_model('secret', 'public')", "revoke_model('secret', 'public')",
+            "set_setting('max_models', '4')", "_missing_parts('{x}')", "_lock_registry()",
+        ):  # fmt: skip
+            rows(db, f"SELECT dbinfer.{call}")
+        assert ask(db, "SELECT dbinfer.predict(%s, 'open')", IMAGE) == [7, 7, 7]
+        assert rows(db, "SELECT host FROM dbinfer.segments") != []
+        rows(db, "RESET search_path")
+        assert rows(db, "SELECT * FROM public.who") == []
+        rows(db, "DISCARD TEMP")
+    rows(db, "DROP TABLE public.who")
