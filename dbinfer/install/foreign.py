@@ -22,6 +22,6 @@ def check_foreign(cur: Cursor, content: Content) -> None:
     if found:
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
         raise InstallError(
-            f"the schemas of dbinfer hold what is not ours: {', '.join(found[:SHOWN])}{more}.",
+            f"the schemas of dbinfer hold what is not ours: {', '.join(found[:SHOWN])}{more}",
             "It would run with your rights. Look at it, then drop it or move it elsewhere.",
         )

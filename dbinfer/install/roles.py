@@ -64,7 +64,7 @@ def _not_ours(cur: Cursor, role: str) -> InstallError:
     names = ", ".join(members(cur, role))
     who = f"its members ({names})" if names else "who gets its membership"
     return InstallError(
-        f"a role {role} exists already and was not made by dbinfer: {who} could deploy models.",
+        f"a role {role} exists already and was not made by dbinfer: {who} could deploy models",
         f"Rename it, or use it as it is: dbinfer install --adopt-role ({role} keeps its members).",
     )
 
