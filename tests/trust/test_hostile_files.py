@@ -1,0 +1,46 @@
+"""Damaged files by the thousand, in a process that is watched: an image or one clean error, and memory is flat."""
+
+from __future__ import annotations
+
+import os
+
+import figures
+import pytest
+from mutate import mutants
+from seeds import FORMATS, seeds
+from watched import Watched
+
+COUNT, ALL = 300, 10_000
+SEED = int(os.environ.get("DBINFER_TRUST_SEED", "11"))
+GROWTH = 96  # MB that a process may keep of what it once took
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_seeds_are_sound(kind: str) -> None:
+    with Watched() as watched:
+        answers = [watched.decode(f"{kind} seed {n}", data) for n, data in enumerate(seeds(kind))]
+    assert watched.summary.bad == []
+    sound = [answer is not None and "image" in answer["found"].values() for answer in answers]
+    assert sum(sound) >= len(sound) * 0.8  # OpenCV reads no CMYK, YCbCr or float TIFF
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_damaged_files(kind: str) -> None:
+    count = ALL if figures.long() else COUNT
+    with Watched() as watched:
+        for name, data in mutants(kind, count, SEED):
+            watched.decode(name, data)
+    summary = watched.summary
+    figures.record(
+        f"damaged {kind} files",
+        inputs=summary.inputs,
+        crashes=summary.crashes,
+        hangs=summary.hangs,
+        memory_mb=round(summary.memory_mb),
+        slowest_s=round(summary.slowest_s, 3),
+    )
+    assert [name for name, _ in summary.bad] == []
+    assert summary.inputs == count
+    assert summary.images > 0
+    assert summary.grown_mb < GROWTH
