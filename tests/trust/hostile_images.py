@@ -114,10 +114,12 @@ def png(
     return b"\x89PNG\r\n\x1a\n" + header + before + pixels + behind + png_chunk(b"IEND")
 
 
-def png_claiming(width: int, height: int, before: bytes) -> bytes:
-    """Return a PNG of 16 bits and four channels whose header claims more pixels than it has."""
-    size = png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 16, 6, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + size + png(1, 1, 16, 6, before)[33:]
+def animated_png(damage: bool = False) -> bytes:
+    """Return a PNG of one picture and one more behind it; damaged, that one's first row has a filter that is none."""
+    control = struct.pack(">IIIIIHHBB", 0, 8, 8, 0, 0, 1, 1, 0, 0)
+    rows = zlib.compress(bytes([9 if damage else 0]) + bytes(8 * 33 - 1))
+    later = png_chunk(b"fcTL", control) + png_chunk(b"fdAT", b"\0\0\0\1" + rows)
+    return png(8, 8, 8, 6, before=png_chunk(b"acTL", struct.pack(">II", 2, 0)), behind=later)
 
 
 def text_bomb(count: int) -> bytes:
@@ -182,10 +184,6 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str, str]] = {
     "tiff strips": (lambda: rgb_tiff(1, 70_000, bytes(3), [(278, 4, 1, 1)], 1), "strips or tiles", "segments"),
     "tiff lab strips": (lambda: lab_strips(60_000), "seconds to decode", "seconds"),
     "tiff pages": (lambda: tiff_of_pages(10_001), "more than 10000 pages", "frames"),
-    "png animation": (
-        lambda: png_claiming(3000, 3000, png_chunk(b"acTL", struct.pack(">II", 2, 0))),
-        "bytes of memory", "expansion",
-    ),
     "png text": (lambda: png(8, 8, before=text_bomb(300)), "seconds to decode", "seconds"),
     "png text behind": (lambda: png(8, 8, behind=text_bomb(300)), "seconds to decode", "seconds"),
     "png chunks": (lambda: png(8, 8, before=png_chunk(b"tRNS") * 70_000), "more than 65536 chunks", "segments"),

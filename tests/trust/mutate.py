@@ -127,7 +127,7 @@ def tiff_pieces(data: bytes) -> list[bytes]:
     at = struct.unpack_from(end + ("Q" if big else "I"), data, 8 if big else 4)[0]
     count = struct.unpack_from(end + ("Q" if big else "H"), data, at)[0]
     start, entry = at + (8 if big else 2), 20 if big else 12
-    return _cut(data, [0, *(start + entry * n for n in range(count + 1))])
+    return _cut(data, [0, *(start + entry * n for n in range(min(count, 200) + 1))])
 
 
 def bmp_pieces(data: bytes) -> list[bytes]:

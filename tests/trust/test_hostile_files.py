@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import figures
+import hostile_images as hostile
 import pytest
 from mutate import mutants
 from seeds import FORMATS, seeds
@@ -22,6 +23,18 @@ def test_the_seeds_are_sound(kind: str) -> None:
     assert watched.summary.bad == []
     sound = [answer is not None and "image" in answer["found"].values() for answer in answers]
     assert sum(sound) >= len(sound) * 0.8  # OpenCV reads no CMYK, YCbCr or float TIFF
+
+
+def test_a_damaged_animation_does_not_end_the_process() -> None:
+    """OpenCV's reader of animated PNGs jumps into a function that returned: 157 bytes end all sessions."""
+    with Watched() as watched:
+        sound = watched.decode("sound", hostile.animated_png())
+        damaged = watched.decode("damaged", hostile.animated_png(damage=True))
+    assert watched.summary.bad == []
+    assert sound is not None
+    assert damaged is not None
+    assert set(sound["found"].values()) == {"image"}
+    assert set(damaged["found"].values()) == {"image"}  # the damage is in the second picture
 
 
 @pytest.mark.timeout(7200)

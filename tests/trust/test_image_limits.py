@@ -142,6 +142,18 @@ def test_no_memory_is_said_so(failure: Exception | None, monkeypatch: pytest.Mon
     assert "max_image_memory" in caught.value.hint
 
 
+def test_a_png_without_pixels_is_not_given_to_the_decoder() -> None:
+    """OpenCV read on behind the end, and made room for what that claimed: 45 bytes took 2.1 GB and 2 seconds."""
+    with pytest.raises(ImageError, match="no pixels"):
+        decode(hostile.png(8, 8)[:33] + hostile.png_chunk(b"IEND") + b"\xff\xff\xff\xf0IEND")
+
+
+def test_a_png_whose_end_claims_gigabytes_is_cut_off() -> None:
+    good = hostile.png(8, 8)
+    with pytest.raises(ImageError, match="cut off"):
+        decode(good[:-12] + b"\xff\xff\xff\xf0IEND" + good[-4:])
+
+
 def test_limits_are_settings() -> None:
     assert image_limits({}) == DEFAULT_LIMITS
     given = {f"max_image_{name[4:]}": str(n + 7) for n, name in enumerate(Limits._fields)}

@@ -12,6 +12,7 @@ from .errors import ImageError
 from .header import HINT, Header, read_header
 from .image_limits import DEFAULT_LIMITS, Limits, too_large
 from .manifest import Manifest
+from .png import still
 
 _IGNORE_ORIENTATION: int = cv2.IMREAD_IGNORE_ORIENTATION
 _RGB: int = getattr(cv2, "IMREAD_COLOR_RGB", 0)
@@ -91,7 +92,7 @@ class Decoder:
         if self._target is not None and header.format == "JPEG":
             part = reduction(header, self._target)
         check_cost(data, header, limits, self._bytes_a_pixel * header.width * header.height // (part * part))
-        image = _decode(data, header, self._flags[part])
+        image = _decode(still(data) if header.animated else data, header, self._flags[part])
         check_shape(image.shape, header, part)
         if part > 1:
             image = _without_rest(image, header, part)

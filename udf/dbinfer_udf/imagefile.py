@@ -18,6 +18,7 @@ class Header(NamedTuple):
         scans: passes over the pixels; more than one in a progressive JPEG.
         buffers: bytes that the decoder takes beside the pixels which it returns.
         seconds: that decoding takes on one core, by an estimate that is rather too high (see docs/security.md).
+        animated: whether it is a PNG of several pictures.
     """
 
     format: str
@@ -30,6 +31,7 @@ class Header(NamedTuple):
     scans: int = 1
     buffers: int = 0
     seconds: float = 0.0
+    animated: bool = False
 
     @property
     def size(self) -> Tuple[int, int]:
