@@ -110,25 +110,31 @@ def _install(venv: Path, pins: str) -> None:
     )
 
 
+def check_safe(venv: Path, python: Python, account: Account) -> None:
+    """Check that nobody but root and the server's user decides what runs in this venv; runs nothing in it.
+
+    Raises:
+        ServerError: others may write it.
+    """
+    unsafe = why_unsafe(str(venv), python.version, account.uid, account.gid)
+    if unsafe:
+        raise ServerError(
+            f"the venv {venv} is not safe to import from: {unsafe}",
+            f"Only root and the server's user {account.name!r} may write there: "
+            f"chown -R root '{venv}'; chmod -R go-w '{venv}'",
+        )
+
+
 def check(venv: Path, python: Python, account: Account) -> None:
     """Check, as the server's user, that this venv can be read, fits PL/Python and imports what backends need.
 
     Raises:
-        ServerError: others may write it, it cannot be reached, does not run, is of another Python, or lacks a
-            package.
+        ServerError: it cannot be reached, does not run, is of another Python, or lacks a package.
     """
     program = venv / "bin" / "python"
     if not program.exists():
         raise ServerError(
             f"{venv} is not a virtual environment: it has no bin/python", "Create it: python3 -m venv PATH"
-        )
-    # First, because its Python already runs what others may have written there
-    unsafe = why_unsafe(str(venv), python.version, account.uid, account.gid)
-    if unsafe:
-        raise ServerError(
-            f"the venv {venv} is not safe to import from: {unsafe}.",
-            f"Only root and the server's user {account.name!r} may write there: "
-            f"chown -R root '{venv}'; chmod -R go-w '{venv}'",
         )
     account.check_reach(venv / "bin")
     account.check_reach(program.resolve().parent)

@@ -41,6 +41,8 @@ class Setup:
         keep = not self.known.own_venv and not own
         given = named.expanduser().absolute() if named else Path(self.known.venv) if keep else None
         venv = given or runtime.ensure(self.home, python, self.say)
+        # before anything runs in it, and also where the server runs: the folder may have been opened since
+        runtime.check_safe(venv, python, self.account)
         if str(venv) != self.known.venv or process.postmaster(self.home) is None:
             runtime.check(venv, python, self.account)
         self.known.venv, self.known.own_venv = str(venv), given is None

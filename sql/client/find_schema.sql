@@ -2,6 +2,6 @@
 -- search_path. The schema dbinfer is left out: a role of that name has it first ("$user"), but it is not for users' tables.
 SELECT coalesce(
          (SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-           WHERE c.oid = to_regclass(%(table)s)),
-         (SELECT s.name FROM pg_catalog.unnest(current_schemas(false)) WITH ORDINALITY s(name, place)
+           WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(%(table)s)::oid),
+         (SELECT s.name FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY s(name, place)
            WHERE s.name <> 'dbinfer' ORDER BY s.place LIMIT 1))::text

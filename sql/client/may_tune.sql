@@ -2,4 +2,4 @@
 SELECT pg_catalog.pg_has_role(c.relowner, 'USAGE') AND c.relkind = 'r',
        coalesce(pg_catalog.array_to_string(c.reloptions, ','), '') LIKE '%%parallel_workers%%'
   FROM pg_catalog.pg_class c
- WHERE c.oid = to_regclass(%(table)s)
+ WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(%(table)s)::oid

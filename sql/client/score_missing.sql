@@ -1,1 +1,1 @@
-NOT EXISTS (SELECT FROM {into} done WHERE done.{key} = source.{key})
+NOT EXISTS (SELECT FROM {into} done WHERE done.{key} OPERATOR(pg_catalog.=) source.{key})

@@ -151,7 +151,7 @@ def test_a_lost_password_file_is_explained(running: ServerReport, place: Home) -
     hidden = place.state.with_suffix(".hidden")
     place.state.rename(hidden)
     try:
-        with pytest.raises(ServerError, match=r"server\.json is gone"):
+        with pytest.raises(ServerError, match=r"server\.json is missing"):
             server.up(running.home)
     finally:
         hidden.rename(place.state)

@@ -24,13 +24,15 @@ def add_venv(venv: str) -> None:
         ModelError: it is not there, was made by another Python version, or others may write it.
     """
     version = "%d.%d" % sys.version_info[:2]
-    folder = site_packages(venv, version)
+    # the folder itself, not a link to it: what is imported is what was looked at
+    folder = os.path.realpath(site_packages(venv, version))
     if folder in sys.path:
         return
     host = socket.gethostname()
     if not os.path.isdir(folder):
         raise ModelError(
-            "the runtime's Python packages are not on host %s: there is no folder %s" % (host, folder),
+            "the runtime's Python packages are not on host %s: there is no folder %s"
+            % (host, site_packages(venv, version)),
             hint="On that host: python%s -m venv %s && "
             "%s/bin/pip install openvino numpy opencv-python-headless orjson; "
             "or name another venv with: dbinfer install --venv PATH" % (version, venv, venv),
