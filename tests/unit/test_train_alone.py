@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +53,15 @@ def test_a_run_leaves_model_manifest_history_and_curves(digits: TrainJob) -> Non
     assert float(lines[-1]["val_accuracy"]) == pytest.approx(result.metrics["val_accuracy"], abs=1e-4)
     assert (digits.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((digits.folder / "run.json").read_text())["config"] == digits.to_dict()
+
+
+def test_the_rate_of_a_step_is_that_of_the_schedule(digits: TrainJob) -> None:
+    """54 images in 7 steps an epoch; a cosine over 21 steps, also after a resume."""
+    job = replace(digits, schedule="cosine", lr=0.01)
+    run(replace(job, epochs=3))
+    history = run(replace(job, epochs=3, resume="1")).history
+    expected = [0.005 * (1 + math.cos(math.pi * step / 21)) for step in (6, 13, 20)]
+    assert [entry.lr for entry in history] == pytest.approx(expected, rel=1e-6)
 
 
 def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(digits: TrainJob, tmp_path: Path) -> None:

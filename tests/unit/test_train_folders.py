@@ -54,6 +54,13 @@ def test_a_shorter_shard_repeats_an_image_so_that_all_have_the_same_steps(tmp_pa
     assert len(orders) > 3
 
 
+def test_ranks_and_epochs_have_orders_of_their_own(tmp_path: Path) -> None:
+    plan = make_plan(_unet(strokes_folder(tmp_path / "s", range(16)), val="none"))
+    orders = [tuple(plan.training(rank, 2).order(epoch)) for rank in range(2) for epoch in (1, 2)]
+    assert len(set(orders)) == 4
+    assert {tuple(sorted(order)) for order in orders} == {tuple(range(8))}
+
+
 def test_a_missing_mask_is_named(tmp_path: Path) -> None:
     folder = strokes_folder(tmp_path / "s", range(3))
     (folder / "001_mask.png").unlink()

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from train_runs import (
     SMALL_UNET,
     difference,
-    digits_folder,
     final_weights,
     launched,
     needs_horovod,
@@ -20,7 +19,10 @@ from train_runs import (
 )
 
 from dbinfer.errors import DataError, TrainError
-from dbinfer.train import TrainJob, run
+from dbinfer.train import TrainJob, checkpoint, run
+from dbinfer.train.model import build, compile_model
+from dbinfer.train.plan import make_plan
+from dbinfer.train.report import read_report
 
 pytestmark = needs_horovod
 # One rank with batch 4 sees in each step what two ranks with batch 2 see: 0 1 and 4 5, then 2 3 and 6 7
@@ -111,20 +113,54 @@ def _watched(job: TrainJob) -> list[dict[str, NDArray[Any]]]:
     return ranks
 
 
-def test_a_killed_rank_stops_the_run_and_resuming_equals_no_interruption(tmp_path: Path) -> None:
-    whole = TrainJob(
-        network="digits",
-        data=str(digits_folder(tmp_path / "images", 60)),
-        out=str(tmp_path / "whole"),
+@pytest.fixture(scope="module")
+def normalised(tmp_path_factory: pytest.TempPathFactory) -> TrainJob:
+    """Two ranks that trained with batch normalisation, and validated on 3 and 2 images."""
+    folder = tmp_path_factory.mktemp("normalised")
+    job = TrainJob(
+        network="unet",
+        data=str(strokes_folder(folder / "images", range(12))),
+        val=str(strokes_folder(folder / "val", range(12, 17))),
+        out=str(folder / "whole"),
+        network_options=SMALL_UNET,
         epochs=3,
-        batch=8,
+        batch=2,
+        lr=0.001,
+        warmup=2,
         augment=True,
         ranks=2,
         final="last",
         launcher="mpi",
     )
-    launched(whole)
-    broken = replace(whole, out=str(tmp_path / "broken"))
+    launched(job)
+    return job
+
+
+def test_the_rate_grows_over_the_warm_up_epochs_and_is_never_an_epoch_late(normalised: TrainJob) -> None:
+    """3 steps an epoch: the last steps of the epochs are 2, 5 and 8, and 6 steps warm up from 0.001 to 0.002."""
+    rates = [entry.lr for entry in read_report(normalised).history]
+    assert rates == pytest.approx([0.001 * (1 + 2 / 6), 0.001 * (1 + 5 / 6), 0.002], rel=1e-6)
+
+
+def test_the_reported_validation_is_that_of_the_pooled_model_over_all_images(normalised: TrainJob) -> None:
+    """Not of statistics before they were pooled, of one rank's images, or of a mean that ignores how many they are."""
+    from dbinfer.train.ranks import Alone
+    from dbinfer.train.steps import evaluate
+
+    plan = make_plan(replace(normalised, ranks=1))
+    network, _ = build(plan.network, plan.options)
+    compile_model(network, plan.network, normalised)
+    checkpoint.load_weights(normalised.folder, 3, network)
+    expected = evaluate(network, plan.validation(0, 1), Alone())
+    values = read_report(normalised).history[-1].values
+    assert {name: values[name] for name in expected} == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_killed_rank_stops_the_run_and_resuming_equals_no_interruption(
+    normalised: TrainJob, tmp_path: Path
+) -> None:
+    """Statistics of batch normalisation and the optimizer's state are broadcast after a resume, too."""
+    broken = replace(normalised, out=str(tmp_path / "broken"))
     with pytest.raises(
         TrainError, match=r"rank 1 stopped with signal 9, [^\0]*Epoch 1 is kept: go on with --resume"
     ):
@@ -132,4 +168,4 @@ def test_a_killed_rank_stops_the_run_and_resuming_equals_no_interruption(tmp_pat
     result = run(replace(broken, resume="last"))
     assert [entry.epoch for entry in result.history] == [1, 2, 3]
     assert result.run["hosts"] == [result.run["hosts"][0]] * 2
-    assert difference(final_weights(broken), final_weights(whole)) < 1e-5
+    assert difference(final_weights(broken), final_weights(normalised)) < 1e-5
