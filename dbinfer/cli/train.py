@@ -37,7 +37,9 @@ history.csv, curves.png, run.json and checkpoints.
     dbinfer train unet --data strokes --config run.toml --resume --out runs/strokes
 """
 NOT_CONFIG = ("config", "settings", "as_json")  # options that are no field of TrainJob by that name
-CONFIG_HELP = "TOML or JSON file with options (names as here, with _); the command line goes before it."
+CONFIG_HELP = (
+    "TOML or JSON file with options (named as here, with _). Options on the command line override it."
+)
 
 
 def register(app: typer.Typer) -> None:

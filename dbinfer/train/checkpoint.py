@@ -84,12 +84,12 @@ def choose(folder: Path, resume: str) -> int:
     """
     there = epochs(folder)
     if not there:
-        raise TrainError(f"there is no checkpoint in {folder}.", "Leave --resume out to start afresh.")
+        raise TrainError(f"there is no checkpoint in {folder}", "Leave out --resume to start over.")
     if resume == "last":
         return there[-1]
     if int(resume) not in there:
         raise TrainError(
-            f"there is no checkpoint of epoch {resume} in {folder}.",
+            f"there is no checkpoint of epoch {resume} in {folder}",
             f"Checkpoints: {', '.join(map(str, there))}.",
         )
     return int(resume)
@@ -108,7 +108,7 @@ def read(folder: Path, epoch: int) -> Checkpoint:
         return Checkpoint(int(values["epoch"]), renamed(values["config"]), history, int(values["best"]))
     except (OSError, ValueError, KeyError, TypeError) as err:
         raise TrainError(
-            f"the checkpoint {path.parent} cannot be read: {err}.", "Resume an earlier one."
+            f"the checkpoint {path.parent} cannot be read: {err}", "Resume from an earlier one."
         ) from err
 
 
@@ -118,8 +118,8 @@ def check_same(state: Checkpoint, job: TrainJob) -> None:
     for key in FIXED:
         if state.job.get(key) != ours[key]:
             raise TrainError(
-                f"the checkpoint is of a run with {key} {state.job.get(key)!r}, but this one has {ours[key]!r}.",
-                "Give the same options to go on, or another --out to start afresh.",
+                f"the checkpoint belongs to a run with {key} {state.job.get(key)!r}, but this one has {ours[key]!r}",
+                "Use the same options to continue, or another --out to start over.",
             )
 
 
@@ -165,8 +165,10 @@ def _load(path: Path, variables: Any) -> None:
         with np.load(path) as arrays:
             values = [arrays[name] for name in sorted(arrays.files)]
     except (OSError, ValueError, KeyError) as err:
-        raise TrainError(f"the checkpoint {path} cannot be read: {err}.", "Resume an earlier one.") from err
+        raise TrainError(
+            f"the checkpoint {path} cannot be read: {err}", "Resume from an earlier one."
+        ) from err
     if [value.shape for value in values] != [tuple(variable.shape) for variable in variables]:
-        raise TrainError(f"{path} is of another network: the shapes of its variables differ.")
+        raise TrainError(f"{path} belongs to another network: the shapes of its variables differ")
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)

@@ -111,7 +111,7 @@ def compare(job: TrainJob, say: Callable[[str], None] = lambda text: None) -> Co
         DbinferError: as dbinfer.train.run.
     """
     if job.ranks < 2:
-        raise UsageError(f"ranks is {job.ranks}, but a comparison needs at least 2.")
+        raise UsageError(f"ranks is {job.ranks}, but a comparison needs at least 2")
     network = make_plan(job).network
     count = cores()
     job = replace(job, threads=max(1, count // job.ranks), keep=0, final="last")

@@ -24,14 +24,12 @@ def hosts_of(job: TrainJob) -> dict[str, int]:
     for entry in job.hosts.split(","):
         host, _, count = entry.strip().partition(":")
         if not host or host.startswith("-") or host in slots or not (count.isdigit() and int(count)):
-            raise UsageError(
-                f"hosts is {job.hosts!r}, but must be HOST:RANKS,HOST:RANKS.", "Example: a:2,b:2"
-            )
+            raise UsageError(f"hosts is {job.hosts!r}, but must be HOST:RANKS,HOST:RANKS", "Example: a:2,b:2")
         slots[host] = int(count)
     if sum(slots.values()) != job.ranks:
         raise UsageError(
-            f"the hosts have {sum(slots.values())} slots, but {job.ranks} ranks were asked for.",
-            "Make --ranks the sum of the numbers in --hosts.",
+            f"the hosts have {sum(slots.values())} slots, but {job.ranks} ranks were requested",
+            "Set --ranks to the sum of the numbers in --hosts.",
         )
     return slots
 
@@ -44,8 +42,8 @@ def check_reachable(hosts: dict[str, int]) -> None:
         reason = _ssh(host)
         if reason is not None:
             raise TrainError(
-                f"the host {host} cannot be reached: {reason}.",
-                f"`ssh {host} true` must work without a password, and dbinfer must lie there in the same folder.",
+                f"the host {host} cannot be reached: {reason}",
+                f"'ssh {host} true' must work without a password, and dbinfer must be in the same folder there.",
             )
 
 

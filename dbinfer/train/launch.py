@@ -23,7 +23,7 @@ from dbinfer.train.hosts import check_reachable, hosts_of
 from dbinfer.train.options import TrainJob
 
 WORKER = ("-m", "dbinfer.train.worker")
-BUILD = "Run `make train-env` (scripts/train-env): it builds Horovod once per machine."
+BUILD = "Build it, once per machine: make train-env"
 KEPT_LINES = 40
 WARNING = "dbinfer: left out: "  # of dbinfer.train.loader
 MPI_FLAGS = (
@@ -88,10 +88,10 @@ def check_built(launcher: str) -> None:
     spec = find_spec("horovod")
     folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
     if not any(list((folder / "tensorflow").glob("mpi_lib*.so")) for folder in folders):
-        raise TrainError("training with several ranks needs Horovod, which is not built here.", BUILD)
+        raise TrainError("training with several ranks needs Horovod, which is not installed here", BUILD)
     if launcher == "mpi" and shutil.which("mpirun") is None:
         raise TrainError(
-            "the launcher mpi needs mpirun, which is not installed.", "Use --launcher gloo, or " + BUILD
+            "the launcher mpi needs mpirun, which is not installed", f"Use --launcher gloo. {BUILD}"
         )
 
 

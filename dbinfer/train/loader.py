@@ -106,7 +106,7 @@ class Loader:
         if mask_size != size:
             raise DataError(
                 f"the mask of {self.samples.name(index)} has {mask_size[0]} x {mask_size[1]} pixels, but the image "
-                f"has {size[0]} x {size[1]}."
+                f"has {size[0]} x {size[1]}"
             )
         if mask.max() == 1:
             mask = mask * np.uint8(255)
@@ -121,9 +121,7 @@ class Loader:
         try:
             image, header = decode(data)
         except ImageError as err:
-            raise DataError(
-                f"the {what} of {self.samples.name(index)} is unreadable: {err.message}."
-            ) from err
+            raise DataError(f"the {what} of {self.samples.name(index)} is unreadable: {err.message}") from err
         return image, header.size
 
 

@@ -21,7 +21,7 @@ def build(network: Network, options: dict[str, Any]) -> tuple[Any, Manifest]:
     try:
         return network.build(**options), network.manifest(**options)
     except (TypeError, ValueError) as err:
-        raise UsageError(f"the network {network.name} cannot be built with {options}: {err}.") from err
+        raise UsageError(f"the network {network.name} cannot be built with {options}: {err}") from err
 
 
 def distributed(model: Any, ranks: Ranks) -> Any:
@@ -106,6 +106,6 @@ def check_task(network: Network, task: str) -> None:
     own = network.manifest().task
     if own != task:
         raise TrainError(
-            f"the data is for {task}, but the network {network.name} is for {own}.",
+            f"the data is for {task}, but the network {network.name} is for {own}",
             "Choose another network, or data of the other kind (masks or classes).",
         )

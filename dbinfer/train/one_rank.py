@@ -76,7 +76,7 @@ def _prepare(plan: Plan, ranks: Ranks, report: Report) -> Training:
     train = plan.training(ranks.rank, ranks.size)
     steps = ranks.share(train.steps)
     if train.steps != steps:
-        raise TrainError(f"rank {ranks.rank} has {train.steps} steps an epoch, but rank 0 has {steps}.")
+        raise TrainError(f"rank {ranks.rank} has {train.steps} steps an epoch, but rank 0 has {steps}")
     schedule = Schedule(job.lr, ranks.size, job.warmup * steps, job.epochs * steps, job.schedule)
     val = plan.validation(ranks.rank, ranks.size)
     plan.close()
@@ -90,8 +90,8 @@ def _check_alike(plan: Plan, ranks: Ranks) -> None:
     for rank, one in enumerate(seen):
         if one != seen[0]:
             raise TrainError(
-                f"rank {rank} sees other images than rank 0, or in another order ({one[1]} and {seen[0][1]} images).",
-                "Give the same files on every host; a query needs a unique key as its third column or at the end of "
+                f"rank {rank} sees other images than rank 0, or in another order ({one[1]} and {seen[0][1]} images)",
+                "Put the same files on every host. A query needs a unique key as its third column or at the end of "
                 "ORDER BY.",
             )
 

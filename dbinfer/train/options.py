@@ -85,13 +85,13 @@ class TrainOptions:
             ("keep", 0),
         ):
             if getattr(self, key) < least:
-                raise UsageError(f"{key} is {getattr(self, key)}, but must be at least {least}.")
+                raise UsageError(f"{key} is {getattr(self, key)}, but must be at least {least}")
         if not 0 < self.lr < 1000:
-            raise UsageError(f"lr is {self.lr}, but must be above 0 and below 1000.")
+            raise UsageError(f"lr is {self.lr}, but must be above 0 and below 1000")
         if not 0 <= self.val_fraction < 1:
-            raise UsageError(f"val_fraction is {self.val_fraction}, but must be at least 0 and below 1.")
+            raise UsageError(f"val_fraction is {self.val_fraction}, but must be at least 0 and below 1")
         if self.resume and self.resume != "last" and not self.resume.isdigit():
-            raise UsageError(f"resume is {self.resume!r}, but must be 'last' or the number of an epoch.")
+            raise UsageError(f"resume is {self.resume!r}, but must be 'last' or the number of an epoch")
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _check_words(job: TrainOptions) -> None:
     }
     for key, words in allowed.items():
         if getattr(job, key) not in words:
-            raise UsageError(f"{key} is {getattr(job, key)!r}, but must be one of {', '.join(words)}.")
+            raise UsageError(f"{key} is {getattr(job, key)!r}, but must be one of {', '.join(words)}")
 
 
 def read_options(path: Path) -> dict[str, Any]:
@@ -150,12 +150,12 @@ def read_options(path: Path) -> dict[str, Any]:
         text = Path(path).read_text(encoding="utf-8")
         values = json.loads(text) if Path(path).suffix == ".json" else tomllib.loads(text)
     except OSError as err:
-        raise UsageError(f"the configuration {path} cannot be read: {err.strerror}.") from err
+        raise UsageError(f"the configuration {path} cannot be read: {err.strerror}") from err
     except ValueError as err:
-        raise UsageError(f"the configuration {path} cannot be understood: {err}.") from err
+        raise UsageError(f"cannot parse the configuration {path}: {err}") from err
     if not isinstance(values, dict):
         raise UsageError(
-            f"the configuration {path} holds a {type(values).__name__}, but must hold an object."
+            f"the configuration {path} contains a {type(values).__name__}, but must contain an object"
         )
     return values
 
@@ -170,11 +170,11 @@ def make_job(values: dict[str, Any]) -> TrainJob:
     known = {entry.name: entry for entry in fields(TrainJob)}
     for key, value in values.items():
         if key not in known:
-            raise UsageError(f"unknown option {key!r}.", f"Options: {', '.join(known)}.")
+            raise UsageError(f"unknown option {key!r}", f"Options: {', '.join(known)}.")
         _check_kind(key, known[key], value)
     missing = [key for key, entry in known.items() if _required(entry) and not values.get(key)]
     if missing:
-        raise UsageError(f"the option {missing[0]} is missing.")
+        raise UsageError(f"the option {missing[0]} is missing")
     return TrainJob(**{key: _widened(known[key], value) for key, value in values.items()})
 
 
@@ -195,7 +195,7 @@ KINDS: dict[Any, tuple[type, ...]] = {
 def _check_kind(key: str, entry: Field[Any], value: Any) -> None:
     right = isinstance(value, KINDS[entry.type]) and (entry.type == "bool" or not isinstance(value, bool))
     if not right:
-        raise UsageError(f"{key} is {value!r}, but must be of type {str(entry.type).split('[')[0]}.")
+        raise UsageError(f"{key} is {value!r}, but must have type {str(entry.type).split('[')[0]}")
 
 
 def _widened(entry: Field[Any], value: Any) -> Any:

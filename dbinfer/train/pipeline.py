@@ -95,7 +95,7 @@ class Pipeline:
             pair = self._try((row + step) % count, seed)
             if pair is not None:
                 return pair
-        raise DataError(f"none of the {count} images of rank {self.rank} is readable.")
+        raise DataError(f"none of the {count} images of rank {self.rank} is readable")
 
     @staticmethod
     def _stacked(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:

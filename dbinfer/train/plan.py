@@ -87,7 +87,7 @@ def make_plan(job: TrainJob) -> Plan:
         UsageError, DataError, TrainError: one sentence each.
     """
     if job.network not in NETWORKS:
-        raise UsageError(f"there is no network {job.network!r}; there are {', '.join(sorted(NETWORKS))}.")
+        raise UsageError(f"there is no network {job.network!r}; there are {', '.join(sorted(NETWORKS))}")
     network = NETWORKS[job.network]
     snapshot = of_this_rank(job.dsn)
     source = find_part(job, "data", snapshot)
@@ -106,14 +106,14 @@ def _settle(
         options = {"classes": len(labels), **options}
         if options["classes"] != len(labels):
             raise TrainError(
-                f"the data has {len(labels)} classes, but the option classes is {options['classes']}."
+                f"the data has {len(labels)} classes, but the option classes is {options['classes']}"
             )
     try:
         manifest = network.manifest(**options)
     except (TypeError, ValueError) as err:
-        raise UsageError(f"the network {network.name} does not take the options {options}: {err}.") from err
+        raise UsageError(f"the network {network.name} does not accept the options {options}: {err}") from err
     except ManifestError as err:
-        raise UsageError(f"the network {network.name} cannot have the options {options}: {err}.") from err
+        raise UsageError(f"the network {network.name} cannot have the options {options}: {err}") from err
     return options, replace(manifest, labels=labels) if labels else manifest
 
 
@@ -125,7 +125,7 @@ def _parts(job: TrainJob, source: Source, snapshot: Snapshot) -> tuple[Part, Par
     own = find_part(job, "val", snapshot, source.labels) if job.val else source.heldout()
     if own is not None:
         if own.task != source.task:
-            raise UsageError(f"val is for {own.task}, but data is for {source.task}.")
+            raise UsageError(f"val is for {own.task}, but data is for {source.task}")
         return everything, Part(own, range(own.count()))
     train, held = hold_out(count, job.val_fraction)
     return Part(source, train), Part(source, held) if held else None
@@ -145,7 +145,7 @@ def check_enough(count: int, ranks: int) -> None:
     """Raise TrainError where some rank would have no image."""
     if count < ranks:
         raise TrainError(
-            f"{ranks} ranks are more than the {count} training images: some would have nothing to do.",
+            f"{ranks} ranks are more than the {count} training images: some would have nothing to do",
             f"Use at most {max(count, 1)} ranks, or more images.",
         )
 

@@ -73,8 +73,8 @@ class Horovod:
         self.rank, self.size, self.local_size = hvd.rank(), hvd.size(), hvd.local_size()
         if self.size != asked:
             raise TrainError(
-                f"{asked} ranks were asked for, but the launcher made a group of {self.size}.",
-                "Rebuild Horovod with MPI and Gloo: remove .venv/train-env.stamp, then `make train-env`.",
+                f"{asked} ranks were requested, but the launcher made a group of {self.size}",
+                "Rebuild Horovod with MPI and Gloo: rm .venv/train-env.stamp && make train-env",
             )
 
     def average(self, tensors: Sequence[Any]) -> Sequence[Any]:

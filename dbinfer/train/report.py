@@ -104,8 +104,8 @@ def read_report(job: TrainJob) -> TrainReport:
         run = json.loads((folder / RUN).read_text(encoding="utf-8"))
     except (OSError, ValueError) as err:
         raise TrainError(
-            f"the run ended, but {folder / RUN} cannot be read: {err}.",
-            "Rank 0 writes it: name this machine first in --hosts, or let all hosts share the folder.",
+            f"the run ended, but {folder / RUN} cannot be read: {err}",
+            "Rank 0 writes it. Name this machine first in --hosts, or let all hosts share the folder.",
         ) from err
     history = [Epoch.from_dict(entry) for entry in run["history"]]
     model = folder / f"{job.network}.keras"

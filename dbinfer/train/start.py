@@ -88,7 +88,7 @@ def _check_folder(job: TrainJob) -> None:
     try:
         job.folder.mkdir(parents=True, exist_ok=True)
     except OSError as err:
-        raise TrainError(f"the folder {job.folder} cannot be made: {err.strerror}.") from err
+        raise TrainError(f"cannot create the folder {job.folder}: {err.strerror}") from err
 
 
 def import_tensorflow() -> None:
@@ -101,5 +101,5 @@ def import_tensorflow() -> None:
             import tensorflow  # noqa: F401
     except ImportError as err:
         raise TrainError(
-            "training needs TensorFlow, which is not installed.", "pip install 'dbinfer[train]'"
+            "training needs TensorFlow, which is not installed", "Install it: pip install 'dbinfer[train]'"
         ) from err

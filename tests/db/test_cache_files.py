@@ -118,7 +118,7 @@ def test_a_folder_open_to_others(db: Connection, cache: Path) -> None:
     cache.chmod(0o755)
     diag = refused(db, "55000", QUERY, IMAGE)
     assert "open to others (mode 755)" in (diag.message_primary or "")
-    assert (diag.message_hint or "").startswith("chmod 700")
+    assert (diag.message_hint or "").startswith("Close it: chmod 700")
     cache.chmod(0o700)
     assert len(ask(db, QUERY, IMAGE)) == 10
 
@@ -136,7 +136,7 @@ def test_a_folder_that_cannot_be_written_is_said(db: Connection, cache: Path) ->
     shutil.rmtree(next(path for path in cache.iterdir()))
     cache.chmod(0o500)
     diag = refused(db, "58030", QUERY, IMAGE)
-    assert "cannot be written" in (diag.message_primary or "")
+    assert "cannot write to the cache folder" in (diag.message_primary or "")
     assert "--cache-dir" in (diag.message_hint or "")
     cache.chmod(0o700)
     assert len(ask(db, QUERY, IMAGE)) == 10

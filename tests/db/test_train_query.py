@@ -116,11 +116,11 @@ def test_labels_are_numbers_or_words(empty_dsn: str, strokes: Path, column: str,
     [
         (
             "SELECT img FROM strokes",
-            "the query gives the columns img, but must give an image and a mask or label",
+            "the query returns the columns img, but must return an image and a mask or label",
         ),
-        ("SELECT name, mask FROM strokes", "the query gives the columns name, mask, but"),
+        ("SELECT name, mask FROM strokes", "the query returns the columns name, mask, but"),
         ("SELECT img, mask FROM nowhere", 'relation "nowhere" does not exist'),
-        ("SELECT img, label FROM digits WHERE false", "the query gives no rows"),
+        ("SELECT img, label FROM digits WHERE false", "the query returns no rows"),
         (
             "WITH x AS (DELETE FROM digits RETURNING *) SELECT img, label FROM x",
             "must be at the top level|read-only",

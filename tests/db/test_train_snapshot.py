@@ -139,7 +139,7 @@ def test_ranks_on_several_hosts_are_refused_where_no_snapshot_can_be_exported(
 ) -> None:
     monkeypatch.setattr(Snapshot, "on_segments", True)
     job = TrainJob("digits", QUERIES["key"], scans, out=str(tmp_path), ranks=2, hosts="localhost:2")
-    with pytest.raises(TrainError, match="ranks on several hosts cannot read one state of this database"):
+    with pytest.raises(TrainError, match="ranks on several hosts cannot share a snapshot of this database"):
         launch(job)
 
 
@@ -159,10 +159,10 @@ def test_a_snapshot_that_is_gone(scans: str) -> None:
         ("SELECT img, label, nullif(id, 7) FROM scans", "the key, .* is NULL in a row"),
         pytest.param(
             "SELECT img, label FROM scans ORDER BY random()",
-            "row .* of the query is another one when it is read again",
+            "row .* of the query is a different one on the second read",
             marks=pytest.mark.postgres_only("on Greenplum one process reads a query without a key, once"),
         ),
-        ("SELECT img, label, (random() * 1e9)::int FROM scans", "the query gave .* rows in place of 400"),
+        ("SELECT img, label, (random() * 1e9)::int FROM scans", "the query returned .* rows instead of 400"),
     ],
 )
 def test_rows_that_cannot_be_told_apart_are_refused(scans: str, query: str, message: str) -> None:
@@ -181,6 +181,6 @@ def test_a_table_of_another_server_is_refused(scans: str) -> None:
         cursor.execute("CREATE SERVER away FOREIGN DATA WRAPPER postgres_fdw")
         cursor.execute("CREATE USER MAPPING FOR current_user SERVER away")
         cursor.execute("CREATE FOREIGN TABLE away (img bytea, label int) SERVER away")
-    wanted = r"the query reads another server .Foreign Scan on away., of which all ranks"
+    wanted = r"the query reads from another server .Foreign Scan on away., where the ranks cannot share"
     with closing(Snapshot(scans)) as snapshot, pytest.raises(DataError, match=wanted):
         find_source("SELECT img, label FROM away", snapshot)

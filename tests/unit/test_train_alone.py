@@ -98,7 +98,7 @@ def test_checkpoints_that_do_not_fit(digits: TrainJob) -> None:
     run(replace(digits, epochs=1))
     with pytest.raises(TrainError, match=r"no checkpoint of epoch 4 [^\0]*Checkpoints: 1"):
         run(replace(digits, resume="4"))
-    with pytest.raises(TrainError, match="the checkpoint is of a run with batch 8, but this one has 4"):
+    with pytest.raises(TrainError, match="the checkpoint belongs to a run with batch 8, but this one has 4"):
         run(replace(digits, resume="1", batch=4))
     state = digits.folder / "checkpoint-1"
     (state / "weights.npz").write_bytes(b"cut off")
@@ -107,7 +107,9 @@ def test_checkpoints_that_do_not_fit(digits: TrainJob) -> None:
     values = json.loads((state / "checkpoint.json").read_text())
     values["config"]["network"] = "vgg19bn"
     (state / "checkpoint.json").write_text(json.dumps(values))
-    with pytest.raises(TrainError, match="of a run with network 'vgg19bn', but this one has 'digits'"):
+    with pytest.raises(
+        TrainError, match="belongs to a run with network 'vgg19bn', but this one has 'digits'"
+    ):
         run(replace(digits, resume="1"))
 
 

@@ -84,7 +84,7 @@ def test_a_mask_of_another_size_is_named(tmp_path: Path) -> None:
 def test_an_unreadable_image_is_named_before_training(tmp_path: Path) -> None:
     folder = strokes_folder(tmp_path / "s", range(2))
     (folder / "001.jpg").write_bytes(b"no image")
-    with pytest.raises(DataError, match=r"001\.jpg is unreadable"):
+    with pytest.raises(DataError, match=r"001\.jpg cannot be read"):
         run(_unet(folder))
 
 
@@ -113,7 +113,7 @@ def test_an_unreadable_image_is_left_out_on_request(
             TrainError,
             "the data has 10 classes, but",
         ),
-        ({"network_options": {"width": 3}}, UsageError, "the network unet does not take the options"),
+        ({"network_options": {"width": 3}}, UsageError, "the network unet does not accept the options"),
         ({"ranks": 9}, TrainError, "9 ranks are more than the 4 training images"),
     ],
 )
@@ -127,5 +127,5 @@ def test_what_does_not_fit_is_said_before_training(
 
 
 def test_a_folder_without_images(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no images"):
+    with pytest.raises(DataError, match="contains no images"):
         find_source(str(tmp_path))

@@ -74,7 +74,7 @@ def test_without_averaged_gradients_they_differ(unet: TrainJob, alone: TrainJob,
 
 
 def test_a_group_of_another_size_stops_the_run(unet: TrainJob) -> None:
-    with pytest.raises(TrainError, match="2 ranks were asked for, but the launcher made a group of 1"):
+    with pytest.raises(TrainError, match="2 ranks were requested, but the launcher made a group of 1"):
         launched(replace(unet, launcher="mpi", out=unet.out + "-alone"), "alone")
 
 

@@ -45,7 +45,7 @@ def test_layout_of_an_output(shape, labels, layout) -> None:
 
 @pytest.mark.parametrize("shape", [(1, 10), (2, 64, 48), (1, 1, 1, 64, 48), (1,)])
 def test_an_output_that_is_no_mask(shape) -> None:
-    with pytest.raises(ModelError, match="which is no mask"):
+    with pytest.raises(ModelError, match="which is not a mask"):
         mask_layout(shape)
 
 

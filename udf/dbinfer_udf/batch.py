@@ -70,9 +70,7 @@ class Batch:
             UsageError: no id.
         """
         if row is None:
-            raise UsageError(
-                "a row has no id", hint="classify_table needs a value in the id column of every row."
-            )
+            raise UsageError("a row has no id", hint="Every row needs a value in the id column.")
         slot = self._put(img, on_error)
         self._ids.append(str(row))
         self._slots.append(slot)

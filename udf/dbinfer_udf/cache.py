@@ -35,18 +35,18 @@ def open_cache(folder: str) -> str:
         found = os.lstat(folder)
     except OSError as err:
         raise ModelError(
-            "the cache folder %s cannot be made: %s" % (folder, err.strerror),
-            hint="Name another one: dbinfer install --cache-dir FOLDER",
+            "cannot create the cache folder %s: %s" % (folder, err.strerror),
+            hint="Choose another folder: dbinfer install --cache-dir FOLDER",
         ) from err
     if not os.path.isdir(folder) or os.path.islink(folder) or found.st_uid != os.geteuid():
         raise ModelError(
-            "the cache folder %s is not a folder of the server's user" % folder,
-            hint="Remove it, or name another one: dbinfer install --cache-dir FOLDER",
+            "the cache folder %s does not belong to the server's user, or is not a folder" % folder,
+            hint="Remove it, or choose another folder: dbinfer install --cache-dir FOLDER",
         )
     if found.st_mode & 0o077:
         raise ModelError(
             "the cache folder %s is open to others (mode %o)" % (folder, found.st_mode & 0o777),
-            hint="chmod 700 %s" % folder,
+            hint="Close it: chmod 700 %s" % folder,
         )
     return folder
 
@@ -176,8 +176,8 @@ class Writer:
 
 def _full(folder: str, err: OSError) -> ModelError:
     return ModelError(
-        "the cache folder %s cannot be written: %s" % (folder, err.strerror),
-        hint="Make room there, or name another folder: dbinfer install --cache-dir FOLDER",
+        "cannot write to the cache folder %s: %s" % (folder, err.strerror),
+        hint="Make room there, or choose another folder: dbinfer install --cache-dir FOLDER",
         sqlstate="53100" if err.errno == 28 else "58030",
     )
 

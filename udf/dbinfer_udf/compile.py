@@ -32,7 +32,7 @@ def compile_model(openvino: Any, entry: Entry, precision: str, threads: int, row
     except RuntimeError as err:
         raise ModelError(
             "OpenVINO cannot compile the model on this host: %s" % str(err).strip().splitlines()[-1],
-            hint="dbinfer doctor compares the OpenVINO versions of all hosts.",
+            hint="Compare the OpenVINO versions of all hosts: dbinfer doctor",
         ) from err
 
 

@@ -61,7 +61,7 @@ def no_memory(header: Header) -> ImageError:
     """Return the error of a decoder that got no memory."""
     return ImageError(
         f"the {header.format} image cannot be decoded: the server is out of memory",
-        detail=f"{header.width} x {header.height}, {header.bytes} bytes",
+        detail=f"The image has {header.width} x {header.height} pixels and {header.bytes} bytes.",
         hint="Lower dbinfer's setting max_image_memory to what a session may take.",
         sqlstate="53200",
     )

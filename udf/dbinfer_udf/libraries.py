@@ -35,7 +35,7 @@ def add_venv(venv: str) -> None:
             % (host, site_packages(venv, version)),
             hint="On that host: python%s -m venv %s && "
             "%s/bin/pip install openvino numpy opencv-python-headless orjson; "
-            "or name another venv with: dbinfer install --venv PATH" % (version, venv, venv),
+            "or choose another virtual environment: dbinfer install --venv PATH" % (version, venv, venv),
             sqlstate="58P01",
         )
     unsafe = why_unsafe(venv, version, os.geteuid(), os.getegid())
@@ -43,7 +43,7 @@ def add_venv(venv: str) -> None:
         raise ModelError(
             "the runtime's Python packages on host %s are not safe to import: %s" % (host, unsafe),
             hint="On that host: chown -R root %s && chmod -R go-w %s (and the folder above, if it is named); "
-            "or name another venv with: dbinfer install --venv PATH" % (venv, venv),
+            "or choose another virtual environment: dbinfer install --venv PATH" % (venv, venv),
             sqlstate="42501",
         )
     before = list(sys.path)
@@ -76,7 +76,8 @@ def load(venv: str, max_pixels: int = DEFAULT_LIMITS.max_pixels) -> Dict[str, An
     except ImportError as err:
         raise ModelError(
             "the runtime's Python packages cannot be imported on host %s: %s" % (socket.gethostname(), err),
-            detail="venv: %s, Python %s" % (venv or "none", sys.version.split()[0]),
+            detail="The virtual environment is %s, with Python %s."
+            % (venv or "none", sys.version.split()[0]),
             hint="Install them there: %s/bin/pip install openvino numpy opencv-python-headless orjson" % venv,
             sqlstate="58P01",
         ) from err

@@ -97,7 +97,7 @@ class Manifest:
                     "%s has %d values, but the network has %d channels" % (key, len(values), self.channels)
                 )
         if 0 in self.scale:
-            raise ManifestError("scale contains 0, which nothing can be divided by")
+            raise ManifestError("scale contains 0, but must not")
         if not 0 <= self.pad_value <= 255:
             raise ManifestError("pad_value is %r, but must be 0 to 255" % (self.pad_value,))
 

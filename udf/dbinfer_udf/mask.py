@@ -58,8 +58,8 @@ def mask_layout(shape: Sequence[int], labels: Sequence[str] = ()) -> MaskLayout:
     """
     if len(shape) not in (3, 4) or shape[0] != 1:
         raise ModelError(
-            f"the model's output has shape {list(shape)}, which is no mask",
-            hint="segment() needs an output [1, H, W], [1, H, W, C] or [1, C, H, W].",
+            f"the model's output has shape {list(shape)}, which is not a mask",
+            hint="For segment() it must be [1, H, W], [1, H, W, C] or [1, C, H, W].",
         )
     if len(shape) == 3:
         return MaskLayout(shape[1], shape[2], 1, False, len(labels) > 2)

@@ -82,7 +82,7 @@ class Model:
         if self.manifest.task != task:
             raise UsageError(
                 'model "%s" is for %s, but %s() needs %s' % (self.name, self.manifest.task, function, task),
-                hint="Call dbinfer.%s with this model; SELECT name, task FROM dbinfer.models lists the others."
+                hint="Call dbinfer.%s with this model. To see all models: SELECT name, task FROM dbinfer.models"
                 % FUNCTIONS[self.manifest.task],
             )
 

@@ -98,7 +98,9 @@ def top(values: np.ndarray, k: int) -> List[Tuple[int, float]]:
         UsageError: k is below 1. All are returned where there are fewer than k.
     """
     if k is None or k < 1:
-        raise UsageError(f"k is {k}, but must be at least 1", hint="k is the number of classes to return.")
+        raise UsageError(
+            f"k is {k}, but must be at least 1", hint="Set k to the number of classes to return."
+        )
     down = -values
     if k < values.size:
         candidates = np.flatnonzero(~(down > np.partition(down, k - 1)[k - 1]))

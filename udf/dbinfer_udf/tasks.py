@@ -44,7 +44,9 @@ def classify_top(model: Model, img: bytes, k: Optional[int]) -> str:
     """Return the k best classes as a literal of dbinfer.classification[]."""
     model.require("classification", "classify_top")
     if k is None:
-        raise UsageError("k is NULL, but must be at least 1", hint="k is the number of classes to return.")
+        raise UsageError(
+            "k is NULL, but must be at least 1", hint="Set k to the number of classes to return."
+        )
     model.score(img)
     rows = ["(%d,%s,%.9g)" % (c, _label(model, c), score) for c, score in top(_class_scores(model), k)]
     return "{%s}" % ",".join(quoted(row) for row in rows)

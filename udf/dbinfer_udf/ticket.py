@@ -80,7 +80,7 @@ class Ticket:
                 plpy,
                 "unexpected %s: %s" % (type(err).__name__, err),
                 "%s\n%s" % (process.where(), traceback.format_exc()),
-                "This is a defect of dbinfer or of the model; dbinfer doctor checks the installation.",
+                "This is a bug in dbinfer or in the model. Check the installation: dbinfer doctor",
                 "XX000",
             ) from err
 
@@ -106,7 +106,7 @@ def _task(tasks: Dict[str, Any], name: str) -> Any:
             'model "" does not exist'
             if "image_info" in tasks
             else "there is no function %s() of a model" % name,
-            hint="A model is named name, name@3 or name@alias; NULL means the default model.",
+            hint="Write name, name@3 or name@alias; NULL means the default model.",
         )
     return tasks[name]
 
@@ -114,5 +114,5 @@ def _task(tasks: Dict[str, Any], name: str) -> Any:
 def _wrong_on_error(value: Optional[str]) -> UsageError:
     return UsageError(
         "on_error is %r, but must be 'error' or 'null'" % value,
-        hint="'error' stops the query at a bad image, 'null' gives NULL for it.",
+        hint="Use 'error' to stop at a damaged image, or 'null' to get NULL for it.",
     )

@@ -24,7 +24,7 @@ def columns(snapshot: Snapshot, text: str) -> tuple[int, str]:
         if len(kinds) not in (2, 3) or kinds[0] != BYTEA or kinds[1] not in (BYTEA, *NUMBERS, *TEXTS):
             names = ", ".join(column.name for column in given)
             raise DataError(
-                f"the query gives the columns {names}, but must give an image and a mask or label.", CURE
+                f"the query returns the columns {names}, but must return an image and a mask or label", CURE
             )
         if len(kinds) == 2:
             return kinds[1], ""
@@ -39,7 +39,7 @@ def check_tables(snapshot: Snapshot, text: str) -> None:
         foreign = [line[0].strip() for line in cursor.fetchall() if "Foreign Scan" in line[0]]
     if foreign:
         raise DataError(
-            f"the query reads another server ({foreign[0]}), of which all ranks cannot see one state.",
+            f"the query reads from another server ({foreign[0]}), where the ranks cannot share one snapshot",
             "Copy the rows into a table of this database first.",
         )
 
@@ -51,7 +51,7 @@ def classes(snapshot: Snapshot, text: str, key: str) -> tuple[str, ...]:
         cursor.execute(f"SELECT DISTINCT target FROM ({text}) AS q({names}) WHERE target IS NOT NULL")
         found = sorted(row[0] for row in cursor.fetchall())
     if not found:
-        raise DataError("the query gives no rows.", CURE)
+        raise DataError("the query returns no rows", CURE)
     return tuple(str(label) for label in found)
 
 
@@ -59,6 +59,6 @@ def check_keys(keys: Sequence[Any]) -> None:
     """Raise DataError where a key is missing or twice; the keys are sorted."""
     for before, key in zip([object(), *keys], keys, strict=False):
         if key is None:
-            raise DataError("the key, the third column of the query, is NULL in a row.", CURE)
+            raise DataError("the key, the third column of the query, is NULL in a row", CURE)
         if key == before:
-            raise DataError(f"the key, the third column of the query, is {key!r} in two rows.", CURE)
+            raise DataError(f"the key, the third column of the query, is {key!r} in two rows", CURE)

@@ -13,7 +13,7 @@ from dbinfer.train.data.source import Samples, Source, Target
 
 IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif")
 MASK = re.compile(r"^(?P<name>.+)_mask$")
-CURE = "Give digits, strokes, a SQL query, a folder with CLASS/IMAGE files, or one with NAME.jpg and NAME_mask.gif."
+CURE = "Use digits, strokes, a SQL query, a folder with CLASS/IMAGE files, or one with NAME.jpg and NAME_mask.gif."
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Files:
         try:
             return image.read_bytes(), target if isinstance(target, int) else target.read_bytes()
         except OSError as err:
-            raise DataError(f"{err.filename} cannot be read: {err.strerror}.") from err
+            raise DataError(f"{err.filename} cannot be read: {err.strerror}") from err
 
     def name(self, index: int) -> str:
         return str(self.pairs[index][0])
@@ -68,17 +68,17 @@ def read_folder(folder: Path, labels: tuple[str, ...] = ()) -> Folder:
         DataError: no folder, no images, a mask is missing, or a class is not among `labels`.
     """
     if not folder.is_dir():
-        raise DataError(f"there is no data {str(folder)!r}.", CURE)
+        raise DataError(f"there is no data {str(folder)!r}", CURE)
     images = sorted(path for path in folder.iterdir() if path.suffix.lower() in IMAGES)
     if images:
         return Folder(_with_masks(folder, images), "segmentation")
     classes = sorted(path for path in folder.iterdir() if path.is_dir() and _images(path))
     if not classes:
-        raise DataError(f"{folder} holds no images.", CURE)
+        raise DataError(f"{folder} contains no images", CURE)
     names = labels or tuple(path.name for path in classes)
     unknown = [path.name for path in classes if path.name not in names]
     if unknown:
-        raise DataError(f"{folder} has the class {unknown[0]!r}, but the classes are {', '.join(names)}.")
+        raise DataError(f"{folder} has the class {unknown[0]!r}, but the classes are {', '.join(names)}")
     pairs = [(image, names.index(path.name)) for path in classes for image in _images(path)]
     pairs.sort(key=lambda pair: hashlib.md5(f"{pair[0].parent.name}/{pair[0].name}".encode()).digest())
     return Folder(pairs, "classification", names)
@@ -105,11 +105,11 @@ def _with_masks(folder: Path, images: list[Path]) -> list[tuple[Path, Path | int
     if missing:
         raise DataError(
             f"{len(missing)} of {len(missing) + len(pairs)} images in {folder} have no mask; the first is "
-            f"{missing[0]}.",
-            f"Put its mask beside it as {Path(missing[0]).stem}_mask.png (or .gif), or remove the image.",
+            f"{missing[0]}",
+            f"Put its mask next to it as {Path(missing[0]).stem}_mask.png (or .gif), or remove the image.",
         )
     if not pairs:
-        raise DataError(f"{folder} holds masks, but no images for them.", CURE)
+        raise DataError(f"{folder} contains masks, but no images for them", CURE)
     return pairs
 
 
@@ -125,7 +125,7 @@ def check_sizes(folder: Folder) -> None:
         (width, height), (mask_width, mask_height) = _size(image), _size(mask)
         if (width, height) != (mask_width, mask_height):
             raise DataError(
-                f"the mask {mask} has {mask_width} x {mask_height} pixels, but {image.name} {width} x {height}."
+                f"the mask {mask} has {mask_width} x {mask_height} pixels, but {image.name} {width} x {height}"
             )
 
 
@@ -137,6 +137,6 @@ def _size(path: Path) -> tuple[int, int]:
             return (int(image.width), int(image.height))
     except OSError as err:
         raise DataError(
-            f"{path} is unreadable: it is no image, or it is damaged.",
-            "Replace it, or leave it out: --on-bad skip.",
+            f"{path} cannot be read: it is not an image, or it is damaged",
+            "Replace it, or skip such images with --on-bad skip.",
         ) from err

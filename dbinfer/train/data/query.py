@@ -57,7 +57,7 @@ class Query:
         unknown = sorted(set(found) - set(labels)) if labels else []
         if unknown:
             raise DataError(
-                f"the query gives the class {unknown[0]!r}, but the classes are {', '.join(labels)}."
+                f"the query returns the class {unknown[0]!r}, but the classes are {', '.join(labels)}"
             )
         return cls(text, snapshot, "classification", key, labels or found)
 
@@ -99,7 +99,7 @@ class Query:
             return self._whole.part(rows)
         spool = self._spooled(self._checked(rows))
         if len(spool) != len(rows):
-            raise DataError(f"the query gave {len(spool)} rows in place of {len(rows)}.", CHANGED)
+            raise DataError(f"the query returned {len(spool)} rows instead of {len(rows)}", CHANGED)
         return spool
 
     def heldout(self) -> Source | None:
@@ -137,8 +137,8 @@ class Query:
             ]
             if not self.key and tuple(sizes) != self._rows[row]:
                 raise DataError(
-                    f"row {row} of the query is another one when it is read again.",
-                    "Give a unique key as the third column, or let ORDER BY end in one.",
+                    f"row {row} of the query is a different one on the second read",
+                    "Add a unique key as the third column, or at the end of ORDER BY.",
                 )
             yield row, image, target
 

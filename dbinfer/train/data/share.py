@@ -37,8 +37,8 @@ def held_for_ranks(job: TrainJob) -> Iterator[dict[str, str]]:
             return
         if job.hosts:
             raise TrainError(
-                "ranks on several hosts cannot read one state of this database: Greenplum exports no snapshot.",
-                "Leave --hosts out, or train from a folder that all hosts share.",
+                "ranks on several hosts cannot share a snapshot of this database: Greenplum does not export any",
+                "Leave out --hosts, or train from a folder that all hosts share.",
             )
         with tempfile.TemporaryDirectory(prefix="dbinfer-train-") as folder:
             _write(Path(folder), job, snapshot)

@@ -83,7 +83,7 @@ class Snapshot:
                     cursor.execute("SET TRANSACTION SNAPSHOT %s", (self._imported,))
                 except psycopg2.Error as err:
                     raise TrainError(
-                        f"the snapshot {self._imported} of this run cannot be read: {err.diag.message_primary}.",
+                        f"the snapshot {self._imported} of this run cannot be read: {err.diag.message_primary}",
                         "All ranks must reach one server, and the launching process must stay connected to it.",
                     ) from err
             for setting in SETTINGS:

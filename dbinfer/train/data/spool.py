@@ -119,4 +119,4 @@ def write(folder: Path, source: Source) -> None:
 def check_value(row: int, image: Any, target: Any) -> None:
     """Raise DataError where a value is NULL."""
     if image is None or target is None:
-        raise DataError(f"row {row} of the query has a NULL.", "Add WHERE ... IS NOT NULL.")
+        raise DataError(f"row {row} of the query has a NULL", "Add WHERE ... IS NOT NULL.")
