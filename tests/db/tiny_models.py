@@ -131,3 +131,23 @@ def file(pixels: np.ndarray, kind: str = "PNG", **options: Any) -> bytes:
 def pixels(data: bytes) -> np.ndarray:
     """Return the pixels of an image file as Pillow reads them."""
     return np.asarray(Image.open(io.BytesIO(data)))
+
+
+def endless(folder: Path, name: str = "endless") -> Path:
+    """Write a network that runs for hours on a white image, and answers at once on any other."""
+    ov = import_openvino()
+    from openvino import opset13 as ops
+
+    image = ops.parameter([1, SIDE, SIDE, 3], np.float32, name="image")
+    white = ops.greater(ops.reduce_mean(image, np.array([0, 1, 2, 3]), False), np.float32(254))
+    state = ops.parameter([1, 3], np.float32)
+    next_state = ops.add(state, np.float32(1))
+    more = ops.constant(np.array(True))
+    loop = ops.loop(ops.select(white, np.array(1 << 40, np.int64), np.array(1, np.int64)), more)
+    loop.set_function(
+        ov.Model([ops.result(ops.constant(np.array(True))), ops.result(next_state)], [state], "body")
+    )
+    loop.set_special_body_ports([-1, 0])
+    loop.set_merged_input(state, _mean(ops, image).output(0), next_state.output(0))
+    result = ops.result(loop.get_iter_value(next_state.output(0), -1))
+    return _write(ov.Model([result], [image], "endless"), folder, name, manifest("tensor"))

@@ -11,7 +11,6 @@ from typing import List, Optional, Tuple
 
 import numpy as np
 
-from . import interrupts
 from .errors import ImageError, UsageError
 from .model import Model
 from .postprocess import quoted, scores
@@ -48,8 +47,7 @@ class Batch:
         model.require("classification", "classify_table")
         self.scan = scan
         self.model = model
-        with interrupts.signals_blocked():
-            self.network = model.batch_network(size)
+        self.network = model.batch_network(size)
         self.size = self.network.rows
         self._labels = [_label(label) for label in model.manifest.labels]
         self._clear()

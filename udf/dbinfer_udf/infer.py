@@ -8,6 +8,7 @@ import numpy as np
 
 from .cache import Entry
 from .compile import compile_model
+from .interrupts import signals_blocked
 
 PRECISION_NAMES = {"<Type: 'float32'>": "f32", "<Type: 'bfloat16'>": "bf16", "<Type: 'float16'>": "f16"}
 
@@ -27,8 +28,10 @@ class Compiled:
     def __init__(self, openvino: Any, entry: Entry, precision: str, threads: int, rows: int = 1) -> None:
         self.threads = threads
         self.rows = rows
-        self._model = compile_model(openvino, entry, precision, threads, rows)
-        self._request = self._model.create_infer_request()
+        with signals_blocked():  # OpenVINO starts its threads here, and may start more in the first inference
+            self._model = compile_model(openvino, entry, precision, threads, rows)
+            self._request = self._model.create_infer_request()
+        self._started = False
         self._infer = self._request.infer
         self.inputs = self._request.get_input_tensor(0).data
         self.input = self.inputs[0]
@@ -37,7 +40,12 @@ class Compiled:
 
     def infer(self) -> None:
         """Run the network on what `input` holds."""
-        self._infer({}, True, False)
+        if self._started:
+            self._infer({}, True, False)
+            return
+        with signals_blocked():
+            self._infer({}, True, False)
+        self._started = True
 
     def settings(self) -> Dict[str, str]:
         """Return what OpenVINO really uses."""

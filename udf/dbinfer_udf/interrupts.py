@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import ctypes
+import os
 import signal
 import time
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 from .process import server
 
@@ -14,14 +16,48 @@ MAX_INTERRUPTS = 16
 INTERRUPT_WAIT = 0.001  # seconds
 
 
+WAKE = signal.SIGRTMAX  # no server uses it
+CRASH_EXIT = (
+    2  # as a backend's own handler of SIGQUIT exits: the server then ends all sessions and starts again
+)
+
+
 @contextlib.contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Block all signals, so that threads which a library starts meanwhile never receive the database's signals."""
+    """Block all signals, so that threads which a library starts meanwhile never receive the database's signals.
+
+    But a compilation or a first inference may take minutes, and an immediate stop must not wait for it: a thread of
+    ours waits for SIGQUIT meanwhile. SIGTERM, cancel and timeouts take effect afterwards, as with any C function.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    stop = _watch_for_quit()
     try:
         yield
     finally:
+        # first the watcher, which must not take a SIGQUIT once this thread can: without the GIL it could not act on it
+        stop()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _watch_for_quit() -> Callable[[], None]:
+    """Start a thread that ends the process when SIGQUIT comes; return what stops the thread and waits for its end."""
+    ended = _thread.allocate_lock()
+    ended.acquire()
+
+    def watch() -> None:
+        try:
+            if signal.sigwait({signal.SIGQUIT, WAKE}) == signal.SIGQUIT:
+                os._exit(CRASH_EXIT)
+        finally:
+            ended.release()
+
+    watcher = _thread.start_new_thread(watch, ())
+
+    def stop() -> None:
+        signal.pthread_kill(watcher, WAKE)
+        ended.acquire()
+
+    return stop
 
 
 class NoFlag:

@@ -85,7 +85,7 @@ class Ticket:
             ) from err
 
     def _first(self, task: str, img: bytes, k: Any) -> Any:
-        """Load the model and score the first row with all signals blocked: threads start here.
+        """Load the model and score the first row.
 
         Again where other models of the statement drove this one out: the session's bound counts, not the ticket.
         """
@@ -95,9 +95,8 @@ class Ticket:
         if self.version_id == 0:
             return _task(load_tasks(spec, False), task)(spec, img, k)
         self._tasks = load_tasks(spec["settings"], True)
-        with interrupts.signals_blocked():
-            self._key, model = load_model(self._session, spec)
-            return _task(self._tasks, task)(model, img, k)
+        self._key, model = load_model(self._session, spec)
+        return _task(self._tasks, task)(model, img, k)
 
 
 def _task(tasks: Dict[str, Any], name: str) -> Any:
