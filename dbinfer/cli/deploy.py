@@ -78,6 +78,11 @@ def deploy(
         f"deployed [bold]{reference}[/] ({done.manifest.task}, {bytes_text(done.size)}, "
         f"{done.new_parts} of {done.parts} parts new, {state})"
     )
+    if done.trial:
+        console.print(
+            f"  tried: {done.trial.milliseconds:.3g} ms an image with one thread, "
+            f"{bytes_text(done.trial.peak_bytes)} of memory"
+        )
     for note in done.assumed:
         console.print(f"  assumed: {note}")
     function = {"classification": "classify", "segmentation": "segment", "embedding": "embed"}.get(

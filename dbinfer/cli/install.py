@@ -52,6 +52,15 @@ def install(
     ] = None,
     max_image_bytes: Annotated[int | None, typer.Option(min=1, help="Largest image in bytes.")] = None,
     max_image_pixels: Annotated[int | None, typer.Option(min=1, help="Largest image in pixels.")] = None,
+    max_compile_seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="A model that takes longer to compile is refused (120).")
+    ] = None,
+    max_image_seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="A model that takes longer for an image is refused (30).")
+    ] = None,
+    max_model_mb: Annotated[
+        int | None, typer.Option(min=1, help="A model that takes more memory is refused (4096).")
+    ] = None,
     adopt_role: AdoptRole = False,
     json: Json = False,
 ) -> None:
@@ -70,7 +79,16 @@ def install(
     from dbinfer.install import install as run
 
     options = InstallOptions(
-        venv, cache_dir, threads, max_models, max_image_bytes, max_image_pixels, adopt_role
+        venv=venv,
+        cache_dir=cache_dir,
+        threads=threads,
+        max_models=max_models,
+        max_image_bytes=max_image_bytes,
+        max_image_pixels=max_image_pixels,
+        max_compile_seconds=max_compile_seconds,
+        max_image_seconds=max_image_seconds,
+        max_model_mb=max_model_mb,
+        adopt_role=adopt_role,
     )
     with progress_bar() as progress:
         report = run(options, dsn, progress)

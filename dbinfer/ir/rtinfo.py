@@ -30,7 +30,8 @@ def read_manifest(graph: Any) -> Manifest | None:
         return Manifest.from_json(graph.get_rt_info(MANIFEST_PATH).astype(str))
     except ManifestError as err:
         raise ModelFileError(
-            f"the model's manifest cannot be used: {err}", "Convert the model again with 'dbinfer convert'."
+            f"the model's manifest cannot be used: {err}",
+            "Convert the model again with the version of dbinfer that deploys it.",
         ) from err
 
 

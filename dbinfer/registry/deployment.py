@@ -1,4 +1,4 @@
-"""A model into the database, straight down: read > describe > prepare > store."""
+"""A model into the database, straight down: read > describe > prepare > try > store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psycopg2.extensions import cursor as Cursor
 
@@ -17,6 +17,12 @@ from dbinfer.ir.options import checked_layout, checked_values
 from dbinfer.progress import OnProgress, Progress, silent
 from dbinfer.report import Report
 from dbinfer_udf.manifest import Manifest
+
+if TYPE_CHECKING:
+    from dbinfer.ir.describe import Description
+    from dbinfer.ir.read import ModelFile
+    from dbinfer.registry.prepare import PreparedModel
+    from dbinfer_udf.trial import Limits, Result
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}")
 
@@ -58,6 +64,7 @@ class DeployReport(Report):
         size: bytes of the prepared files.
         parts, new_parts: parts of the version, and those that had to be sent.
         assumed: what was not said anywhere and was assumed.
+        trial: milliseconds and memory that the model took when it was tried; None where it was there already.
     """
 
     name: str
@@ -69,6 +76,7 @@ class DeployReport(Report):
     new_parts: int
     manifest: Manifest
     assumed: tuple[str, ...]
+    trial: Result | None
 
 
 def deploy(
@@ -90,8 +98,7 @@ def deploy(
     """
     from dbinfer.ir.describe import describe
     from dbinfer.ir.read import read_model
-    from dbinfer.registry.prepare import prepare
-    from dbinfer.registry.store import NewVersion, find_version, has_model, store
+    from dbinfer.registry.store import NewVersion, find_version, has_model, read_limits, store
 
     options, path = options or DeployOptions(), Path(path)
     progress(Progress(f"reading {path.name}"))
@@ -100,19 +107,44 @@ def deploy(
     name = checked_name(options.name or known.manifest.name or path.stem)
     digests = [_digest(each, known.manifest) for each in (model.digest, model.older_digest)]
     with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
+        there, limits = find_version(cur, name, digests), read_limits(cur)
+    # Outside of any transaction: a trial may take minutes, and no other deploy shall wait for it
+    tried = None if there else _tried(model, known, limits, progress)
+    with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
         # Two deploys of one model would both take the next number
         cur.execute("SELECT dbinfer._lock_registry()")
         stored = find_version(cur, name, digests)
         new, first = stored is None, not has_model(cur, name)
         if stored is None:
-            progress(Progress("preparing"))
-            version = NewVersion(name, prepare(model, known), known.manifest, digests[0], options.activate)
+            tried = tried or _tried(model, known, limits, progress)  # another client has dropped it meanwhile
+            version = NewVersion(name, digests[0], known.manifest, options.activate, *tried)
             stored = store(cur, version, progress)
         _name_version(cur, name, stored.version, options, first)
     return DeployReport(
-        name, stored.version, new, stored.active, stored.size, stored.parts, stored.new_parts,
-        known.manifest, known.assumed,
-    )  # fmt: skip
+        name=name,
+        version=stored.version,
+        new=new,
+        active=stored.active,
+        size=stored.size,
+        parts=stored.parts,
+        new_parts=stored.new_parts,
+        manifest=known.manifest,
+        assumed=known.assumed,
+        trial=tried[1] if new and tried else None,
+    )
+
+
+def _tried(
+    model: ModelFile, known: Description, limits: Limits, progress: OnProgress
+) -> tuple[PreparedModel, Result]:
+    """Return the files that backends load, and what they took in the trial."""
+    from dbinfer.registry.prepare import prepare
+    from dbinfer.registry.trial import try_model
+
+    progress(Progress("preparing"))
+    prepared = prepare(model, known)
+    progress(Progress("trying"))
+    return prepared, try_model(model.path, prepared, known.manifest.precision, limits)
 
 
 def checked_name(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from typing import NamedTuple
 
 import psycopg2
@@ -13,6 +14,7 @@ from dbinfer.connection import one
 from dbinfer.progress import OnProgress, Progress
 from dbinfer.registry.prepare import PreparedModel
 from dbinfer_udf.manifest import Manifest
+from dbinfer_udf.trial import Limits, Result
 
 PART_BYTES = 4 << 20
 
@@ -23,13 +25,15 @@ class NewVersion(NamedTuple):
     Attributes:
         digest: by which the same content is known again.
         activate: make it the version that the plain name means.
+        trial: what it took when it was tried.
     """
 
     name: str
-    prepared: PreparedModel
-    manifest: Manifest
     digest: str
+    manifest: Manifest
     activate: bool
+    prepared: PreparedModel
+    trial: Result
 
 
 class Stored(NamedTuple):
@@ -40,6 +44,12 @@ class Stored(NamedTuple):
     size: int
     parts: int = 0
     new_parts: int = 0
+
+
+def read_limits(cur: Cursor) -> Limits:
+    """Return what a model may take in this database."""
+    cur.execute("SELECT dbinfer._limits()")
+    return Limits.from_settings(json.loads(one(cur)))
 
 
 def has_model(cur: Cursor, name: str) -> bool:
@@ -67,6 +77,7 @@ def store(cur: Cursor, version: NewVersion, progress: OnProgress) -> Stored:
     row = {
         "source_digest": version.digest,
         "manifest": version.manifest.to_dict(),
+        "trial": asdict(version.trial),
         "xml_digest": prepared.xml_digest,
         "bin_digest": prepared.bin_digest,
         "size": prepared.size,

@@ -9,7 +9,8 @@ BEGIN
   IF (jsonb_typeof(facts->'manifest') = 'object' AND facts->>'size' ~ '^[0-9]{1,15}$'
       AND facts->>'source_digest' ~ '^[0-9a-f]{64}$' AND facts->>'xml_digest' ~ '^[0-9a-f]{64}$'
       AND facts->>'bin_digest' ~ '^[0-9a-f]{64}$' AND jsonb_typeof(facts->'xml_parts') = 'array'
-      AND jsonb_typeof(facts->'bin_parts') = 'array') IS NOT TRUE THEN
+      AND jsonb_typeof(facts->'bin_parts') = 'array'
+      AND coalesce(jsonb_typeof(facts->'trial'), 'object') = 'object') IS NOT TRUE THEN
     RAISE data_exception USING MESSAGE = 'a version needs a manifest, a size, three digests and the lists of its parts',
       HINT = 'Deploy with: dbinfer deploy model.xml';
   END IF;

@@ -17,7 +17,7 @@ BEGIN
     INSERT INTO dbinfer_private.model VALUES (model_name, NULL);
   END IF;
   INSERT INTO dbinfer_private.model_version VALUES (new_id, model_name, new_version, facts->>'source_digest',
-    facts->>'xml_digest', facts->>'bin_digest', facts->'manifest', (facts->>'size')::bigint, stamp, author);
+    facts->>'xml_digest', facts->>'bin_digest', facts->'manifest', (facts->>'size')::bigint, stamp, author, facts->'trial');
   FOREACH k IN ARRAY ARRAY['xml', 'bin'] LOOP
     FOR i IN 1 .. jsonb_array_length(facts->(k || '_parts')) LOOP
       part_digest := facts->(k || '_parts')->>(i - 1);

@@ -8,7 +8,8 @@ SELECT v.model AS name,
        v.source_digest AS digest,
        v.created_at,
        v.created_by,
-       v.manifest
+       v.manifest,
+       v.trial
   FROM dbinfer_private.model_version v
   JOIN dbinfer_private.model m ON m.name = v.model;
 COMMENT ON VIEW dbinfer.model_versions IS 'one row per version of every model, with its manifest';

@@ -29,6 +29,7 @@ CALLS = {
     "grant_model": ["'no', 'public'", "'secret', 'nobody''s'", "'secret', NULL"],
     "revoke_model": ["'secret', 'nobody'", "NULL, 'public'"],
     "set_setting": ["'venv', '/tmp'", "'runtime_digest', 'x'", "'max_models', '0'", "NULL, NULL"],
+    "_limits": [],
     "_lock_registry": [],
     "_missing_parts": [],
     "_add_part": ["repeat('0', 64), '\\x00'", "NULL, NULL", "'x', ''"],
@@ -104,7 +105,7 @@ def test_neither_a_hostile_path_nor_temporary_objects_run_with_their_rights(db: 
         for call in (
             "activate('secret', 1)", "set_alias('secret', 'a', 1)", "drop_alias('secret', 'a')",
             "set_default('secret')", "grant_model('secret', 'public')", "revoke_model('secret', 'public')",
-            "set_setting('max_models', '4')", "_missing_parts('{x}')", "_lock_registry()",
+            "set_setting('max_models', '4')", "_missing_parts('{x}')", "_lock_registry()", "_limits()",
         ):  # fmt: skip
             rows(db, f"SELECT dbinfer.{call}")
         assert ask(db, "SELECT dbinfer.predict(%s, 'open')", IMAGE) == [7, 7, 7]

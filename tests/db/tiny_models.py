@@ -103,6 +103,32 @@ def convolution(folder: Path, name: str = "conv", seed: int = 0, **values: Any) 
     return _write(_graph(head, (1, 32, 32, 3)), folder, name, described)
 
 
+def loop(folder: Path, trips: int, name: str = "loop", **values: Any) -> Path:
+    """Write a model that goes round a loop `trips` times for each image: 2e9 of them take hours, in 5 kB."""
+
+    def head(ops: Any, image: Any) -> Any:
+        state = ops.parameter([1, 3], np.float32)
+        following = ops.add(state, np.float32(1))
+        body = import_openvino().Model([ops.constant(np.array([True])), following], [state], "body")
+        found = ops.loop(ops.constant(np.int64(trips)), ops.constant(np.array([True])))
+        found.set_function(body)
+        found.set_merged_input(state, _mean(ops, image).output(0), following.output(0))
+        found.set_special_body_ports([-1, 0])
+        return found.get_iter_value(following.output(0), -1)
+
+    return _write(_graph(head), folder, name, manifest("tensor", **values))
+
+
+def enormous(folder: Path, name: str = "enormous") -> Path:
+    """Write a model that needs terabytes between its small input and its small output."""
+
+    def head(ops: Any, image: Any) -> Any:
+        padding = np.array([0, 10**6, 10**6, 0])
+        return _mean(ops, ops.pad(image, padding, padding, "constant"))
+
+    return _write(_graph(head), folder, name, manifest("tensor"))
+
+
 def foreign(
     folder: Path, info: dict[str, str], name: str = "foreign", shape: Sequence[int] = (1, 3, 8, 8)
 ) -> Path:

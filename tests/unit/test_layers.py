@@ -36,6 +36,7 @@ RUNTIME: dict[str, tuple[str, ...]] = {
     "machine": ("limits",),
     "quantize": PIXELS,
     "server": ("venv",),
+    "registry": ("trial",),
     "train": PIXELS,
 }
 ZOO_MAY_USE_OF_OURS = {"dbinfer_models", "dbinfer_udf.manifest", "dbinfer_udf"}
@@ -63,6 +64,9 @@ STANDARD_LIBRARY_ONLY = (
     "webp",
     "gif",
     "exif",
+    "tried",
+    "trial",
+    "trial_process",
 )
 
 

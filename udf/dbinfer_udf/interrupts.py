@@ -79,6 +79,25 @@ def interrupt_flag() -> Any:
         return NoFlag()
 
 
+@contextlib.contextmanager
+def signals_open() -> Iterator[None]:
+    """Let this thread hear all signals again, as the server wants it, while nothing but a wait is done."""
+    before = signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def cancelled() -> bool:
+    """Return whether the server's signal handlers have noted a cancel or the end of this process."""
+    try:
+        flags = [ctypes.c_int.in_dll(server(), name) for name in ("QueryCancelPending", "ProcDiePending")]
+    except ValueError:
+        return False  # not in a server: a test
+    return any(flag.value for flag in flags)
+
+
 def look_for_interrupts() -> None:
     """Do nothing: the interpreter raises what is queued whenever a function starts."""
 

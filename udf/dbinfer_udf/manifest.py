@@ -11,6 +11,8 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Dict, Mapping, Tuple
 
+# Raised when a key is added that changes results where it is not understood; a manifest without the key `schema` has 1
+SCHEMA = 1
 TASKS = ("classification", "segmentation", "embedding", "tensor")
 COLORS = ("RGB", "BGR", "GRAY")
 RESIZES = ("standard", "fit_to_window", "fit_to_window_letterbox", "crop")
@@ -119,6 +121,11 @@ class Manifest:
         Raises:
             ManifestError: a key is unknown or missing, or a value is out of range.
         """
+        if values.get("schema", SCHEMA) != SCHEMA:
+            raise ManifestError(
+                "schema %s is newer than %d, which this version of dbinfer knows" % (values["schema"], SCHEMA)
+            )
+        values = {key: value for key, value in values.items() if key != "schema"}
         known = {f.name for f in fields(cls)}
         unknown = sorted(set(values) - known)
         if unknown:

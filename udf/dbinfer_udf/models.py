@@ -8,6 +8,7 @@ from typing import Any, Dict, Tuple
 from . import libraries
 from .image_limits import image_limits
 from .threads import threads as allowed_threads
+from .tried import require_tried
 
 DEFAULT_MAX_MODELS = 4
 
@@ -38,6 +39,8 @@ def load_model(session: Any, spec: Dict[str, Any]) -> Tuple[str, Any]:
         while len(session.models) >= bound:
             del session.models[next(iter(session.models))]
         openvino = libraries.load(settings.get("venv", ""))["openvino"]
-        model = Model(openvino, session.entry(spec["xml_digest"], spec["bin_digest"]), spec, threads)
+        entry = session.entry(spec["xml_digest"], spec["bin_digest"])
+        require_tried(entry, spec["manifest"].get("precision", "f32"), settings)
+        model = Model(openvino, entry, spec, threads)
     session.models[key] = model
     return key, model

@@ -1,0 +1,115 @@
+"""The process that tries a model: what it measures, what it refuses, and that it is gone afterwards."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbinfer.errors import ModelFileError
+from dbinfer.ir.describe import describe
+from dbinfer.ir.read import read_model
+from dbinfer.registry.prepare import PreparedModel, prepare
+from dbinfer.registry.trial import try_model
+from dbinfer_udf import trial
+from dbinfer_udf.trial import AbandonedError, Limits, TrialError, run_trial
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "db"))
+import tiny_models
+
+ENDLESS = 2 * 10**9
+
+
+def prepared(path: Path) -> PreparedModel:
+    model = read_model(path)
+    return prepare(model, describe(model))
+
+
+def on_disk(path: Path) -> str:
+    """Return the .xml of a model as backends have it."""
+    files = prepared(path)
+    path.with_name("ready.xml").write_bytes(files.xml)
+    path.with_name("ready.bin").write_bytes(files.bin)
+    return str(path.with_name("ready.xml"))
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The processes that trials start."""
+    found: list[Any] = []
+
+    class Popen(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, **more)
+            found.append(self)
+
+    monkeypatch.setattr(trial.subprocess, "Popen", Popen)
+    return found
+
+
+def test_a_sound_model_is_measured(tmp_path: Path) -> None:
+    found = run_trial(sys.executable, on_disk(tiny_models.convolution(tmp_path)), "f32", Limits())
+    assert found.milliseconds > 0
+    assert found.compile_milliseconds > 0
+    assert 10 << 20 < found.peak_bytes < 4 << 30
+
+
+def test_an_endless_loop_of_a_few_kilobytes_is_ended(tmp_path: Path, started: list[Any]) -> None:
+    path = tiny_models.loop(tmp_path, ENDLESS)
+    assert path.stat().st_size < 6000
+    limits = Limits(image_seconds=1)
+    with pytest.raises(
+        ModelFileError, match=r"loop\.xml was not deployed: one image took more than 1 s"
+    ) as caught:
+        try_model(path, prepared(path), "f32", limits)
+    assert "--max-image-seconds" in caught.value.cure
+    assert [process.poll() for process in started] == [-9]
+
+
+def test_compiling_has_a_limit(tmp_path: Path) -> None:
+    path = on_disk(tiny_models.convolution(tmp_path))
+    with pytest.raises(TrialError, match=r"compiling it took more than 0\.01 s") as caught:
+        run_trial(sys.executable, path, "f32", Limits(start_seconds=0.01))
+    assert caught.value.setting == "max_compile_seconds"
+
+
+@pytest.mark.parametrize("megabytes", [1, 100])
+def test_memory_has_a_limit(tmp_path: Path, megabytes: int) -> None:
+    path = on_disk(tiny_models.convolution(tmp_path))
+    with pytest.raises(TrialError, match=f"needs more than {megabytes} MB of memory") as caught:
+        run_trial(sys.executable, path, "f32", Limits(memory_bytes=megabytes << 20))
+    assert caught.value.setting == "max_model_mb"
+
+
+def test_terabytes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrialError):
+        run_trial(sys.executable, on_disk(tiny_models.enormous(tmp_path)), "f32", Limits())
+
+
+def test_a_crash_is_said(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nkill -SEGV $$\n")
+    python.chmod(0o755)
+    with pytest.raises(TrialError, match=r"OpenVINO crashed \(SIGSEGV\) while it was compiled"):
+        run_trial(str(python), on_disk(tiny_models.convolution(tmp_path)), "f32", Limits())
+
+
+def test_a_python_that_is_missing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(TrialError, match="cannot be started"):
+        run_trial(str(tmp_path / "none"), "model.xml", "f32", Limits())
+
+
+def test_who_gives_up_leaves_no_process(tmp_path: Path, started: list[Any]) -> None:
+    path = on_disk(tiny_models.loop(tmp_path, ENDLESS))
+    with pytest.raises(AbandonedError):
+        run_trial(sys.executable, path, "f32", Limits(), stop=lambda: bool(started))
+    assert started[0].poll() == -9
+
+
+def test_settings_name_the_limits() -> None:
+    named = {"max_compile_seconds": "5", "max_image_seconds": "0.5", "max_model_mb": "10", "venv": "/x"}
+    assert Limits.from_settings(named) == Limits(5, 0.5, 10 << 20)
+    assert Limits.from_settings({}) == Limits(120, 30, 4 << 30)

@@ -1,0 +1,202 @@
+"""Tries a model before it is believed: a process of its own compiles it and runs images, within time and memory.
+
+OpenVINO cannot be interrupted, and a model file can make it work for years, take all memory or crash. So a process that
+can be killed goes first. The same program serves `dbinfer deploy` on the client and the first use in a backend.
+
+It finds what a model does with blank, white and random images; a model that is slow for one special image is not found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, NamedTuple
+
+from . import trial_process
+
+POLL = 0.05  # seconds between two looks at the memory
+
+
+class Limits(NamedTuple):
+    """What a model may take.
+
+    Attributes:
+        start_seconds: until it is compiled; includes the start of Python and the import of OpenVINO.
+        image_seconds: for one image, with one thread.
+        memory_bytes: of the whole process.
+    """
+
+    start_seconds: float = 120.0
+    image_seconds: float = 30.0
+    memory_bytes: int = 4 << 30
+
+    @classmethod
+    def from_settings(cls, settings: Dict[str, str]) -> Limits:
+        """Return the limits that the settings of the database name; those that they do not name are the defaults."""
+        return cls(
+            float(settings.get("max_compile_seconds", cls().start_seconds)),
+            float(settings.get("max_image_seconds", cls().image_seconds)),
+            int(settings.get("max_model_mb", cls().memory_bytes >> 20)) << 20,
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a model took.
+
+    Attributes:
+        compile_milliseconds: to compile it.
+        milliseconds: median of an image with one thread.
+        peak_bytes: largest resident memory of the process.
+    """
+
+    compile_milliseconds: float
+    milliseconds: float
+    peak_bytes: int
+
+
+class TrialError(Exception):
+    """A model that failed; the message is a clause such as `one image took more than 30 s`.
+
+    Args:
+        setting: the setting that would allow it, or "".
+    """
+
+    def __init__(self, message: str, setting: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.setting = setting
+
+
+class AbandonedError(Exception):
+    """The trial was ended because nobody waits for it any more; nothing is known of the model."""
+
+
+def run_trial(
+    python: str, xml: str, precision: str, limits: Limits, stop: Callable[[], bool] = bool
+) -> Result:
+    """Try the prepared model `xml` (with the .bin beside it) in a process of its own.
+
+    Args:
+        python: the interpreter; numpy and openvino are found where this process finds them.
+        precision: OpenVINO's hint, as backends give it.
+        stop: is asked many times a second whether to give up.
+
+    Raises:
+        TrialError: it cannot be compiled, crashes, or takes more time or memory than the limits allow.
+        AbandonedError: `stop` said so.
+    """
+    call = {
+        "paths": [path for path in sys.path if path],
+        "xml": xml,
+        "precision": precision,
+        "memory": limits.memory_bytes,
+    }
+    environment = {"OPENBLAS_NUM_THREADS": "1", "PATH": os.environ.get("PATH", "")}
+    try:
+        process = subprocess.Popen(
+            # -I: nothing of the environment or of the working directory decides what the process imports
+            [python, "-I", "-"],
+            env=environment,
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C at the terminal ends the command, which then ends this
+        )
+    except OSError as err:
+        raise TrialError(
+            "the Python that tries it, %s, cannot be started: %s" % (python, err.strerror)
+        ) from err
+    try:
+        with contextlib.suppress(BrokenPipeError), process.stdin as source:  # type: ignore[union-attr]
+            source.write(_program(call))
+        return _Watch(process, limits, stop).result()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()  # type: ignore[union-attr]
+        process.stderr.close()  # type: ignore[union-attr]
+
+
+def _program(call: Dict[str, Any]) -> bytes:
+    """Return what the process runs: the source of trial_process, which in a backend comes from the registry."""
+    source = trial_process.__spec__.loader.get_source(trial_process.__name__)  # type: ignore[union-attr]
+    return (str(source) + "\nrun(%r)\n" % json.dumps(call)).encode()
+
+
+class _Watch:
+    """Reads what the process says, and ends it when it goes beyond a limit."""
+
+    def __init__(self, process: Any, limits: Limits, stop: Callable[[], bool]) -> None:
+        self.process, self.limits, self.stop = process, limits, stop
+        self.said: List[Dict[str, Any]] = []
+        self.text = {process.stdout.fileno(): b"", process.stderr.fileno(): b""}
+
+    def result(self) -> Result:
+        """Return what the process found; TrialError where it failed or was ended."""
+        self._run()
+        last = self.said[-1] if self.said else {}
+        if "error" in last:
+            raise TrialError(*last["error"])
+        if "done" not in last:
+            raise TrialError(self._death())
+        return Result(*last["done"])
+
+    def _run(self) -> None:
+        begun, open_pipes = time.monotonic(), set(self.text)
+        while open_pipes:
+            for pipe in select.select(list(open_pipes), [], [], POLL)[0]:
+                block = os.read(pipe, 65536)
+                self.text[pipe] = (self.text[pipe] + block)[-(1 << 20) :]
+                if not block:
+                    open_pipes.remove(pipe)
+            if self._read_lines():
+                begun = time.monotonic()
+            self._check(time.monotonic() - begun)
+        self.process.wait()
+
+    def _read_lines(self) -> bool:
+        """Take the whole lines that came; return whether there were any."""
+        out = self.process.stdout.fileno()
+        *lines, self.text[out] = self.text[out].split(b"\n")
+        self.said += [json.loads(line) for line in lines]
+        return bool(lines)
+
+    def _check(self, seconds: float) -> None:
+        if self.stop():
+            raise AbandonedError
+        if any("compiled" in line for line in self.said):
+            what, limit, setting = "one image", self.limits.image_seconds, "max_image_seconds"
+        else:
+            what, limit, setting = "compiling it", self.limits.start_seconds, "max_compile_seconds"
+        if seconds > limit:
+            raise TrialError("%s took more than %g s" % (what, limit), setting)
+        if _resident(self.process.pid) > self.limits.memory_bytes:
+            raise TrialError(*trial_process.too_large(self.limits.memory_bytes))
+
+    def _death(self) -> str:
+        """Return why the process ended without a word."""
+        step = "it ran an image" if self.said else "it was compiled"
+        code = self.process.returncode
+        if code < 0:
+            return "OpenVINO crashed (%s) while %s" % (signal.Signals(-code).name, step)
+        lines = self.text[self.process.stderr.fileno()].decode(errors="replace").strip().splitlines()
+        return "its trial failed while %s: %s" % (step, lines[-1] if lines else "exit status %d" % code)
+
+
+def _resident(pid: int) -> int:
+    """Return the resident memory of a process in bytes; 0 where it has ended."""
+    try:
+        with open("/proc/%d/statm" % pid) as statm:
+            return int(statm.read().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError, ValueError):
+        return 0

@@ -1,0 +1,88 @@
+"""The process in which a model is tried; it is given the source of this module, which therefore stands alone.
+
+It needs nothing but the standard library, numpy and openvino, and imports those from where its caller found them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import resource
+import signal
+import sys
+import time
+from typing import Any, Tuple
+
+PR_SET_PDEATHSIG = 1
+# How OpenVINO says that it got no memory, or no memory for a thread
+SHORT_OF_MEMORY = ("bad_alloc", "allocate", "temporarily unavailable")
+IMAGES = ("blank", "white", "random", "random", "random")
+
+
+def too_large(memory: int) -> Tuple[str, str]:
+    """Return what is said of a model beyond the limit of memory, and the name of its setting."""
+    return "it needs more than %d MB of memory" % (memory >> 20), "max_model_mb"
+
+
+def run(call_json: str) -> None:
+    """Be the process that is tried: say each step as a line of JSON on standard output."""
+    call = json.loads(call_json)
+    _bound_itself(call["memory"])
+    sys.path[:] = call["paths"]
+    try:
+        _say(done=_measure(call["xml"], call["precision"]))
+    except MemoryError:
+        _say(error=too_large(call["memory"]))
+    except RuntimeError as err:
+        lines = str(err).strip().splitlines() or [type(err).__name__]
+        short = any(word in str(err) for word in SHORT_OF_MEMORY)
+        _say(error=too_large(call["memory"]) if short else ["OpenVINO cannot run it: %s" % lines[-1].strip()])
+
+
+def _bound_itself(memory: int) -> None:
+    """Let the kernel end or refuse what the watching process would see too late, and die with that process."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+
+
+def _measure(xml: str, precision: str) -> Tuple[float, float, int]:
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+    import numpy as np
+    import openvino
+
+    config = {
+        "INFERENCE_PRECISION_HINT": precision,
+        "INFERENCE_NUM_THREADS": 1,
+        "NUM_STREAMS": 1,
+        "ENABLE_CPU_PINNING": False,
+    }
+    started = time.perf_counter()
+    compiled = openvino.Core().compile_model(xml, "CPU", config)
+    request = compiled.create_infer_request()
+    compile_milliseconds = (time.perf_counter() - started) * 1e3
+    _say(compiled=compile_milliseconds)
+    tensor, random, taken = request.get_input_tensor(0).data, np.random.default_rng(0), []
+    for kind in IMAGES:
+        tensor[...] = {"blank": 0, "white": 255}.get(kind, random.integers(0, 256, tensor.shape, np.uint8))
+        started = time.perf_counter()
+        request.infer()
+        taken.append((time.perf_counter() - started) * 1e3)
+        _say(image=taken[-1])
+    return round(compile_milliseconds, 1), round(sorted(taken[2:])[1], 3), _peak()
+
+
+def _peak() -> int:
+    """Return the largest resident memory of this process in bytes."""
+    # Linux counts in getrusage what the parent had when it forked
+    if sys.platform != "linux":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) * 1024
+
+
+def _say(**step: Any) -> None:
+    sys.stdout.write(json.dumps(step) + "\n")
+    sys.stdout.flush()
