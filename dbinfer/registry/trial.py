@@ -27,7 +27,7 @@ def try_model(path: Path, prepared: PreparedModel, precision: str, limits: Limit
         try:
             return run_trial(sys.executable, str(xml), precision, limits)
         except TrialError as err:
-            raise ModelFileError(f"{path} was not deployed: {err.message}.", _cure(err.setting)) from err
+            raise ModelFileError(f"{path} was not deployed: {err.message}", _cure(err.setting)) from err
 
 
 def _cure(setting: str) -> str:
