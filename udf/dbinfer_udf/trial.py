@@ -101,30 +101,25 @@ def run_trial(
         "memory": limits.memory_bytes,
     }
     environment = {"OPENBLAS_NUM_THREADS": "1", "PATH": os.environ.get("PATH", "")}
+    # -I: nothing of the environment or of the working directory decides what the process imports
+    command, pipe = [python, "-I", "-"], subprocess.PIPE
+    pipes = {"stdin": pipe, "stdout": pipe, "stderr": pipe}
     try:
-        process = subprocess.Popen(
-            # -I: nothing of the environment or of the working directory decides what the process imports
-            [python, "-I", "-"],
-            env=environment,
-            cwd="/",
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C at the terminal ends the command, which then ends this
-        )
+        # A session of its own: Ctrl-C at the terminal ends the command, which then ends this
+        process = subprocess.Popen(command, env=environment, cwd="/", start_new_session=True, **pipes)  # type: ignore[call-overload]
     except OSError as err:
         raise TrialError(
             "the Python that tries it, %s, cannot be started: %s" % (python, err.strerror)
         ) from err
     try:
-        with contextlib.suppress(BrokenPipeError), process.stdin as source:  # type: ignore[union-attr]
+        with contextlib.suppress(BrokenPipeError), process.stdin as source:
             source.write(_program(call))
         return _Watch(process, limits, stop).result()
     finally:
         process.kill()
         process.wait()
-        process.stdout.close()  # type: ignore[union-attr]
-        process.stderr.close()  # type: ignore[union-attr]
+        process.stdout.close()
+        process.stderr.close()
 
 
 def _program(call: Dict[str, Any]) -> bytes:
