@@ -20,7 +20,7 @@ from dbinfer.convert import ConvertOptions, ConvertReport, convert
 from dbinfer.demo import DemoOptions, DemoReport, demo
 from dbinfer.doctor import DoctorReport, doctor
 from dbinfer.errors import DbinferError
-from dbinfer.install import InstallOptions, InstallReport, install, uninstall, upgrade
+from dbinfer.install import InstallOptions, InstallReport, UpgradeOptions, install, uninstall, upgrade
 from dbinfer.load import LoadOptions, LoadReport, load
 from dbinfer.progress import OnProgress, Progress, silent
 from dbinfer.quantize import QuantizeOptions, QuantizeReport, quantize
@@ -73,6 +73,7 @@ __all__ = [
     "TrainOptions",
     "TrainReport",
     "UpOptions",
+    "UpgradeOptions",
     "__version__",
     "activate",
     "alias",

@@ -106,10 +106,11 @@ def upgrade(dsn: Dsn = None, adopt_role: AdoptRole = False, json: Json = False) 
 
         $ dbinfer upgrade --dsn "host=coordinator dbname=shop user=gpadmin"
     """
+    from dbinfer.install import UpgradeOptions
     from dbinfer.install import upgrade as run
 
     with progress_bar() as progress:
-        _say(run(dsn, progress, adopt_role), json)
+        _say(run(UpgradeOptions(adopt_role), dsn, progress), json)
 
 
 def uninstall(

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from dbinfer.install.installer import ensure, install, uninstall, upgrade
-from dbinfer.install.report import InstallOptions, InstallReport
+from dbinfer.install.report import InstallOptions, InstallReport, UpgradeOptions
 
-__all__ = ["InstallOptions", "InstallReport", "ensure", "install", "uninstall", "upgrade"]
+__all__ = ["InstallOptions", "InstallReport", "UpgradeOptions", "ensure", "install", "uninstall", "upgrade"]

@@ -30,7 +30,7 @@ from dbinfer.install._steps import (
 )
 from dbinfer.install.content import Content
 from dbinfer.install.foreign import check_foreign
-from dbinfer.install.report import InstallOptions, InstallReport
+from dbinfer.install.report import InstallOptions, InstallReport, UpgradeOptions
 from dbinfer.platform import Platform, detect
 from dbinfer.progress import OnProgress, Progress, silent
 from dbinfer.sqlfiles import read
@@ -113,16 +113,16 @@ def _already(cur: Cursor, version: str, settings: dict[str, str], content: Conte
     return InstallReport(False, f"dbinfer {version} is already installed; nothing changed.", version)
 
 
-def upgrade(dsn: str | None = None, progress: OnProgress = silent, adopt_role: bool = False) -> InstallReport:
+def upgrade(
+    options: UpgradeOptions | None = None, dsn: str | None = None, progress: OnProgress = silent
+) -> InstallReport:
     """Bring the objects and the runtime in the database to the state of this distribution.
-
-    Args:
-        adopt_role: use a role dbinfer_admin that dbinfer has not made.
 
     Raises:
         InstallError: dbinfer is not installed there, is newer, or an applied upgrade was edited; or its schemas hold
             objects of others.
     """
+    options = options or UpgradeOptions()
     progress(Progress("upgrading"))
     content = Content()
     with _transaction(dsn) as conn, conn.cursor() as cur:
@@ -140,7 +140,7 @@ def upgrade(dsn: str | None = None, progress: OnProgress = silent, adopt_role: b
             return _follow_hosts(cur, platform, version)
         was_owned = roles.owned_by_old_owner(cur)
         with _not_for_ever(cur):
-            apply(cur, platform, content, adopt_role)
+            apply(cur, platform, content, options.adopt_role)
         if was_owned:
             roles.keep_deployers(cur)
         change = (
@@ -209,5 +209,5 @@ def uninstall(dsn: str | None = None, progress: OnProgress = silent) -> InstallR
 def ensure(dsn: str | None = None, venv: str | None = None) -> InstallReport:
     """Install where it is missing, upgrade where it is older, write the venv where it changed; nothing else."""
     first = _install(dsn, InstallOptions(venv=venv))
-    following = upgrade(dsn)
+    following = upgrade(dsn=dsn)
     return following if following.changed and not first.changed else first

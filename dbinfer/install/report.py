@@ -50,6 +50,17 @@ class InstallOptions:
 
 
 @dataclass(frozen=True)
+class UpgradeOptions:
+    """What an upgrade may do beside the upgrade.
+
+    Attributes:
+        adopt_role: use a role dbinfer_admin that dbinfer has not made.
+    """
+
+    adopt_role: bool = False
+
+
+@dataclass(frozen=True)
 class InstallReport(Report):
     """What install, upgrade or uninstall did.
 

@@ -23,7 +23,7 @@ from dbinfer.registry import deploy
 def test_nothing_is_there_before(empty_dsn: str) -> None:
     assert uninstall(empty_dsn).changed is False
     with pytest.raises(InstallError, match="not installed") as caught:
-        upgrade(empty_dsn)
+        upgrade(dsn=empty_dsn)
     assert "dbinfer install" in caught.value.cure
 
 
@@ -32,7 +32,7 @@ def test_a_second_install_says_so_and_changes_nothing(dsn: str) -> None:
     again = install(dsn=dsn)
     assert (again.changed, again.version) == (False, __version__)
     assert "already installed; nothing changed" in again.message
-    assert upgrade(dsn).changed is False
+    assert upgrade(dsn=dsn).changed is False
     assert ensure(dsn).changed is False
     assert snapshot(dsn) == before
 
@@ -119,7 +119,7 @@ def test_two_installs_at_once_end_with_one(server_dsn: str, venv: Path) -> None:
         for thread in threads:
             thread.join()
         assert True in outcomes
-        assert upgrade(other).changed is False
+        assert upgrade(dsn=other).changed is False
 
 
 def test_a_database_with_an_odd_name(server_dsn: str, venv: Path, tmp_path: Path) -> None:

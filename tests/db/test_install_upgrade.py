@@ -35,10 +35,10 @@ def test_an_upgraded_database_equals_a_fresh_one(server_dsn: str, sql: Path) -> 
     with another_database(server_dsn, "test_old") as old, another_database(server_dsn, "test_new") as new:
         install(dsn=old)
         extend(sql)
-        first = upgrade(old)
+        first = upgrade(dsn=old)
         assert first.changed
         assert "open sessions follow" in first.message
-        assert upgrade(old).changed is False
+        assert upgrade(dsn=old).changed is False
         install(dsn=new)
         assert snapshot(old) == snapshot(new)
         with closing(psycopg2.connect(old)) as connection:
@@ -65,7 +65,7 @@ def test_an_edited_upgrade_is_refused(server_dsn: str, sql: Path) -> None:
         applied = sql / "upgrades" / "0001_registry.sql"
         applied.write_text(applied.read_text() + "\n-- edited\n")
         with pytest.raises(InstallError, match="0001_registry was edited after this database applied it"):
-            upgrade(other)
+            upgrade(dsn=other)
         assert snapshot(other) == before
 
 
@@ -78,7 +78,7 @@ def test_a_failing_upgrade_changes_nothing(server_dsn: str, sql: Path) -> None:
             "ALTER TABLE dbinfer_private.nowhere ADD COLUMN m text;"
         )
         with pytest.raises(InstallError, match="nowhere"):
-            upgrade(other)
+            upgrade(dsn=other)
         assert snapshot(other) == before
 
 
@@ -89,7 +89,7 @@ def test_a_newer_database_is_refused(server_dsn: str) -> None:
             connection.autocommit = True
             rows(connection, "SELECT dbinfer_private.set_setting('version', '99.0.0')")
         with pytest.raises(InstallError, match=r"the database has dbinfer 99\.0\.0") as caught:
-            upgrade(other)
+            upgrade(dsn=other)
         assert "pip" in caught.value.cure
 
 
@@ -100,7 +100,7 @@ def test_settings_and_models_outlive_an_upgrade(
         install(InstallOptions(venv=str(venv), threads="1"), other)
         deploy(tiny_models.constant(tmp_path, 5), dsn=other)
         extend(sql)
-        upgrade(other)
+        upgrade(dsn=other)
         with closing(psycopg2.connect(other)) as connection:
             assert ask(connection, "SELECT value FROM dbinfer_private.setting WHERE name = 'threads'") == "1"
             image = tiny_models.file(tiny_models.picture(1, 2, 3))
@@ -125,10 +125,10 @@ def test_an_open_session_runs_the_new_runtime_at_its_next_statement(
             )
             assert changed != Content().modules
             monkeypatch.setattr(Content, "modules", changed)
-            assert upgrade(other).changed
+            assert upgrade(dsn=other).changed
             assert ask(connection, "EXECUTE p(%s)", image) == [77]
             assert ask(connection, "SELECT runtime_digest FROM dbinfer.segments") != before
             monkeypatch.undo()
-            assert upgrade(other).changed
+            assert upgrade(dsn=other).changed
             assert ask(connection, "EXECUTE p(%s)", image) == [5, 5, 5]
             assert ask(connection, "SELECT runtime_digest FROM dbinfer.segments") == before

@@ -84,7 +84,7 @@ def test_what_a_member_of_the_old_owner_left_is_named_and_does_not_run(old: str,
         )
         rows(member, PLANTED[kind])
         rows(member, "DELETE FROM public.ran")
-    for change in (lambda: upgrade(old), lambda: install(InstallOptions(max_models=3), old)):
+    for change in (lambda: upgrade(dsn=old), lambda: install(InstallOptions(max_models=3), old)):
         with pytest.raises(InstallError, match="hold what is not ours") as caught:
             change()
         assert "planted" in caught.value.message or kind in ("overload", "operator")
@@ -94,7 +94,7 @@ def test_what_a_member_of_the_old_owner_left_is_named_and_does_not_run(old: str,
 
 def test_members_of_the_old_owner_deploy_and_nothing_else(old: str, tmp_path: Path) -> None:
     model = tiny_models.constant(tmp_path, 3, "m")
-    report = upgrade(old)
+    report = upgrade(dsn=old)
     assert "dbinfer_owner" in report.administrators
     assert "Members of dbinfer_admin" in report.message
     theirs = make_dsn(old, options="-c role=mallory")
@@ -191,6 +191,6 @@ def test_a_restored_database_gets_its_role_and_rights_back(
                 with pytest.raises(RegistryError):
                     activate("m@1", make_dsn(dsn, options=f"-c role={name}"))
                 assert install(dsn=dsn).message.endswith("dbinfer upgrade.")
-                assert upgrade(dsn).changed
+                assert upgrade(dsn=dsn).changed
                 activate("m@1", make_dsn(dsn, options=f"-c role={name}"))
-            assert upgrade(dsn).changed is False
+            assert upgrade(dsn=dsn).changed is False

@@ -62,7 +62,7 @@ def test_open_sessions_go_on_with_right_results(old: str) -> None:
             session.autocommit = True
             rows(session, "PREPARE p AS SELECT dbinfer.predict($1)")
             score_everything(session)
-        assert upgrade(old).changed
+        assert upgrade(dsn=old).changed
         score_everything(one)
         rows(one, "SELECT dbinfer.activate('m', 1)")
         assert ask(idle, "EXECUTE p(%s)", IMAGE) == [1, 1, 1]
@@ -75,11 +75,11 @@ def test_an_open_transaction_is_not_waited_for_without_end(old: str, monkeypatch
     with closing(psycopg2.connect(old)) as session:
         assert ask(session, "SELECT dbinfer.predict(%s)", IMAGE) == [2, 2, 2]
         with pytest.raises(InstallError, match="nothing changed") as caught:
-            upgrade(old)
+            upgrade(dsn=old)
         assert "pg_stat_activity" in caught.value.cure
         assert ask(session, "SELECT dbinfer.predict(%s)", IMAGE) == [2, 2, 2]
         session.commit()
-        assert upgrade(old).changed
+        assert upgrade(dsn=old).changed
         assert ask(session, "SELECT dbinfer.predict(%s)", IMAGE) == [2, 2, 2]
 
 
@@ -91,17 +91,17 @@ def test_models_names_and_rights_are_as_before(old: str) -> None:
     with closing(psycopg2.connect(old)) as session:
         session.autocommit = True
         before = [sorted(map(str, rows(session, query))) for query in (registry, versions)]
-        assert upgrade(old).changed
+        assert upgrade(dsn=old).changed
         assert [sorted(map(str, rows(session, query))) for query in (registry, versions)] == before
         with role(session):
             assert ask(session, "SELECT dbinfer.predict(%s)", IMAGE) == [2, 2, 2]
             refused(session, "42501", "SELECT dbinfer.predict(%s, 'secret')", IMAGE)
         assert ask(session, "SELECT dbinfer.predict(%s, 'secret')", IMAGE) == [5, 5, 5]
-        assert upgrade(old).changed is False
+        assert upgrade(dsn=old).changed is False
 
 
 def test_it_goes_on_from_there(old: str, tmp_path: Path) -> None:
-    upgrade(old)
+    upgrade(dsn=old)
     assert deploy(tiny_models.constant(tmp_path, 3, "m"), dsn=old).version == 3
     with closing(psycopg2.connect(old)) as session:
         assert answers(session, "SELECT dbinfer.predict(%s, %s)", "m", "m@2") == [[3] * 3, [2] * 3]
@@ -110,7 +110,7 @@ def test_it_goes_on_from_there(old: str, tmp_path: Path) -> None:
 def test_an_upgraded_database_equals_a_fresh_one(server_dsn: str, venv: Path) -> None:
     with another_database(server_dsn, "test_old") as old, another_database(server_dsn, "test_new") as new:
         Release("0.1.0").install(old, {"venv": str(venv)})
-        upgrade(old)
+        upgrade(dsn=old)
         install(InstallOptions(venv=str(venv)), new)
         assert snapshot(old) == snapshot(new)
         assert _settings(old) == _settings(new)
