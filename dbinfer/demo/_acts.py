@@ -46,7 +46,7 @@ def play(options: DemoOptions, dsn: str | None, progress: OnProgress) -> DemoRep
 
 def _start(story: Story) -> str | None:
     with story.step("Start a PostgreSQL of our own, with PL/Python and dbinfer", "dbinfer up"):
-        server = up(progress=story.say_steps)
+        server = up(progress=story.retell)
         story.say(f"PostgreSQL {server.version}, port {server.port}, {server.cores} cores")
     return server.dsn
 

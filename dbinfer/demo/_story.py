@@ -16,7 +16,7 @@ class Story:
 
     def __init__(self, progress: OnProgress) -> None:
         self.progress = progress
-        self.title = self._said = ""
+        self.title = ""
 
     @contextmanager
     def step(self, title: str, command: str = "") -> Iterator[None]:
@@ -48,11 +48,10 @@ class Story:
         for line in (lines[0], "-+-".join("-" * width for width in widths), *lines[1:]):
             self.say(line.rstrip())
 
-    def say_steps(self, progress: Progress) -> None:
-        """Tell each new step of a verb as a line: `up` may install for minutes where nobody sees a bar."""
-        if progress.step != self._said:
-            self._said = progress.step
-            self.say(progress.step)
+    def retell(self, progress: Progress) -> None:
+        """Tell a verb's notes as lines of the step."""
+        if progress.note:
+            self.say(progress.note)
 
     def within(self, progress: Progress) -> None:
         """Pass on where a verb is, without its notes: the story has its own."""

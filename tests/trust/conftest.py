@@ -1,9 +1,38 @@
-"""Prints the table of what the trust tests did at the end of the run."""
+"""What the trust tests share: servers of their own to break, and the table of what was done at the end of the run."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import figures
 import pytest
+from breakable import Breakable, breakable
+from servers import backend_venv, db, dsn, empty_dsn, server, server_dsn, session_env, venv
+
+from dbinfer import server as embedded
+
+__all__ = ["db", "dsn", "empty_dsn", "server", "server_dsn", "session_env", "venv"]
+
+
+@pytest.fixture(scope="module")
+def own_server(session_env: pytest.MonkeyPatch) -> Iterator[embedded.ServerReport]:
+    """An embedded server for this module alone, which may be killed and stopped."""
+    folder = Path(tempfile.mkdtemp(prefix="dbinfer-trust-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    try:
+        yield embedded.up(folder, embedded.UpOptions(backend_venv()))
+    finally:
+        embedded.down(folder)
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def broken(own_server: embedded.ServerReport, tmp_path_factory: pytest.TempPathFactory) -> Breakable:
+    """A database with models, whose cache lies in a folder of its own."""
+    return breakable(own_server, tmp_path_factory.mktemp("irs"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

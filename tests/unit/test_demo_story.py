@@ -35,9 +35,9 @@ def test_a_verb_in_a_step_shows_where_it_is_and_tells_no_notes() -> None:
     assert seen == [Progress("epoch 1/3", 5, 10, "images")]
 
 
-def test_steps_of_a_verb_are_told_once_each() -> None:
+def test_notes_of_a_verb_become_lines_of_the_step() -> None:
     notes: list[str] = []
     story = told(notes=notes)
-    for step in ("initdb", "initdb", "start"):
-        story.say_steps(Progress(step))
-    assert notes == ["    initdb", "    start"]
+    for progress in (Progress("up"), Progress("up", note="making a cluster")):
+        story.retell(progress)
+    assert notes == ["    making a cluster"]

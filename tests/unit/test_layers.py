@@ -54,6 +54,7 @@ STANDARD_LIBRARY_ONLY = (
     "admit",
     "ticket",
     "cache",
+    "unfinished",
     "header",
     "imagefile",
     "image_limits",

@@ -17,6 +17,7 @@ class Admission:
 
     def need(self, xml_digest: str, bin_digest: str, settings: str) -> bool:
         """Return whether the host cache lacks the model's files; then parts may be fed."""
+        self._abandon()
         folder = json.loads(settings).get("cache_dir") or cache.default_folder()
         entry = cache.Entry(cache.open_cache(folder), xml_digest, bin_digest)
         self._entries[xml_digest + bin_digest] = entry
@@ -24,6 +25,12 @@ class Admission:
             return False
         self._writer = cache.Writer(entry)
         return True
+
+    def _abandon(self) -> None:
+        """Remove what a statement that was cancelled has fed."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.abandon()
 
     def feed(self, kind: str, data: bytes) -> None:
         """Take one part (kind `xml` or `bin`)."""

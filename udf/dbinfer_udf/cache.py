@@ -7,14 +7,15 @@ is hashed again, and a damaged one is fetched again. Files are written under a t
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
-import tempfile
 from typing import Any, BinaryIO, Dict, List, Optional, Tuple
 
 from .errors import ModelError
+from .unfinished import sweep, temporary_file
 
 KINDS = ("xml", "bin")
 
@@ -94,12 +95,16 @@ class Entry:
         return values if isinstance(values, dict) else {}
 
     def write_stamp(self) -> None:
-        """Note the state of the files, whose digests the caller has just found right."""
-        values = {kind: file_state(self.path(kind)) for kind in KINDS}
-        fd, temporary = tempfile.mkstemp(dir=self.folder, suffix=".tmp")
-        with os.fdopen(fd, "w") as stamp:
-            json.dump(values, stamp)
-        os.rename(temporary, self._stamp_path())
+        """Note the state of the files, whose digests the caller has just found right; on a full disk, do without."""
+        with contextlib.suppress(OSError):
+            values = {kind: file_state(self.path(kind)) for kind in KINDS}
+            fd, temporary = temporary_file(self.folder)
+            try:
+                with os.fdopen(fd, "w") as stamp:
+                    json.dump(values, stamp)
+                os.rename(temporary, self._stamp_path())
+            except OSError:
+                os.unlink(temporary)
 
     def good(self) -> bool:
         """Return whether both files are there and hold what their digests say."""
@@ -123,8 +128,9 @@ class Writer:
         self.open: Dict[str, Tuple[BinaryIO, str, Any]] = {}
         try:
             os.makedirs(entry.folder, mode=0o700, exist_ok=True)
+            sweep(os.path.dirname(entry.folder))
             for kind in KINDS:
-                fd, path = tempfile.mkstemp(dir=entry.folder, suffix=".tmp")
+                fd, path = temporary_file(entry.folder)
                 self.open[kind] = (os.fdopen(fd, "wb"), path, hashlib.sha256())
         except OSError as err:
             self.abandon()
@@ -167,9 +173,9 @@ class Writer:
     def abandon(self) -> None:
         """Remove what is unfinished."""
         for target, path, _ in self.open.values():
-            if not target.closed:
+            with contextlib.suppress(OSError):  # what is still in memory does not fit on the disk either
                 target.close()
-            if os.path.exists(path):
+            with contextlib.suppress(OSError):
                 os.unlink(path)
         self.open = {}
 

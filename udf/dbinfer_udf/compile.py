@@ -7,11 +7,11 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from typing import Any, Dict, List
 
 from .cache import Entry, file_state
 from .errors import ModelError
+from .unfinished import temporary_folder
 
 _cores: Dict[int, Any] = {}
 
@@ -50,7 +50,7 @@ def _compile_new(core: Any, source: Any, config: Dict[str, Any], blobs: str) -> 
     parent = os.path.dirname(blobs)
     try:
         os.makedirs(parent, mode=0o700, exist_ok=True)
-        temporary = tempfile.mkdtemp(dir=parent, suffix=".tmp")
+        temporary = temporary_folder(parent)
     except OSError:
         return core.compile_model(source, "CPU", config)
     try:
