@@ -51,7 +51,7 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
     columns = ["model", "active of", "aliases", "task", "input", "size", "metrics"]
     print_table("models (* default)", columns, rows, drop=("input", "size", "aliases"))
     if not found:
-        console.print("No model is deployed yet: dbinfer deploy model.xml")
+        console.print("No model is deployed yet. Deploy one: dbinfer deploy model.xml")
 
 
 def activate(reference: Annotated[str, typer.Argument(metavar="NAME@VERSION")], dsn: Dsn = None) -> None:

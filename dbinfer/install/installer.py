@@ -159,7 +159,7 @@ def _not_for_ever(cur: Cursor) -> Iterator[None]:
     except psycopg2.errors.LockNotAvailable as err:
         raise InstallError(
             f"open transactions that have scored still held the tables of dbinfer after {LOCK_WAIT}; nothing changed",
-            "SELECT pid, state, query FROM pg_stat_activity shows them; end them, then upgrade again.",
+            "End them, then upgrade again. To list them: SELECT pid, state, query FROM pg_stat_activity",
         ) from err
 
 

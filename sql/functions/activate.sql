@@ -6,6 +6,6 @@ BEGIN
   UPDATE dbinfer_private.model m SET active = version WHERE m.name = activate.model;
   PERFORM dbinfer_private.forget();
 END $$;
-COMMENT ON FUNCTION dbinfer.activate(text, integer) IS 'makes a version the one that the plain name means, from the next statement on; also the way back';
+COMMENT ON FUNCTION dbinfer.activate(text, integer) IS 'chooses the version that a model''s plain name means, from the next statement on; go back in the same way';
 REVOKE ALL ON FUNCTION dbinfer.activate(text, integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.activate(text, integer) TO dbinfer_admin;

@@ -18,5 +18,5 @@ BEGIN
   END LOOP;
   RETURN written;
 END $$;
-COMMENT ON FUNCTION dbinfer.classify_into(regclass, regclass, text, text, name, name) IS 'best class of every row of a table, scored in batches and put into a table (id, class, label, score); returns the number of rows';
+COMMENT ON FUNCTION dbinfer.classify_into(regclass, regclass, text, text, name, name) IS 'scores every row of a table in batches and adds the best classes to results, an existing table (id, class, label, score); returns the number of rows';
 GRANT EXECUTE ON FUNCTION dbinfer.classify_into(regclass, regclass, text, text, name, name) TO PUBLIC;

@@ -5,10 +5,10 @@ BEGIN
   DELETE FROM dbinfer_private.alias a WHERE a.model = drop_alias.model AND a.alias = drop_alias.alias;
   IF NOT FOUND THEN
     RAISE undefined_object USING MESSAGE = format('model "%s" has no alias "%s"', model, alias),
-      HINT = 'SELECT name, aliases FROM dbinfer.models shows them.';
+      HINT = 'To list aliases: SELECT name, aliases FROM dbinfer.models';
   END IF;
   PERFORM dbinfer_private.forget();
 END $$;
-COMMENT ON FUNCTION dbinfer.drop_alias(text, text) IS 'removes the second name of a version';
+COMMENT ON FUNCTION dbinfer.drop_alias(text, text) IS 'removes an alias of a model';
 REVOKE ALL ON FUNCTION dbinfer.drop_alias(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.drop_alias(text, text) TO dbinfer_admin;

@@ -10,7 +10,7 @@ BEGIN
   IF current_version IS NOT NULL AND coalesce(version, current_version) = current_version AND NOT coalesce(force, false) THEN
     RAISE object_in_use USING
       MESSAGE = format('version %s of model "%s" is active', current_version, model),
-      HINT = 'Activate another version first, or drop it all the same with force.';
+      HINT = 'Activate another version first, or drop this one with force => true.';
   END IF;
   PERFORM dbinfer_private.remove_versions(model, version);
   PERFORM dbinfer_private.forget();

@@ -5,12 +5,12 @@ BEGIN
   PERFORM dbinfer_private.require_model(model, true, NULL);
   IF role IS DISTINCT FROM 'public' AND NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = role) THEN
     RAISE undefined_object USING MESSAGE = format('role %L does not exist', role),
-      HINT = 'Create it, or grant to public for everybody.';
+      HINT = 'Create the role, or grant to public, which is everybody.';
   END IF;
   DELETE FROM dbinfer_private.model_grant g WHERE g.model = grant_model.model AND g.role = grant_model.role;
   INSERT INTO dbinfer_private.model_grant VALUES (grant_model.model, grant_model.role,
     (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = grant_model.role), dbinfer_private.cluster());
 END $$;
-COMMENT ON FUNCTION dbinfer.grant_model(text, text) IS 'lets a role (public: everybody) run a model; nobody may read its weights';
+COMMENT ON FUNCTION dbinfer.grant_model(text, text) IS 'lets a role run a model (public is everybody); nobody can read its weights';
 REVOKE ALL ON FUNCTION dbinfer.grant_model(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.grant_model(text, text) TO dbinfer_admin;

@@ -2,5 +2,5 @@ CREATE OR REPLACE FUNCTION dbinfer.image_info(img bytea)
 RETURNS dbinfer.image_facts LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._text('image_info', img, dbinfer._resolve('', img IS NULL), 'error', 0)::dbinfer.image_facts
 $$;
-COMMENT ON FUNCTION dbinfer.image_info(bytea) IS 'format, width, height, channels and bytes of an image from its header; no pixel is decoded';
+COMMENT ON FUNCTION dbinfer.image_info(bytea) IS 'format, width, height, channels and bytes of an image, read from its header without decoding pixels';
 GRANT EXECUTE ON FUNCTION dbinfer.image_info(bytea) TO PUBLIC;

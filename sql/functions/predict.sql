@@ -2,5 +2,5 @@ CREATE OR REPLACE FUNCTION dbinfer.predict(img bytea, model text DEFAULT NULL, o
 RETURNS real[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._text('predict', img, dbinfer._resolve(model, img IS NULL), on_error, 0)::real[]
 $$;
-COMMENT ON FUNCTION dbinfer.predict(bytea, text, text) IS 'first output of the model, flattened row-major, e.g. SELECT dbinfer.predict(img, ''digits@2'') FROM images';
+COMMENT ON FUNCTION dbinfer.predict(bytea, text, text) IS 'first output of the model, flattened in row-major order, e.g. SELECT dbinfer.predict(img, ''digits@2'') FROM images';
 GRANT EXECUTE ON FUNCTION dbinfer.predict(bytea, text, text) TO PUBLIC;

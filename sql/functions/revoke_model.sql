@@ -6,10 +6,10 @@ BEGIN
   DELETE FROM dbinfer_private.model_grant g WHERE g.model = revoke_model.model AND g.role = revoke_model.role;
   IF NOT FOUND THEN
     RAISE undefined_object USING MESSAGE = format('model "%s" was not granted to %L', model, role),
-      HINT = 'SELECT name, granted_to FROM dbinfer.models shows the grants.';
+      HINT = 'To list grants: SELECT name, granted_to FROM dbinfer.models';
   END IF;
   PERFORM dbinfer_private.forget();
 END $$;
-COMMENT ON FUNCTION dbinfer.revoke_model(text, text) IS 'takes a grant back, from the next statement on';
+COMMENT ON FUNCTION dbinfer.revoke_model(text, text) IS 'takes the right to run a model from a role, from the next statement on';
 REVOKE ALL ON FUNCTION dbinfer.revoke_model(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.revoke_model(text, text) TO dbinfer_admin;

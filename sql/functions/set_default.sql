@@ -6,6 +6,6 @@ BEGIN
   PERFORM dbinfer_private.set_setting('default_model', model);
   PERFORM dbinfer_private.forget();
 END $$;
-COMMENT ON FUNCTION dbinfer.set_default(text) IS 'makes a model the one that calls without a model name use';
+COMMENT ON FUNCTION dbinfer.set_default(text) IS 'chooses the model that functions use when a call names none';
 REVOKE ALL ON FUNCTION dbinfer.set_default(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.set_default(text) TO dbinfer_admin;

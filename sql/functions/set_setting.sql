@@ -7,11 +7,11 @@ DECLARE
                               WHEN 'max_image_bytes' THEN 1073741823 WHEN 'max_image_pixels' THEN 1073741823 END;
 BEGIN
   IF highest IS NULL THEN
-    RAISE insufficient_privilege USING MESSAGE = format('%L is no setting that can be set here', name),
-      HINT = 'There are: threads, max_models, max_image_bytes, max_image_pixels. A superuser sets the others: dbinfer install --help';
+    RAISE insufficient_privilege USING MESSAGE = format('%L is not a setting that can be changed here', name),
+      HINT = 'Settings: threads, max_models, max_image_bytes, max_image_pixels. A superuser changes the others: dbinfer install --help';
   ELSIF (value ~ '^[1-9][0-9]{0,9}$' AND value::bigint <= highest OR name = 'threads' AND value = 'auto') IS NOT TRUE THEN
     RAISE invalid_parameter_value USING MESSAGE = format('%s cannot be %L', name, value),
-      HINT = format('Give a number from 1 to %s%s.', highest, CASE name WHEN 'threads' THEN ', or auto' ELSE '' END);
+      HINT = format('Use a number from 1 to %s%s.', highest, CASE name WHEN 'threads' THEN ', or auto' ELSE '' END);
   END IF;
   PERFORM dbinfer_private.set_setting(name, value);
   PERFORM dbinfer_private.forget();

@@ -6,5 +6,5 @@ SELECT (s.f->>'content')::integer, s.f->>'host', (s.f->>'pid')::integer, (s.f->>
         /* greenplum: FROM gp_dist_random('gp_id') */) s
  ORDER BY 1
 $$;
-COMMENT ON FUNCTION dbinfer.warm(text) IS 'loads a model on every segment before the first query needs it, and says how long each took; after the idle timeout of the server it is cold again';
+COMMENT ON FUNCTION dbinfer.warm(text) IS 'loads a model on every segment before the first query needs it, and says how long each took; lasts until the server ends idle processes';
 GRANT EXECUTE ON FUNCTION dbinfer.warm(text) TO PUBLIC;

@@ -3,8 +3,8 @@ CREATE OR REPLACE FUNCTION dbinfer._add_part(part_digest text, content bytea) RE
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF (encode(sha256(content), 'hex') = part_digest) IS NOT TRUE THEN
-    RAISE data_exception USING MESSAGE = 'the part does not have the digest that it came with',
-      HINT = 'Deploy the model again: it was damaged on its way.';
+    RAISE data_exception USING MESSAGE = 'the content of the part does not match its digest',
+      HINT = 'It was damaged in transit. Deploy the model again.';
   END IF;
   PERFORM dbinfer_private.add_part(part_digest, content);
 END $$;

@@ -3,8 +3,8 @@ CREATE OR REPLACE FUNCTION dbinfer._add_version(model_name text, facts jsonb, ac
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF (model_name ~ '^[A-Za-z_][A-Za-z0-9_.-]{0,62}$') IS NOT TRUE THEN
-    RAISE invalid_name USING MESSAGE = format('%L cannot be a model''s name', model_name),
-      HINT = 'Start with a letter; use letters, digits, _ . and - (63 at most).';
+    RAISE invalid_name USING MESSAGE = format('%L is not a valid model name', model_name),
+      HINT = 'A name starts with a letter and has at most 63 letters, digits, _ . and -.';
   END IF;
   IF (jsonb_typeof(facts->'manifest') = 'object' AND facts->>'size' ~ '^[0-9]{1,15}$'
       AND facts->>'source_digest' ~ '^[0-9a-f]{64}$' AND facts->>'xml_digest' ~ '^[0-9a-f]{64}$'
@@ -16,7 +16,7 @@ BEGIN
   END IF;
   IF EXISTS (SELECT 1 FROM jsonb_array_elements_text((facts->'xml_parts') || (facts->'bin_parts')) d
               WHERE NOT EXISTS (SELECT 1 FROM dbinfer_private.part p WHERE p.digest = d)) THEN
-    RAISE data_exception USING MESSAGE = 'a part of the version is not stored', HINT = 'Deploy with: dbinfer deploy model.xml';
+    RAISE data_exception USING MESSAGE = 'a part of the version is missing', HINT = 'Deploy with: dbinfer deploy model.xml';
   END IF;
   PERFORM dbinfer_private.lock_registry();
   RETURN dbinfer_private.add_version(model_name, facts, coalesce(activate, false));

@@ -6,8 +6,8 @@ BEGIN
   END IF;
   RAISE insufficient_privilege USING
     MESSAGE = format('permission denied for model "%s"', wanted),
-    DETAIL = format('Role "%s" was not granted the use of this model.', pg_catalog.pg_get_userbyid(caller)),
-    HINT = format('Ask an administrator for: SELECT dbinfer.grant_model(%L, %L)', wanted, pg_catalog.pg_get_userbyid(caller));
+    DETAIL = format('Role "%s" may not run this model.', pg_catalog.pg_get_userbyid(caller)),
+    HINT = format('Ask an administrator to run: SELECT dbinfer.grant_model(%L, %L)', wanted, pg_catalog.pg_get_userbyid(caller));
 END $$;
 COMMENT ON FUNCTION dbinfer_private.check_grant(oid, text) IS 'raises 42501 unless the model is granted to the user, to a role it has, or to everybody';
 REVOKE ALL ON FUNCTION dbinfer_private.check_grant(oid, text) FROM PUBLIC;

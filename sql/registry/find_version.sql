@@ -11,7 +11,7 @@ BEGIN
     SELECT s.value INTO wanted FROM dbinfer_private.setting s WHERE s.name = 'default_model';
     IF wanted IS NULL THEN
       RAISE undefined_object USING MESSAGE = 'no model is deployed yet',
-        HINT = 'Deploy one with: dbinfer deploy model.xml';
+        HINT = 'Deploy one: dbinfer deploy model.xml';
     END IF;
   END IF;
   IF wanted !~ '^[^@]+(@[^@]+)?$' THEN

@@ -10,11 +10,11 @@ BEGIN
       SELECT base || '@' || a.alias FROM dbinfer_private.alias a WHERE a.model = base
     ) x;
     RAISE undefined_object USING MESSAGE = format('model "%s" has no version or alias "%s"', base, suffix),
-      HINT = 'There are: ' || coalesce(known, 'none') || '.';
+      HINT = 'Versions: ' || coalesce(known, 'none') || '.';
   END IF;
   SELECT string_agg(m.name, ', ' ORDER BY m.name) INTO known FROM dbinfer_private.model m;
   RAISE undefined_object USING MESSAGE = format('model "%s" does not exist', base),
-    HINT = coalesce('Deployed models: ' || known || '.', 'No model is deployed yet: dbinfer deploy model.xml');
+    HINT = coalesce('Deployed models: ' || known || '.', 'No model is deployed yet. Deploy one: dbinfer deploy model.xml');
 END $$;
 COMMENT ON FUNCTION dbinfer_private.raise_unknown(text, text) IS 'raises undefined_object with the names that exist';
 REVOKE ALL ON FUNCTION dbinfer_private.raise_unknown(text, text) FROM PUBLIC;

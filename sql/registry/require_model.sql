@@ -3,7 +3,7 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $
 BEGIN
   IF wanted IS NULL OR (wanted_version IS NULL AND NOT any_version) THEN
     RAISE null_value_not_allowed USING MESSAGE = format('the %s is NULL', CASE WHEN wanted IS NULL THEN 'model' ELSE 'version' END),
-      HINT = 'SELECT name, version FROM dbinfer.model_versions lists what is deployed.';
+      HINT = 'To list what is deployed: SELECT name, version FROM dbinfer.model_versions';
   END IF;
   IF NOT EXISTS (SELECT 1 FROM dbinfer_private.model m WHERE m.name = wanted) THEN
     PERFORM dbinfer_private.raise_unknown(wanted, NULL);

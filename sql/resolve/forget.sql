@@ -4,5 +4,5 @@ session = GD.get("dbinfer")
 if session is not None:
     session.forget()
 $$;
-COMMENT ON FUNCTION dbinfer_private.forget() IS 'drops what this backend resolved in this statement';
+COMMENT ON FUNCTION dbinfer_private.forget() IS 'makes this backend forget what it resolved in this statement';
 REVOKE ALL ON FUNCTION dbinfer_private.forget() FROM PUBLIC;

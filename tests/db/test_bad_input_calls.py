@@ -82,7 +82,7 @@ def test_an_unknown_model_names_those_that_exist(db: Connection) -> None:
 def test_an_unknown_version(db: Connection, suffix: str) -> None:
     diag = refused(db, "42704", "SELECT dbinfer.predict(%s, %s)", IMAGE, f"colours@{suffix}")
     assert diag.message_primary == f'model "colours" has no version or alias "{suffix}"'
-    assert diag.message_hint == "There are: colours@1."
+    assert diag.message_hint == "Versions: colours@1."
 
 
 @pytest.mark.parametrize("name", ["'; DROP TABLE x; --", "%s", "é", "a" * 5000, "colours\\", '"colours"'])

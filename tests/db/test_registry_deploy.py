@@ -138,7 +138,7 @@ def test_names_that_cannot_be(db: Connection, dsn: str, tmp_path: Path, name: st
 @pytest.mark.parametrize("alias", ["", "2", "a b", "a@b", "x" * 64])
 def test_aliases_that_cannot_be_leave_nothing(db: Connection, dsn: str, tmp_path: Path, alias: str) -> None:
     before = counts(db)
-    with pytest.raises(RegistryError, match="cannot be an alias"):
+    with pytest.raises(RegistryError, match="is not a valid alias"):
         deploy(tiny_models.constant(tmp_path, 77, "badalias"), DeployOptions(alias=alias or " "), dsn=dsn)
     assert counts(db) == before
 

@@ -136,7 +136,7 @@ def test_a_dropped_version_is_named_at_the_next_statement(db: Connection, dsn: s
     drop("m@3", dsn=dsn)
     diag = refused(db, "42704", "SELECT dbinfer.predict(%s, 'm@3')", IMAGE)
     assert diag.message_primary == 'model "m" has no version or alias "3"'
-    assert diag.message_hint == "There are: m@1, m@2."
+    assert diag.message_hint == "Versions: m@1, m@2."
 
 
 def test_a_model_that_is_dropped_while_a_cursor_reads_is_scored_to_the_end(
