@@ -1,5 +1,5 @@
 # One line each: a target sets up what it needs (scripts/bootstrap, quick the second time) and calls the real tool.
-.PHONY: help bootstrap demo test check bench test-greenplum test-docker train-env clean
+.PHONY: help bootstrap demo test check bench test-trust test-greenplum test-docker train-env clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -21,6 +21,9 @@ bench: bootstrap ## images per second of SQL against a bare loop and other metho
 	@.venv/bin/pip install --quiet -e '.[bench]'
 	@mkdir -p build && .venv/bin/dbinfer bench --json build/bench.json --plot docs/performance.png --markdown docs/performance.md
 	@.venv/bin/dbinfer bench scaling --json build/scaling.json --plot docs/scaling.png --markdown docs/performance.md
+
+test-trust: bootstrap ## hostile files, faults and load, with a table at the end; LONG=1 for all of it
+	@.venv/bin/pytest tests/trust tests/db/test_trust_*.py
 
 test-greenplum: bootstrap train-env ## the database tests on the cluster that DBINFER_TEST_GREENPLUM_DSN names
 	@test -n "$$DBINFER_TEST_GREENPLUM_DSN" || { echo "set DBINFER_TEST_GREENPLUM_DSN to a superuser's dsn"; exit 2; }
