@@ -25,9 +25,7 @@ Venv = Annotated[
 
 AdoptRole = Annotated[
     bool,
-    typer.Option(
-        "--adopt-role", help="Use a role dbinfer_admin that exists already; its members may then deploy."
-    ),
+    typer.Option("--adopt-role", help="Use an existing role dbinfer_admin; its members may then deploy."),
 ]
 
 
@@ -53,13 +51,14 @@ def install(
     max_image_bytes: Annotated[int | None, typer.Option(min=1, help="Largest image in bytes.")] = None,
     max_image_pixels: Annotated[int | None, typer.Option(min=1, help="Largest image in pixels.")] = None,
     max_compile_seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="A model that takes longer to compile is refused (120).")
+        float | None, typer.Option(min=0.1, help="Refuse a model that takes longer to compile. Default: 120.")
     ] = None,
-    max_image_seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="A model that takes longer for an image is refused (30).")
+    max_inference_seconds: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="Refuse a model that takes longer to score one image. Default: 30."),
     ] = None,
     max_model_mb: Annotated[
-        int | None, typer.Option(min=1, help="A model that takes more memory is refused (4096).")
+        int | None, typer.Option(min=1, help="Refuse a model that takes more memory. Default: 4096.")
     ] = None,
     adopt_role: AdoptRole = False,
     json: Json = False,
@@ -86,7 +85,7 @@ def install(
         max_image_bytes=max_image_bytes,
         max_image_pixels=max_image_pixels,
         max_compile_seconds=max_compile_seconds,
-        max_image_seconds=max_image_seconds,
+        max_inference_seconds=max_inference_seconds,
         max_model_mb=max_model_mb,
         adopt_role=adopt_role,
     )

@@ -20,7 +20,7 @@ class InstallOptions:
         threads: of each backend: auto or a number.
         max_models: that one backend keeps loaded.
         max_image_bytes, max_image_pixels: larger images are refused.
-        max_compile_seconds, max_image_seconds, max_model_mb: models that take more when they are tried are refused.
+        max_compile_seconds, max_inference_seconds, max_model_mb: models that take more when they are tried are refused.
         adopt_role: use a role dbinfer_admin that dbinfer has not made.
     """
 
@@ -31,7 +31,7 @@ class InstallOptions:
     max_image_bytes: int | None = None
     max_image_pixels: int | None = None
     max_compile_seconds: float | None = None
-    max_image_seconds: float | None = None
+    max_inference_seconds: float | None = None
     max_model_mb: int | None = None
     adopt_role: bool = False
 

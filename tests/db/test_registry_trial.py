@@ -24,7 +24,7 @@ TABLES = ("model", "model_version", "model_part", "part")
 def limits(dsn: str) -> None:
     """One second an image: 30, the default, would only make the tests wait."""
     with psycopg2.connect(dsn) as conn, conn.cursor() as cur:
-        cur.execute("SELECT dbinfer_private.set_setting('max_image_seconds', '1')")
+        cur.execute("SELECT dbinfer_private.set_setting('max_inference_seconds', '1')")
     conn.close()
 
 
@@ -97,13 +97,13 @@ def test_the_first_use_of_what_nobody_tried_is_bounded(db: Connection, dsn: str,
     for _ in range(2):  # the second answer comes from the host cache
         diag = refused(db, "55000", "SELECT dbinfer.predict(%s, 'untried')", IMAGE)
         assert diag.message_primary == "dbinfer: the model was not run: one image took more than 1 s"
-        assert "--max-image-seconds" in diag.message_hint
+        assert "--max-inference-seconds" in diag.message_hint
 
 
 @pytest.mark.usefixtures("believed")
 def test_a_cancel_ends_the_trial(db: Connection, dsn: str, tmp_path: Path) -> None:
     with db.cursor() as cur:
-        cur.execute("SELECT dbinfer_private.set_setting('max_image_seconds', '500')")
+        cur.execute("SELECT dbinfer_private.set_setting('max_inference_seconds', '500')")
         try:
             deploy(tiny_models.loop(tmp_path, ENDLESS, "cancelled"), dsn=dsn)
             cur.execute("SET statement_timeout = '2s'")
@@ -111,5 +111,5 @@ def test_a_cancel_ends_the_trial(db: Connection, dsn: str, tmp_path: Path) -> No
                 cur.execute("SELECT dbinfer.predict(%s, 'cancelled')", (IMAGE,))
         finally:
             cur.execute("RESET statement_timeout")
-            cur.execute("SELECT dbinfer_private.set_setting('max_image_seconds', '1')")
+            cur.execute("SELECT dbinfer_private.set_setting('max_inference_seconds', '1')")
     assert ask(db, "SELECT count(*) FROM dbinfer.model_versions WHERE name = 'cancelled'") == 1

@@ -65,7 +65,7 @@ def test_an_endless_loop_of_a_few_kilobytes_is_ended(tmp_path: Path, started: li
         ModelFileError, match=r"loop\.xml was not deployed: one image took more than 1 s"
     ) as caught:
         try_model(path, prepared(path), "f32", limits)
-    assert "--max-image-seconds" in caught.value.cure
+    assert "--max-inference-seconds" in caught.value.cure
     assert [process.poll() for process in started] == [-9]
 
 
@@ -110,6 +110,6 @@ def test_who_gives_up_leaves_no_process(tmp_path: Path, started: list[Any]) -> N
 
 
 def test_settings_name_the_limits() -> None:
-    named = {"max_compile_seconds": "5", "max_image_seconds": "0.5", "max_model_mb": "10", "venv": "/x"}
+    named = {"max_compile_seconds": "5", "max_inference_seconds": "0.5", "max_model_mb": "10", "venv": "/x"}
     assert Limits.from_settings(named) == Limits(5, 0.5, 10 << 20)
     assert Limits.from_settings({}) == Limits(120, 30, 4 << 30)

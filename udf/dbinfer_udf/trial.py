@@ -43,7 +43,7 @@ class Limits(NamedTuple):
         """Return the limits that the settings of the database name; those that they do not name are the defaults."""
         return cls(
             float(settings.get("max_compile_seconds", cls().start_seconds)),
-            float(settings.get("max_image_seconds", cls().image_seconds)),
+            float(settings.get("max_inference_seconds", cls().image_seconds)),
             int(settings.get("max_model_mb", cls().memory_bytes >> 20)) << 20,
         )
 
@@ -170,7 +170,7 @@ class _Watch:
         if self.stop():
             raise AbandonedError
         if any("compiled" in line for line in self.said):
-            what, limit, setting = "one image", self.limits.image_seconds, "max_image_seconds"
+            what, limit, setting = "one image", self.limits.image_seconds, "max_inference_seconds"
         else:
             what, limit, setting = "compiling it", self.limits.start_seconds, "max_compile_seconds"
         if seconds > limit:
