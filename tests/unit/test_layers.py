@@ -42,6 +42,7 @@ RUNTIME: dict[str, tuple[str, ...]] = {
 ZOO_MAY_USE_OF_OURS = {"dbinfer_models", "dbinfer_udf.manifest", "dbinfer_udf"}
 STANDARD_LIBRARY_ONLY = (
     "manifest",
+    "manifest_types",
     "errors",
     "limits",
     "process",

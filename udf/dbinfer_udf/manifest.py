@@ -11,8 +11,11 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Dict, Mapping, Tuple
 
+from .manifest_types import several, wrong_type
+
 # Raised when a key is added that changes results where it is not understood; a manifest without the key `schema` has 1
 SCHEMA = 1
+
 TASKS = ("classification", "segmentation", "embedding", "tensor")
 COLORS = ("RGB", "BGR", "GRAY")
 RESIZES = ("standard", "fit_to_window", "fit_to_window_letterbox", "crop")
@@ -73,6 +76,9 @@ class Manifest:
     provenance: Dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        wrong = wrong_type(vars(self))
+        if wrong:
+            raise ManifestError("%s is %r, but must be %s" % wrong)
         for key, allowed in (
             ("task", TASKS),
             ("color", COLORS),
@@ -134,9 +140,11 @@ class Manifest:
         if missing:
             raise ManifestError("key %r is missing" % missing[0])
         typed = dict(values)
-        for key in ("mean", "scale"):
-            typed[key] = tuple(float(x) for x in typed.get(key) or ())
-        typed["labels"] = tuple(str(x) for x in typed.get("labels") or ())
+        for key, kind in (("mean", float), ("scale", float), ("labels", str)):
+            try:
+                typed[key] = several(typed.get(key), kind)
+            except (TypeError, ValueError, OverflowError):
+                raise ManifestError("%s is %r, but must be a list" % (key, typed.get(key))) from None
         return cls(**typed)
 
     @classmethod
@@ -144,7 +152,7 @@ class Manifest:
         """Make a manifest from its JSON text; ManifestError where it is none."""
         try:
             values = json.loads(text)
-        except ValueError as err:
+        except (ValueError, RecursionError) as err:
             raise ManifestError("the manifest is not JSON: %s" % err) from err
         if not isinstance(values, dict):
             raise ManifestError("the manifest is a JSON %s, but must be an object" % type(values).__name__)
