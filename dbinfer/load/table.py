@@ -98,7 +98,7 @@ class ImageTable:
 
     def _create(self, cur: Cursor) -> sql.Composed:
         label = (
-            sql.SQL(", {} text").format(sql.Identifier(self.columns.label))
+            sql.SQL(", {} pg_catalog.text").format(sql.Identifier(self.columns.label))
             if self.columns.label
             else sql.SQL("")
         )
@@ -126,7 +126,9 @@ class ImageTable:
                 )
 
     def _workers(self, cur: Cursor) -> sql.Composable:
-        cur.execute("SELECT least(greatest(current_setting('max_parallel_workers')::int, 1), 1024)")
+        cur.execute(
+            "SELECT least(greatest(pg_catalog.current_setting('max_parallel_workers')::int, 1), 1024)"
+        )
         return sql.Literal(one(cur))
 
     def _format(self, text: str, **more: sql.Composable) -> sql.Composed:

@@ -132,7 +132,7 @@ def _ask_all(
 def _ask(cur: Cursor, file: Path, data: bytes, function: Function, arguments: Arguments) -> Answer:
     begin = time.perf_counter()
     call = function.call(sql.Literal(psycopg2.Binary(data)), arguments)
-    query = sql.SQL("SELECT {}" if function.binary else "SELECT to_json({})").format(call)
+    query = sql.SQL("SELECT {}" if function.binary else "SELECT pg_catalog.to_json({})").format(call)
     try:
         cur.execute(query)
     except psycopg2.Error as err:

@@ -103,7 +103,7 @@ def score(
         begin = time.monotonic()
         execute_patiently(cur, job.statement())
         rows, seconds = cur.rowcount, time.monotonic() - begin
-        cur.execute(job.format("SELECT count(*) FROM {scratch} WHERE {first} IS NULL"))
+        cur.execute(job.format("SELECT pg_catalog.count(*) FROM {scratch} WHERE {first} IS NULL"))
         nulls = one(cur)
         job.move()
         names = str(job.table), str(job.into), job.function.name

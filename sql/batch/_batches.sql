@@ -1,43 +1,55 @@
--- What is left of the last batch of each process is scored row by row, here.
+-- What is left of the last batch of each process is scored row by row, here. No fixed search_path, which the caller's view may
+-- need; so every type, function and operator is qualified.
 CREATE OR REPLACE FUNCTION dbinfer._batches(images regclass, model text, on_error text, id_column name, img_column name)
-RETURNS dbinfer._scored[] LANGUAGE plpgsql STABLE PARALLEL UNSAFE AS $$
+RETURNS dbinfer._scored[] LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+SET array_nulls = on /* results are read from array literals with NULL in them */ AS $$
 DECLARE
-  wanted name;
-  types regtype[];
-  found regtype;
+  wanted pg_catalog.name;
+  types pg_catalog.regtype[];
+  found pg_catalog.regtype;
   total bigint;
   batches dbinfer._scored[];
-  waiting text;
+  waiting pg_catalog.text;
   rest dbinfer._scored;
+  most CONSTANT real := 30000000; -- results, 30 bytes each: PostgreSQL's values end at 1 GB
 BEGIN
-  /* greenplum: IF pg_catalog.current_setting('gp_role') <> 'dispatch' THEN
+  /* greenplum: IF pg_catalog.current_setting('gp_role') OPERATOR(pg_catalog.<>) 'dispatch' THEN
     RAISE feature_not_supported USING MESSAGE = 'dbinfer: classify_table cannot read a table from within this statement',
       HINT = 'Let it stand alone: SELECT * FROM dbinfer.classify_table(...); results go into a table with dbinfer.classify_into.';
   END IF; */
-  FOR wanted, types IN VALUES (id_column, '{smallint,integer,bigint}'::regtype[]), (img_column, '{bytea}') LOOP
+  FOR wanted, types IN VALUES (id_column, '{pg_catalog.int2,pg_catalog.int4,pg_catalog.int8}'::pg_catalog.regtype[]),
+                              (img_column, '{pg_catalog.bytea}') LOOP
     SELECT a.atttypid INTO found FROM pg_catalog.pg_attribute a
-     WHERE a.attrelid = images AND a.attname = wanted AND NOT a.attisdropped;
+     WHERE a.attrelid OPERATOR(pg_catalog.=) images::pg_catalog.oid AND a.attname OPERATOR(pg_catalog.=) wanted AND NOT a.attisdropped;
     IF found IS NULL THEN
-      RAISE undefined_column USING MESSAGE = pg_catalog.format('dbinfer: %s has no column "%s"', coalesce(images::text, 'NULL'), wanted),
+      RAISE undefined_column USING MESSAGE = pg_catalog.format('dbinfer: %s has no column "%s"',
+          coalesce(images::pg_catalog.text, 'NULL'), wanted),
         HINT = 'Name its columns: dbinfer.classify_table(''images'', id_column => ''number'', img_column => ''photo'')';
-    ELSIF found <> ALL (types) THEN
+    ELSIF found OPERATOR(pg_catalog.<>) ALL (types) THEN
       RAISE datatype_mismatch USING MESSAGE = pg_catalog.format('dbinfer: column "%s" of %s is of type %s, but must be %s',
         wanted, images, found, pg_catalog.array_to_string(types, ' or ')), HINT = 'Make a view that casts it, and name the view.';
     END IF;
   END LOOP;
+  IF EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) images::pg_catalog.oid
+                AND c.reltuples OPERATOR(pg_catalog.>) most) THEN
+    RAISE program_limit_exceeded USING MESSAGE = pg_catalog.format('dbinfer: %s has more rows than can be classified at once (30 million)', images),
+      HINT = 'Make views of its parts (WHERE id BETWEEN ...) and classify one after the other into the same table with dbinfer.classify_into.';
+  END IF;
   EXECUTE dbinfer._batch_query(images, id_column, img_column, model, on_error) INTO total, batches, waiting;
-  IF waiting <> '' THEN
+  IF waiting OPERATOR(pg_catalog.<>) '' THEN
     EXECUTE pg_catalog.format($q$
       SELECT pg_catalog.array_agg(w.id), pg_catalog.array_agg((w.c).class), pg_catalog.array_agg((w.c).label), pg_catalog.array_agg((w.c).score)
         FROM (
           SELECT pg_catalog.split_part(r, ':', 1)::bigint AS id,
-                 dbinfer.classify(pg_catalog.decode(nullif(pg_catalog.split_part(r, ':', 2), ''), 'base64'), %L, %L) AS c
-            FROM pg_catalog.regexp_split_to_table($1, ';') r WHERE r <> '' OFFSET 0) w
+                 dbinfer.classify(CASE WHEN pg_catalog.split_part(r, ':', 2) OPERATOR(pg_catalog.<>) ''
+                                       THEN pg_catalog.decode(pg_catalog.split_part(r, ':', 2), 'base64') END, %L, %L) AS c
+            FROM pg_catalog.regexp_split_to_table($1, ';') r WHERE r OPERATOR(pg_catalog.<>) '' OFFSET 0) w
       $q$, model, on_error) INTO rest USING waiting;
-    batches := batches || rest;
+    batches := pg_catalog.array_append(batches, rest);
   END IF;
-  SELECT total - coalesce(pg_catalog.sum(pg_catalog.cardinality(b.ids)), 0) INTO total FROM pg_catalog.unnest(batches) b;
-  IF total <> 0 THEN
+  SELECT total OPERATOR(pg_catalog.-) coalesce(pg_catalog.sum(pg_catalog.cardinality(b.ids)), 0) INTO total
+    FROM pg_catalog.unnest(batches) b;
+  IF total OPERATOR(pg_catalog.<>) 0 THEN
     RAISE internal_error USING MESSAGE = pg_catalog.format('dbinfer: %s rows did not come back from their batches', total),
       HINT = 'This is a defect of dbinfer. SELECT id, dbinfer.classify(img) gives the same row by row.';
   END IF;

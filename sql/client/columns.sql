@@ -1,4 +1,5 @@
 -- Names and types (without length) of a table's columns.
-SELECT a.attname::text, pg_catalog.format_type(a.atttypid, NULL)
+SELECT a.attname::pg_catalog.text, pg_catalog.format_type(a.atttypid, NULL)
   FROM pg_catalog.pg_attribute a
- WHERE a.attrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(%(table)s)::oid AND a.attnum > 0 AND NOT a.attisdropped
+ WHERE a.attrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(%(table)s)::pg_catalog.oid
+   AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped

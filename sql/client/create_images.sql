@@ -2,8 +2,8 @@
 -- be the distribution key there, so load itself keeps paths unique, under its lock. Few rows a page (fillfactor), so that workers, who take pages, share them evenly; large images lie outside the pages.
 CREATE TABLE {table} (
     id bigserial /* postgresql: PRIMARY KEY */,
-    {path} text NOT NULL /* postgresql: UNIQUE */,
-    {img} bytea NOT NULL
+    {path} pg_catalog.text NOT NULL /* postgresql: UNIQUE */,
+    {img} pg_catalog.bytea NOT NULL
     {label}
 )
 /* postgresql: WITH (fillfactor = 10) */

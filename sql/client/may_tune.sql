@@ -1,5 +1,5 @@
 -- Whether the caller owns this ordinary table, and whether somebody has set its parallel workers.
-SELECT pg_catalog.pg_has_role(c.relowner, 'USAGE') AND c.relkind = 'r',
-       coalesce(pg_catalog.array_to_string(c.reloptions, ','), '') LIKE '%%parallel_workers%%'
+SELECT pg_catalog.pg_has_role(c.relowner, 'USAGE') AND c.relkind OPERATOR(pg_catalog.=) 'r',
+       pg_catalog.strpos(coalesce(pg_catalog.array_to_string(c.reloptions, ','), ''), 'parallel_workers') OPERATOR(pg_catalog.>) 0
   FROM pg_catalog.pg_class c
- WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(%(table)s)::oid
+ WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(%(table)s)::pg_catalog.oid

@@ -5,6 +5,6 @@ SELECT pg_catalog.json_build_object(
          'created_at', m.created_at, 'created_by', m.created_by, 'metrics', m.metrics, 'provenance', m.provenance,
          'history', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object('version', v.version, 'active', v.active, 'size', v.size,
                        'aliases', v.aliases, 'created_at', v.created_at, 'created_by', v.created_by, 'digest', v.digest)
-                       ORDER BY v.version) FROM dbinfer.model_versions v WHERE v.name = m.name))
+                       ORDER BY v.version) FROM dbinfer.model_versions v WHERE v.name OPERATOR(pg_catalog.=) m.name))
   FROM dbinfer.models m
  ORDER BY m.name

@@ -12,9 +12,9 @@ BEGIN
       INSERT INTO %s (id, class, label, score)
       SELECT pg_catalog.unnest(b.ids), pg_catalog.unnest(b.classes), pg_catalog.unnest(b.labels), pg_catalog.unnest(b.scores)
         FROM pg_catalog.unnest($1) b
-      $q$, results) USING batches[i : i + at_once - 1];
+      $q$, results) USING batches[i : i OPERATOR(pg_catalog.+) at_once OPERATOR(pg_catalog.-) 1];
     GET DIAGNOSTICS n = ROW_COUNT;
-    written := written + n;
+    written := written OPERATOR(pg_catalog.+) n;
   END LOOP;
   RETURN written;
 END $$;
