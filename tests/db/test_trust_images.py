@@ -13,6 +13,7 @@ from psycopg2.extensions import connection as Connection
 from seeds import FORMATS
 
 from dbinfer.registry import deploy
+from dbinfer_udf.image_limits import DEFAULT_LIMITS, Limits
 
 COUNT, ALL = 40, 1000
 GROWTH = 128e6  # bytes that a backend may keep of what it once took
@@ -77,12 +78,20 @@ def test_a_bomb_names_the_setting(db: Connection, name: str) -> None:
 def test_a_limit_is_a_setting(db: Connection) -> None:
     image = hostile.many_scans(64, 64, 20)
     assert ask(db, "SELECT dbinfer.predict(%s)", image) is not None
-    rows(db, "SELECT dbinfer_private.set_setting('max_image_scans', '19')")
+    rows(db, "SELECT dbinfer.set_setting('max_image_scans', '19')")
     try:
         diag = refused(db, "54000", "SELECT dbinfer.predict(%s)", image)
         assert "20 scans, but the limit is 19" in (diag.message_primary or "")
     finally:
         rows(db, "DELETE FROM dbinfer_private.setting WHERE name = 'max_image_scans'")
+
+
+def test_each_limit_can_be_set_within_bounds(db: Connection) -> None:
+    for field in Limits._fields:
+        name = "max_image_" + field.removeprefix("max_")
+        rows(db, "SELECT dbinfer.set_setting(%s, %s)", name, str(getattr(DEFAULT_LIMITS, field)))
+        refused(db, "22023", "SELECT dbinfer.set_setting(%s, '9999999999')", name)
+        rows(db, "DELETE FROM dbinfer_private.setting WHERE name = %s", name)
 
 
 def test_image_info_reads_no_more_segments_than_allowed(db: Connection) -> None:

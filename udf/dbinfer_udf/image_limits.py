@@ -68,7 +68,7 @@ def too_large(value: Union[int, str], limit: int, unit: str, name: str) -> Image
     """Return the error of an image above a limit; `name` is that of the setting, `unit` what the numbers count."""
     return ImageError(
         f"the image is too large: {value} {unit}, but the limit is {limit}",
-        hint=f"Raise dbinfer's setting {name}, or store a smaller image.",
+        hint=f"Store a smaller image, or raise the limit: SELECT dbinfer.set_setting('{name}', '...');",
         sqlstate="54000",
     )
 
