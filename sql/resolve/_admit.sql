@@ -13,6 +13,9 @@ BEGIN
     RAISE insufficient_privilege USING MESSAGE = 'dbinfer._admit is internal',
       HINT = 'Call dbinfer.predict, classify, segment or embed.';
   END IF;
+  /* greenplum: IF current_setting('gp_role') = 'execute' AND current_setting('gp_contentid') = '-1' THEN
+    RETURN dbinfer_private.take_ticket(caller, model, given_token);
+  END IF; */
   wanted := CASE WHEN given_token IS NOT NULL THEN dbinfer_private.token_version(given_token)
                  WHEN model = '' THEN 0
                  ELSE dbinfer_private.find_version(model) END;

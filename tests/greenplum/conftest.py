@@ -10,6 +10,7 @@ import psycopg2
 import pytest
 import tiny_models
 from asking import rows
+from plans import PLANNERS
 from psycopg2.extensions import connection as Connection
 from servers import db, dsn, empty_dsn, server_dsn, session_env, venv
 
@@ -19,7 +20,6 @@ __all__ = ["db", "dsn", "empty_dsn", "server_dsn", "session_env", "venv"]
 
 COLOURS = {"red": (250, 0, 0), "green": (0, 250, 0), "blue": (0, 0, 250)}
 IMAGES = 60
-PLANNERS = {"ORCA": "on", "PostgreSQL-based": "off"}
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Every plan shape gives right results or one clear error with both planners, and the session goes on."""
+"""Every plan shape gives right results with the planner that the test names, and the session goes on."""
 
 # ruff: noqa: E501 - a query reads best on one line
 
@@ -6,94 +6,84 @@ from __future__ import annotations
 
 import pytest
 from asking import refused, rows
+from plans import PLANNERS, Shape, asked_for, assert_planned, planner, shapes
 from psycopg2.extensions import connection as Connection
 
-CALL = "(dbinfer.classify(img, 'colours')).label"
-
-RIGHT = {
-    "plain": f"SELECT count(*) FROM images WHERE {CALL} = label",
-    "LIMIT below": f"SELECT count(*) FROM (SELECT * FROM images LIMIT 60) s WHERE {CALL} = label",
-    "ORDER BY LIMIT below": f"SELECT sum(({CALL} = label)::int) FROM (SELECT * FROM images ORDER BY id LIMIT 60) s",
-    "CTE": f"WITH s AS (SELECT * FROM images ORDER BY id LIMIT 60) SELECT sum(({CALL} = label)::int) FROM s",
-    "LATERAL": "SELECT count(*) FROM images i, LATERAL dbinfer.classify(i.img, 'colours') c WHERE c.label = i.label",
-    "LATERAL above LIMIT": "SELECT count(*) FROM (SELECT * FROM images ORDER BY id LIMIT 60) i, "
-    "LATERAL dbinfer.classify(i.img, 'colours') c WHERE c.label = i.label",
-    "window": f"SELECT count(*) FROM (SELECT row_number() OVER (ORDER BY id), {CALL} AS found, label FROM images) s "
-    "WHERE found = label",
-    "join": "SELECT count(*) FROM (SELECT (dbinfer.classify(i.img, 'colours')).label AS found, i.label "
-    "FROM images i JOIN images j ON i.id = j.id) s "
-    "WHERE found = label",
-    "join with VALUES": f"SELECT count(*) FROM (SELECT {CALL} AS found, label FROM images JOIN (VALUES (1)) v(x) ON true) s"
-    " WHERE found = label",
-    "GROUP BY": f"SELECT sum(n) FROM (SELECT {CALL} AS found, count(*) AS n FROM images GROUP BY 1) s WHERE n = 20",
-    "GROUP BY gp_segment_id": "SELECT sum(n) FROM (SELECT gp_segment_id, count(dbinfer.classify(img, 'colours')) AS n "
-    "FROM images GROUP BY 1) s",
-    "ORDER BY LIMIT": f"SELECT count(*) FROM (SELECT {CALL} AS found, label FROM images ORDER BY id LIMIT 60) s "
-    "WHERE found = label",
-    "CASE": f"SELECT sum(CASE WHEN id >= 0 THEN ({CALL} = label)::int END) FROM images",
-    "two models": "SELECT count(*) FROM images WHERE (dbinfer.classify(img, 'colours')).label = label "
-    "AND (dbinfer.predict(img, 'constant'))[1] = 7",
-    "model from a column": "SELECT count(*) FROM images JOIN (VALUES ('colours'), ('colours@1')) v(m) ON true "
-    "WHERE (dbinfer.classify(img, m)).label = label AND v.m = 'colours'",
-    "model from a subquery": "SELECT count(*) FROM images "
-    "WHERE (dbinfer.classify(img, (SELECT 'colours'::text))).label = label",
-    "aggregate over an expression": "SELECT count(*) * 20 FROM (SELECT DISTINCT dbinfer.predict(img, 'colours') FROM images) s",
-    "correlated subquery": "SELECT count(*) FROM images o WHERE "
-    "(SELECT (dbinfer.classify(i.img, 'colours')).label FROM images i WHERE i.id = o.id) = o.label",
-    "UNION ALL": f"SELECT count(*) FROM (SELECT {CALL} AS found, label FROM images WHERE id < 30 "
-    f"UNION ALL SELECT {CALL}, label FROM images WHERE id >= 30) s WHERE found = label",
-    "one value, no table": "SELECT count(dbinfer.classify(i.img, 'colours')) * 60 FROM (SELECT img FROM images LIMIT 1) i",
-}
+CALL = "(dbinfer.predict(img, 'colours'))[1]"
+REDNESS = "CASE label WHEN 'red' THEN 250 ELSE 0 END"
+CASES = [
+    pytest.param(name, shape, id=f"{name}-{shape.name}")
+    for name in PLANNERS
+    for shape in shapes()
+    if shape.orca or name != "ORCA"
+]
 
 
-@pytest.mark.parametrize("shape", RIGHT)
-def test_shape_is_right(session: Connection, shape: str) -> None:
-    query = RIGHT[shape]
-    print(f"\n{shape}: {query}")
-    print("\n".join(row[0] for row in rows(session, f"EXPLAIN {query}")))
-    found = rows(session, query)
-    print(f"-> {found}")
-    assert found[0][0] == 60
+@pytest.mark.parametrize(("session", "shape"), CASES, indirect=["session"])
+def test_shape_is_right(session: Connection, shape: Shape) -> None:
+    assert_planned(session, shape.query)
+    assert rows(session, shape.query) == [(shape.value,)]
 
 
-def test_prepared_statement_sees_a_new_version(session: Connection, folder: object) -> None:
-    rows(session, "PREPARE p AS SELECT count(*) FROM images WHERE (dbinfer.predict(img, 'constant'))[1] = 7")
+@pytest.mark.parametrize("session", ["ORCA"], indirect=True)
+@pytest.mark.parametrize("shape", [shape for shape in shapes() if not shape.orca], ids=lambda s: s.name)
+def test_orca_leaves_it_to_the_other_planner(session: Connection, shape: Shape) -> None:
+    """Where ORCA learns to plan one of them, its shape is to be tried with ORCA too: take the note away."""
+    assert planner(session, shape.query) != asked_for(session)
+
+
+@pytest.mark.parametrize("session", ["ORCA"], indirect=True)
+def test_orca_loses_default_arguments_before_in(session: Connection) -> None:
+    """A defect of Greenplum, with any function that has defaults; docs/greenplum.md says what to write."""
+    query = f"SELECT count(*) FROM images WHERE {CALL} IN (SELECT {CALL} FROM (SELECT * FROM images ORDER BY id LIMIT 1) l)"
+    diag = refused(session, "42704", query)
+    assert "no value found for parameter" in diag.message_primary
+
+
+def test_prepared_statement(session: Connection) -> None:
+    query = "SELECT count(*) FROM images WHERE (dbinfer.predict(img, 'constant'))[1] = 7"
+    rows(session, f"PREPARE p AS {query}")
+    assert_planned(session, query)
     for _ in range(7):
         assert rows(session, "EXECUTE p") == [(60,)]
 
 
 def test_view(session: Connection) -> None:
-    rows(
-        session,
-        "CREATE OR REPLACE VIEW found AS SELECT id, label, dbinfer.classify(img, 'colours') AS c FROM images",
-    )
-    assert rows(session, "SELECT count(*) FROM found WHERE (c).label = label") == [(60,)]
+    rows(session, f"CREATE OR REPLACE VIEW found AS SELECT id, label, {CALL} AS redness FROM images")
+    query = f"SELECT count(*) FROM found WHERE redness = {REDNESS}"
+    assert_planned(session, query)
+    assert rows(session, query) == [(60,)]
 
 
 def test_plpgsql(session: Connection) -> None:
+    query = f"SELECT count(*) FROM images WHERE {CALL} = {REDNESS}"
+    assert_planned(session, query)
     rows(
         session,
-        "CREATE OR REPLACE FUNCTION right_ones() RETURNS bigint LANGUAGE plpgsql AS $$ DECLARE n bigint; BEGIN "
-        "SELECT count(*) INTO n FROM images WHERE (dbinfer.classify(img, 'colours')).label = label; RETURN n; END $$",
+        "CREATE OR REPLACE FUNCTION right_ones() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN "
+        f"RETURN ({query}); END $$",
     )
     for _ in range(7):
         assert rows(session, "SELECT right_ones()") == [(60,)]
 
 
 def test_plpgsql_loop_over_rows(session: Connection) -> None:
+    query = f"SELECT {CALL} AS redness, {REDNESS} AS wanted FROM images"
+    assert_planned(session, query)
     rows(
         session,
         "CREATE OR REPLACE FUNCTION one_by_one() RETURNS bigint LANGUAGE plpgsql AS $$ DECLARE n bigint := 0; r record; "
-        "BEGIN FOR r IN SELECT dbinfer.classify(img, 'colours') AS c, label FROM images LOOP "
-        "IF (r.c).label = r.label THEN n := n + 1; END IF; END LOOP; RETURN n; END $$",
+        f"BEGIN FOR r IN {query} LOOP n := n + (r.redness = r.wanted)::int; END LOOP; RETURN n; END $$",
     )
     assert rows(session, "SELECT one_by_one()") == [(60,)]
 
 
 @pytest.mark.parametrize("source", ["images", "(SELECT * FROM images ORDER BY id LIMIT 60) s"])
 def test_cursor(session: Connection, source: str) -> None:
+    query = f"SELECT {CALL} = {REDNESS} FROM {source}"
+    assert_planned(session, query)
     rows(session, "BEGIN")
-    rows(session, f"DECLARE c CURSOR FOR SELECT {CALL} = label FROM {source}")
+    rows(session, f"DECLARE c CURSOR FOR {query}")
     found = [row for _ in range(6) for row in rows(session, "FETCH 10 FROM c")]
     rows(session, "COMMIT")
     assert found == [(True,)] * 60
@@ -101,24 +91,37 @@ def test_cursor(session: Connection, source: str) -> None:
 
 def test_model_from_a_column_above_a_motion_is_one_error(session: Connection) -> None:
     query = (
-        "SELECT dbinfer.classify(img, m) FROM (SELECT img, CASE WHEN id > 0 THEN 'colours' ELSE 'colours@1' END AS m "
+        "SELECT dbinfer.predict(img, m) FROM (SELECT img, CASE WHEN id > 0 THEN 'colours' ELSE 'colours@1' END AS m "
         "FROM images ORDER BY id LIMIT 5) s"
     )
+    assert_planned(session, query)
     diag = refused(session, "0A000", query)
-    print(diag.message_primary)
+    assert "multiple segworker groups" in diag.message_primary
+
+
+def test_composites(session: Connection) -> None:
+    """Where a field of a composite is taken, ORCA falls back: these run with the other planner."""
+    query = "SELECT count(*) FROM images WHERE (dbinfer.classify(img, 'colours')).label = label"
+    assert planner(session, query) == "PostgreSQL-based"
+    assert rows(session, query) == [(60,)]
+    inner = "SELECT label, dbinfer.classify(img, 'colours') AS c FROM images OFFSET 0"
+    assert rows(session, f"SELECT count(*) FROM ({inner}) s WHERE (c).label = label") == [(60,)]
 
 
 def test_write_statements(session: Connection) -> None:
+    query = f"SELECT id, label, {CALL} AS redness FROM images"
     rows(session, "DROP TABLE IF EXISTS results")
-    rows(
-        session, f"CREATE TABLE results AS SELECT id, label, {CALL} AS found FROM images DISTRIBUTED BY (id)"
-    )
-    assert rows(session, "SELECT count(*) FROM results WHERE found = label") == [(60,)]
-    rows(session, f"INSERT INTO results SELECT id, label, {CALL} FROM images")
-    assert rows(session, "SELECT count(*) FROM results WHERE found = label") == [(120,)]
-    rows(session, "ALTER TABLE images ADD COLUMN found text")
+    assert_planned(session, f"CREATE TABLE results AS {query} DISTRIBUTED BY (id)")
+    rows(session, f"CREATE TABLE results AS {query} DISTRIBUTED BY (id)")
+    right = f"SELECT count(*) FROM results WHERE redness = {REDNESS}"
+    assert rows(session, right) == [(60,)]
+    assert_planned(session, f"INSERT INTO results {query}")
+    rows(session, f"INSERT INTO results {query}")
+    assert rows(session, right) == [(120,)]
+    rows(session, "ALTER TABLE images ADD COLUMN redness real")
     try:
-        rows(session, f"UPDATE images SET found = {CALL}")
-        assert rows(session, "SELECT count(*) FROM images WHERE found = label") == [(60,)]
+        assert_planned(session, f"UPDATE images SET redness = {CALL}")
+        rows(session, f"UPDATE images SET redness = {CALL}")
+        assert rows(session, f"SELECT count(*) FROM images WHERE redness = {REDNESS}") == [(60,)]
     finally:
-        rows(session, "ALTER TABLE images DROP COLUMN found")
+        rows(session, "ALTER TABLE images DROP COLUMN redness")

@@ -53,6 +53,7 @@ STANDARD_LIBRARY_ONLY = (
     "session",
     "gate",
     "admit",
+    "handover",
     "ticket",
     "cache",
     "unfinished",

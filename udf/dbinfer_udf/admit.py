@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Dict, Optional
+from typing import Any, Dict, Optional
 
 from . import cache
+from .errors import ModelError
 
 
 class Admission:
@@ -18,9 +19,7 @@ class Admission:
     def need(self, xml_digest: str, bin_digest: str, settings: str) -> bool:
         """Return whether the host cache lacks the model's files; then parts may be fed."""
         self._abandon()
-        folder = json.loads(settings).get("cache_dir") or cache.default_folder()
-        entry = cache.Entry(cache.open_cache(folder), xml_digest, bin_digest)
-        self._entries[xml_digest + bin_digest] = entry
+        entry = self._entry(xml_digest, bin_digest, json.loads(settings))
         if entry.good():
             return False
         self._writer = cache.Writer(entry)
@@ -31,6 +30,25 @@ class Admission:
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.abandon()
+
+    def find(self, spec: Dict[str, Any]) -> None:
+        """Make the model of a ticket's spec known to `entry`.
+
+        Raises:
+            ModelError: its files are not in the host cache, or damaged.
+        """
+        entry = self._entry(spec["xml_digest"], spec["bin_digest"], spec["settings"])
+        if not entry.good():
+            raise ModelError(
+                'the files of model "%s" are no longer in the host cache' % spec["model"],
+                hint="Run the statement again: it puts them there.",
+            )
+
+    def _entry(self, xml_digest: str, bin_digest: str, settings: Dict[str, str]) -> cache.Entry:
+        folder = settings.get("cache_dir") or cache.default_folder()
+        entry = cache.Entry(cache.open_cache(folder), xml_digest, bin_digest)
+        self._entries[xml_digest + bin_digest] = entry
+        return entry
 
     def feed(self, kind: str, data: bytes) -> None:
         """Take one part (kind `xml` or `bin`)."""

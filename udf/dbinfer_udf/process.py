@@ -7,6 +7,8 @@ import os
 import socket
 from typing import Any, Callable, Optional
 
+DISPATCH = 2  # Gp_role of Greenplum
+
 
 def server() -> Any:
     """Return the server's own symbols; calls keep Python's lock, because the server has one thread."""
@@ -29,6 +31,26 @@ def content_id() -> Optional[int]:
     option.restype, option.argtypes = ctypes.c_char_p, [ctypes.c_char_p, ctypes.c_bool, ctypes.c_bool]
     value = option(b"gp_contentid", True, False)
     return None if value is None else int(value)
+
+
+def dispatches() -> bool:
+    """Return whether this is Greenplum's dispatcher: the coordinator's process that the client talks to."""
+    symbols = server()
+    return hasattr(symbols, "Gp_role") and ctypes.c_int.in_dll(symbols, "Gp_role").value == DISPATCH
+
+
+def session_number() -> int:
+    """Return the number of the Greenplum session, which the dispatcher and all its processes have."""
+    return ctypes.c_int.in_dll(server(), "gp_session_id").value
+
+
+def birth(pid: int) -> str:
+    """Return when a process of this host began (clock ticks since boot), or nothing where there is none."""
+    try:
+        with open("/proc/%d/stat" % pid) as stat:
+            return stat.read().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
 
 
 def where() -> str:

@@ -11,7 +11,7 @@ import secrets
 import sys
 from typing import Any, Callable, Dict, Optional
 
-from . import cache, interrupts
+from . import cache, handover, interrupts, process
 from .admit import Admission
 from .errors import UdfError
 from .gate import Gate
@@ -37,6 +37,8 @@ class Session:
         self._python_runs = interrupts.interrupt_flag()
         self._tickets: Dict[str, Ticket] = gd.setdefault("dbinfer.tickets", {})
         self._tickets_of = self.transaction()
+        # Only the dispatcher leaves anything, so PostgreSQL and the segments pay nothing.
+        self._handover = handover.Handover(modules(), digest) if process.dispatches() else None
 
     def settle(self) -> None:
         """Let no cancel queue an interrupt from now on, and raise one that is queued already (see interrupt_flag)."""
@@ -87,6 +89,23 @@ class Session:
         self._tickets[name] = Ticket(self, version_id, spec)
         if token is None:
             self._gate.keep(caller, model, name)
+            if self._handover is not None:
+                ticket = {"caller": caller, "model": model, "version_id": version_id, "spec": spec}
+                self._handover.leave(name, ticket)
+        return name
+
+    def take(self, plpy: Any, caller: int, model: Optional[str], token: Optional[str]) -> Optional[str]:
+        """On the coordinator's reader: return the token under which a ticket of the dispatcher counts here too."""
+        self.settle()
+        left = handover.take(token, caller, model)
+        if left is None:
+            return None
+        spec = json.loads(left["spec"])
+        if left["version_id"] != 0:
+            self._admit(plpy, lambda a: a.find(spec))
+        name = self.ticket(caller, model, left["version_id"], left["spec"], left["token"])
+        if token is None:
+            self._gate.keep(caller, model, name)
         return name
 
     def _forget_old_tickets(self) -> None:
@@ -95,6 +114,8 @@ class Session:
             self._tickets_of = now
             self._tickets.clear()
             self._gate.clear()
+            if self._handover is not None:
+                self._handover.clear()
 
     def entry(self, xml_digest: str, bin_digest: str) -> cache.Entry:
         """Return the cache folder of a model that need_model was asked about."""
@@ -103,6 +124,8 @@ class Session:
     def forget(self) -> None:
         """Resolve anew from now on: this transaction has changed the registry."""
         self._gate.clear()
+        if self._handover is not None:
+            self._handover.forget_names()
 
     def close(self) -> None:
         """Drop everything; another runtime takes over."""
@@ -119,3 +142,8 @@ class Session:
             return json.dumps(
                 {"problem": "%s: %s" % (type(err).__name__, err), "python": sys.version.split()[0]}
             )
+
+
+def modules() -> Dict[str, str]:
+    """Return the sources of the runtime that this module was loaded from."""
+    return getattr(globals()["__loader__"], "modules", {})

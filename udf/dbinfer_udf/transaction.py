@@ -8,12 +8,14 @@ the ends of transactions ourselves.
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Callable, Dict
+import struct
+from typing import Any, Callable, Dict, List
 
 from .process import server
 
 UNTOUCHED = b"-"
 BUFFER = "dbinfer.transaction_end"
+ENTRY_HEAD = 64  # bytes
 
 
 def transaction_function(gd: Dict[str, Any]) -> Callable[[], int]:
@@ -67,3 +69,27 @@ def statement_function() -> Callable[[], int]:
     function = server().GetCurrentStatementStartTimestamp
     function.restype, function.argtypes = ctypes.c_int64, []
     return function  # type: ignore[no-any-return]
+
+
+def moment() -> Dict[str, int]:
+    """Return the clocks (microseconds) of this process's transaction and statement."""
+    clock = server().GetCurrentTransactionStartTimestamp
+    clock.restype, clock.argtypes = ctypes.c_int64, []
+    return {"transaction": clock(), "statement": statement_function()()}
+
+
+def is_in(pid: int, moments: List[int]) -> bool:
+    """Return whether another backend of this server is in the transaction, or the statement, of these clocks.
+
+    The server shows them in its table of backends. An entry begins with a counter, the pid, and the times when the
+    backend, its transaction and its statement began; their exact places differ between versions. Two transactions in
+    one message of a client look like one here.
+    """
+    symbols = server()
+    entry = symbols.pgstat_fetch_stat_beentry
+    entry.restype, entry.argtypes = ctypes.c_void_p, [ctypes.c_int]
+    for number in range(1, symbols.pgstat_fetch_stat_numbackends() + 1):
+        head = ctypes.string_at(entry(number), ENTRY_HEAD)
+        if struct.unpack_from("=i", head, 4)[0] == pid:
+            return all(struct.pack("=q", clock) in head for clock in moments)
+    return False
