@@ -25,8 +25,10 @@ bench: bootstrap ## images per second of SQL against a bare loop and other metho
 test-trust: bootstrap ## hostile files, faults and load, with a table at the end; LONG=1 for all of it
 	@.venv/bin/pytest tests/trust tests/db/test_trust_*.py
 
-test-greenplum: bootstrap train-env ## the database tests on the cluster that DBINFER_TEST_GREENPLUM_DSN names
+test-greenplum: ## the database tests on the cluster that DBINFER_TEST_GREENPLUM_DSN names
 	@test -n "$$DBINFER_TEST_GREENPLUM_DSN" || { echo "set DBINFER_TEST_GREENPLUM_DSN to a superuser's dsn"; exit 2; }
+	@test -n "$$DBINFER_TEST_GREENPLUM_VENV" || { echo "set DBINFER_TEST_GREENPLUM_VENV to the venv on the cluster's hosts"; exit 2; }
+	@$(MAKE) --no-print-directory bootstrap train-env
 	@.venv/bin/pytest tests/db tests/greenplum
 
 test-docker: bootstrap ## the container images and compose files (needs a container engine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,15 @@ import psycopg2
 from psycopg2.extensions import connection as Connection
 from psycopg2.extras import RealDictCursor
 
+from dbinfer.connection import one
 from dbinfer.platform import Platform
 
 SEGMENTS = "SELECT * FROM dbinfer.segments ORDER BY content"
+COORDINATOR = -1
+DOWN = (
+    "gpstate -e names what is down; gprecoverseg brings it back (without mirrors: gpstop -a, then gpstart -a)"
+)
+EXPAND = "finish gpexpand with its second phase, gpexpand -d HH:MM:SS, then dbinfer upgrade"
 Row = dict[str, Any]
 Settings = Mapping[str, str]
 
@@ -37,36 +44,80 @@ def check_backends(conn: Connection, platform: Platform, settings: Settings) -> 
     Args:
         settings: of the database, as far as this role may read them.
     """
+    expansion = unfinished(conn, platform)
+    if expansion is not None:
+        return [expansion]
     try:
-        with conn.cursor(cursor_factory=RealDictCursor) as cur:
-            cur.execute(SEGMENTS)
-            rows = [dict(row) for row in cur.fetchall()]
+        rows = _rows(conn, platform, settings)
     except psycopg2.Error as err:
-        problem = str(err).strip().splitlines()[0]
-        return [Check("backends", False, problem, "dbinfer upgrade; then run the doctor again")]
+        return [_no_answer(err, platform)]
     checks = [_all_answer(platform, rows)] if platform.segments else []
     return checks + [check for row in rows for check in _backend(row, rows, settings)]
 
 
+def _rows(conn: Connection, platform: Platform, settings: Settings) -> list[Row]:
+    """Return the facts of every segment and, where the role may ask it, of the coordinator, which scores too."""
+    with conn.cursor(cursor_factory=RealDictCursor) as cur:
+        cur.execute(SEGMENTS)
+        rows = [dict(row) for row in cur.fetchall()]
+    if platform.segments and settings:
+        with (
+            conn.cursor() as cur
+        ):  # each a statement of its own: while segments work, the coordinator reads no table
+            cur.execute("SELECT dbinfer_private.load_runtime()")
+            cur.execute("SELECT dbinfer_private.status(dbinfer_private.settings())")
+            rows.append(dict.fromkeys(rows[0]) | json.loads(one(cur)))
+    return rows
+
+
+def _no_answer(err: psycopg2.Error, platform: Platform) -> Check:
+    problem = str(err).strip().splitlines()[0]
+    if platform.segments and (err.pgcode or "").startswith(("08", "57", "58", "XX")):
+        return Check("segments", False, problem, DOWN)
+    return Check("backends", False, problem, "dbinfer upgrade; then run the doctor again")
+
+
+def unfinished(conn: Connection, platform: Platform) -> Check | None:
+    """Find tables of ours that gpexpand has not yet brought to new segments; functions fail there until it has."""
+    if not platform.segments:
+        return None
+    with conn.cursor() as cur:
+        cur.execute(
+            "SELECT pg_catalog.min(p.numsegments) FROM pg_catalog.gp_distribution_policy p "
+            "JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) p.localoid "
+            "JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace "
+            "WHERE n.nspname OPERATOR(pg_catalog.=) 'dbinfer_private'"
+        )
+        least = one(cur)
+    if least is None or int(str(least)) >= platform.segments:
+        return None
+    found = f"the registry is on {least} of {platform.segments} segments: the cluster was expanded, not redistributed"
+    return Check("segments", False, found, EXPAND)
+
+
 def _all_answer(platform: Platform, rows: list[Row]) -> Check:
-    ok = len(rows) == platform.segments
+    answers = sum(row["content"] >= 0 for row in rows)
+    ok = answers == platform.segments
     return Check(
         "segments",
         ok,
-        f"{len(rows)} of {platform.segments} answer",
-        "" if ok else "gpstate -e shows the failed ones",
+        f"{answers} of {platform.segments} answer",
+        "" if ok else DOWN,
     )
 
 
 def _backend(row: Row, rows: list[Row], settings: Settings) -> list[Check]:
     """Return the checks of one segment, or of the backend on PostgreSQL."""
+    coordinator = row["content"] == COORDINATOR
     segment = f"segment {row['content']}" if row["content"] is not None else "backend"
+    segment = "coordinator" if coordinator else segment
     where = f"{segment} ({row['host']})"
     if row["problem"]:
         message, _, hint = row["problem"].partition(" On that host: ")
         cure = hint or "Mend the venv on that host, or name another: dbinfer install --venv PATH"
         return [Check(f"{where} packages", False, message, cure)]
-    return [check(where, row, rows, settings) for check in CHECKS]
+    # the coordinator scores in one process a session, beside whatever segments are on its host
+    return [check(where, row, rows, settings) for check in CHECKS if not (coordinator and check is _threads)]
 
 
 def _python(where: str, row: Row, rows: list[Row], settings: Settings) -> Check:
@@ -94,7 +145,11 @@ def _packages(where: str, row: Row, rows: list[Row], settings: Settings) -> Chec
 
 
 def _threads(where: str, row: Row, rows: list[Row], settings: Settings) -> Check:
-    here = sum(r["host"] == row["host"] for r in rows) if row["content"] is not None else 1
+    here = (
+        sum(r["host"] == row["host"] and r["content"] != COORDINATOR for r in rows)
+        if row["content"] is not None
+        else 1
+    )
     ok = row["threads"] >= 1 and row["threads"] * here <= max(row["cores"], here)
     detail = f"{row['threads']} of {row['cores']} cores, {here} scoring here"
     return Check(

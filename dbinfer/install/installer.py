@@ -11,7 +11,7 @@ import psycopg2
 from psycopg2.extensions import cursor as Cursor
 
 from dbinfer._version import __version__
-from dbinfer.backends import check_backends
+from dbinfer.backends import check_backends, unfinished
 from dbinfer.connection import not_installed, one, session
 from dbinfer.errors import InstallError
 from dbinfer.install import roles
@@ -129,6 +129,9 @@ def upgrade(
         platform, version = detect(conn), installed_version(cur)
         if version is None:
             raise not_installed(InstallError)
+        expansion = unfinished(conn, platform)
+        if expansion is not None:
+            raise InstallError(expansion.detail, expansion.hint)
         check_foreign(cur, content)
         if as_tuple(version) > as_tuple(__version__):
             raise InstallError(

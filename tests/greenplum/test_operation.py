@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import closing
 
 import psycopg2
 import pytest
@@ -12,7 +14,9 @@ from psycopg2.extensions import connection as Connection
 from typer.testing import CliRunner
 
 from dbinfer.cli._app import app
-from dbinfer.install import InstallOptions, install
+from dbinfer.doctor import doctor
+from dbinfer.errors import InstallError
+from dbinfer.install import InstallOptions, install, upgrade
 
 
 def test_one_row_a_segment(session: Connection) -> None:
@@ -35,6 +39,37 @@ def test_doctor_is_content(cluster: str) -> None:
     report = json.loads(result.output)
     assert report["ok"] is True
     assert {"segments"} <= {check["name"] for check in report["checks"]}
+
+
+def test_doctor_looks_at_the_coordinator(cluster: str) -> None:
+    names = [check.name for check in doctor(cluster).checks]
+    for what in ("python", "packages", "cache", "runtime"):
+        assert any(name.startswith("coordinator (") and name.endswith(what) for name in names), names
+
+
+@pytest.fixture
+def expanded(cluster: str) -> Iterator[int]:
+    """What the catalog says between the phases of gpexpand: a table of ours is not on the last segment."""
+    change = "UPDATE gp_distribution_policy SET numsegments = numsegments {} WHERE localoid = {}::regclass"
+    with closing(psycopg2.connect(cluster, options="-c allow_system_table_mods=on")) as connection:
+        connection.autocommit = True
+        rows(connection, change.format("- 1", "'dbinfer_private.part'"))
+        try:
+            yield ask(
+                connection, "SELECT count(*) FROM gp_segment_configuration WHERE role = 'p' AND content >= 0"
+            )
+        finally:
+            rows(connection, change.format("+ 1", "'dbinfer_private.part'"))
+
+
+def test_between_the_phases_of_gpexpand(cluster: str, expanded: int) -> None:
+    """doctor said `dbinfer upgrade`, and upgrade that nothing is to be done."""
+    (check,) = [check for check in doctor(cluster).checks if not check.ok]
+    assert f"on {expanded - 1} of {expanded} segments" in check.detail
+    assert check.hint.startswith("finish gpexpand with its second phase")
+    with pytest.raises(InstallError, match=f"on {expanded - 1} of {expanded} segments") as caught:
+        upgrade(dsn=cluster)
+    assert caught.value.cure == check.hint
 
 
 def test_doctor_names_the_cure_of_a_broken_venv(cluster: str, venv: object) -> None:
