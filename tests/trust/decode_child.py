@@ -54,9 +54,9 @@ def main() -> None:
     source, answers = sys.stdin.buffer, sys.stdout
     while head := source.read(4):
         data = source.read(struct.unpack("<I", head)[0])
-        started = time.perf_counter()
+        started = time.process_time()  # other tests run beside
         found = outcome(data)
-        seconds = (time.perf_counter() - started) / len(WAYS)
+        seconds = (time.process_time() - started) / len(WAYS)
         now, most = memory_mb()
         answers.write(json.dumps({"found": found, "seconds": seconds, "now": now, "most": most}) + "\n")
         answers.flush()
