@@ -141,7 +141,7 @@ def _decode(data: bytes, header: Header, flags: int) -> np.ndarray:
             return image
     except cv2.error as err:
         reason = f": {str(err).strip().splitlines()[0]}"
-        if err.code == cv2.Error.StsNoMem:
+        if getattr(err, "code", 0) == cv2.Error.StsNoMem:
             raise no_memory(header) from err
         if "CV_IO_MAX_IMAGE_PIXELS" in reason:
             raise limit_of_the_session(header) from err
