@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dbinfer.install.installer import ensure, install, uninstall, upgrade
+from dbinfer.install.installer import ensure, install, upgrade
+from dbinfer.install.removal import uninstall
 from dbinfer.install.report import InstallOptions, InstallReport, UpgradeOptions
 
 __all__ = ["InstallOptions", "InstallReport", "UpgradeOptions", "ensure", "install", "uninstall", "upgrade"]

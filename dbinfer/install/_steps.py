@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import psycopg2
 from psycopg2.extensions import cursor as Cursor
 
 from dbinfer._version import __version__
-from dbinfer.connection import one, sentence
+from dbinfer.connection import one, sentence, session
 from dbinfer.errors import InstallError
 from dbinfer.install import roles
 from dbinfer.install.content import Content, Upgrade
 from dbinfer.install.foreign import check_foreign
 from dbinfer.platform import Platform
 from dbinfer.sqlfiles import read
+
+any_session = partial(session, error=InstallError, needs_dbinfer=False)
+transaction = partial(any_session, catalog_only=True)
+
+
+def installed_version(cur: Cursor) -> str | None:
+    """Return the version of dbinfer in this database, or None."""
+    cur.execute(
+        "SELECT relkind = 'r' FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass('dbinfer_private.setting')"
+    )
+    if not one(cur):
+        return None
+    return settings_of(cur).get("version")
 
 
 def settings_of(cur: Cursor) -> dict[str, str]:

@@ -1,31 +1,31 @@
-"""install, upgrade, uninstall: a database is compared with this distribution and changed in one transaction."""
+"""install and upgrade: a database is compared with this distribution and changed in one transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 
 import psycopg2
 from psycopg2.extensions import cursor as Cursor
 
 from dbinfer._version import __version__
 from dbinfer.backends import check_backends, unfinished
-from dbinfer.connection import not_installed, one, session
+from dbinfer.connection import not_installed
 from dbinfer.errors import InstallError
 from dbinfer.install import roles
 from dbinfer.install._steps import (
+    any_session,
     apply,
     as_tuple,
-    attempt,
     check_frozen,
     check_possible,
-    drop_roles,
+    installed_version,
     make_extension,
     outdated,
     pending,
     settings_of,
+    transaction,
     write_settings,
 )
 from dbinfer.install.content import Content
@@ -33,24 +33,9 @@ from dbinfer.install.foreign import check_foreign
 from dbinfer.install.report import InstallOptions, InstallReport, UpgradeOptions
 from dbinfer.platform import Platform, detect
 from dbinfer.progress import OnProgress, Progress, silent
-from dbinfer.sqlfiles import read
 
 DEFAULT_VENV = "/opt/dbinfer/venv"
 LOCK_WAIT = "10s"
-
-
-_session = partial(session, error=InstallError, needs_dbinfer=False)
-_transaction = partial(_session, catalog_only=True)
-
-
-def installed_version(cur: Cursor) -> str | None:
-    """Return the version of dbinfer in this database, or None."""
-    cur.execute(
-        "SELECT relkind = 'r' FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass('dbinfer_private.setting')"
-    )
-    if not one(cur):
-        return None
-    return settings_of(cur).get("version")
 
 
 def install(
@@ -68,14 +53,14 @@ def install(
     report = _install(dsn, options or InstallOptions())
     progress(Progress("asking the backends"))
     # a session of its own: backends of this one may have read the settings before they were changed
-    with _session(dsn, autocommit=True) as conn, conn.cursor() as cur:
+    with any_session(dsn, autocommit=True) as conn, conn.cursor() as cur:
         checks = check_backends(conn, detect(conn), settings_of(cur))
     return replace(report, problems=tuple(check for check in checks if not check.ok))
 
 
 def _install(dsn: str | None, options: InstallOptions) -> InstallReport:
     settings, content = options.settings(), Content()
-    with _transaction(dsn) as conn, conn.cursor() as cur:
+    with transaction(dsn) as conn, conn.cursor() as cur:
         platform, version = detect(conn), installed_version(cur)
         if version is not None:
             check_foreign(cur, content)
@@ -125,7 +110,7 @@ def upgrade(
     options = options or UpgradeOptions()
     progress(Progress("upgrading"))
     content = Content()
-    with _transaction(dsn) as conn, conn.cursor() as cur:
+    with transaction(dsn) as conn, conn.cursor() as cur:
         platform, version = detect(conn), installed_version(cur)
         if version is None:
             raise not_installed(InstallError)
@@ -178,35 +163,6 @@ def _follow_hosts(cur: Cursor, platform: Platform, version: str) -> InstallRepor
     return InstallReport(
         True, f"dbinfer {version} is up to date; segments per host are now: {found}.", version
     )
-
-
-def uninstall(dsn: str | None = None, progress: OnProgress = silent) -> InstallReport:
-    """Remove exactly what install made, the deployed models included.
-
-    Raises:
-        InstallError: an object of somebody else uses a function of dbinfer.
-    """
-    progress(Progress("uninstalling"))
-    content = Content()
-    with _transaction(dsn) as conn, conn.cursor() as cur:
-        version = installed_version(cur)
-        if version is None:
-            return InstallReport(False, "dbinfer is not installed in this database; nothing changed.", None)
-        made_extension = settings_of(cur).get("made_extension") == "True"
-        try:
-            cur.execute(
-                read("install/uninstall.sql"),
-                {"functions": content.functions, "relations": content.relations},
-            )
-        except psycopg2.errors.DependentObjectsStillExist as err:
-            raise InstallError(
-                f"other objects depend on dbinfer: {err.diag.message_detail}",
-                "Drop them, then run uninstall again.",
-            ) from err
-        if made_extension:
-            attempt(cur, "DROP EXTENSION plpython3u RESTRICT")
-        drop_roles(cur)
-        return InstallReport(True, f"dbinfer {version} is removed.", None)
 
 
 def ensure(dsn: str | None = None, venv: str | None = None) -> InstallReport:
