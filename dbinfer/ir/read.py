@@ -51,7 +51,7 @@ def read_model(path: Path) -> ModelFile:
             "Put the .bin file next to the .xml file.",
         )
     graph = _read_graph(path, weights)
-    _check_input(path, graph)
+    _check_ports(path, graph)
     return ModelFile(path, graph, *_digests(path, weights))
 
 
@@ -67,7 +67,7 @@ def _check_xml(path: Path) -> None:
 def _read_graph(path: Path, weights: Path) -> Any:
     try:
         return import_openvino().Core().read_model(path, weights)
-    except RuntimeError as err:
+    except Exception as err:  # OpenVINO raises what its C++ raises: IndexError, MemoryError, ...
         size = weights.stat().st_size
         raise ModelFileError(
             f"OpenVINO cannot read {path} with {weights.name} ({size} bytes): {last_line(err)}",
@@ -75,7 +75,9 @@ def _read_graph(path: Path, weights: Path) -> Any:
         ) from err
 
 
-def _check_input(path: Path, graph: Any) -> None:
+def _check_ports(path: Path, graph: Any) -> None:
+    if not graph.outputs:
+        raise ModelFileError(f"{path} has no output", "Convert the model again.")
     if len(graph.inputs) != 1:
         names = ", ".join(port.get_any_name() for port in graph.inputs if port.get_names())
         raise ModelFileError(f"{path} has {len(graph.inputs)} inputs ({names}); an image model has one")

@@ -52,7 +52,7 @@ def prepare(model: ModelFile, known: Description) -> PreparedModel:
     try:
         graph.reshape(known.info.shape(manifest.height, manifest.width, manifest.channels))
         graph = _with_preprocessing(graph, manifest, known.info.layout)
-    except RuntimeError as err:
+    except Exception as err:  # OpenVINO raises what its C++ raises: IndexError, MemoryError, ...
         size = f"{manifest.width}x{manifest.height}x{manifest.channels}"
         raise ModelFileError(
             f"{model.path} cannot take one image of {size}: {last_line(err)}",

@@ -96,3 +96,15 @@ def test_the_layout_inside_the_graph_counts() -> None:
     graph.get_parameters()[0].set_layout(import_openvino().Layout("NHWC"))
     assert graph_info(graph).layout == "NHWC"
     assert graph_info(graph, "NCHW").layout == "NCHW"
+
+
+def test_a_graph_without_an_output_is_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    layers = path.read_text().split("<layer ")
+    kept = [layer for layer in layers if 'type="Result"' not in layer.partition(">")[0]]
+    assert len(kept) == len(layers) - 1
+    # The removed layer was the last of <layers>, so its end tag goes with it
+    edges = "</layers>" + layers[-1].partition("</layers>")[2]
+    path.write_text("<layer ".join(kept) + ("" if "</layers>" in kept[-1] else edges))
+    with pytest.raises(ModelFileError, match=r"net\.xml has no output"):
+        read_model(path)

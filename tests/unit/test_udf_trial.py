@@ -113,3 +113,13 @@ def test_settings_name_the_limits() -> None:
     named = {"max_compile_seconds": "5", "max_inference_seconds": "0.5", "max_model_mb": "10", "venv": "/x"}
     assert Limits.from_settings(named) == Limits(5, 0.5, 10 << 20)
     assert Limits.from_settings({}) == Limits(120, 30, 4 << 30)
+
+
+def test_what_is_not_the_models_fault_does_not_last(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho no module named openvino >&2; exit 1\n")
+    python.chmod(0o755)
+    for broken in (python, tmp_path / "none"):
+        with pytest.raises(TrialError) as caught:
+            run_trial(str(broken), "model.xml", "f32", Limits())
+        assert not caught.value.lasting

@@ -40,7 +40,7 @@ def load_model(session: Any, spec: Dict[str, Any]) -> Tuple[str, Any]:
             del session.models[next(iter(session.models))]
         openvino = libraries.load(settings.get("venv", ""))["openvino"]
         entry = session.entry(spec["xml_digest"], spec["bin_digest"])
-        require_tried(entry, spec["manifest"].get("precision", "f32"), settings)
+        require_tried(entry, spec["manifest"].get("precision", "f32"), settings, openvino.get_version())
         model = Model(openvino, entry, spec, threads)
     session.models[key] = model
     return key, model

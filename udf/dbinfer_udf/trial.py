@@ -68,12 +68,14 @@ class TrialError(Exception):
 
     Args:
         setting: the setting that would allow it, or "".
+        lasting: it is the model's fault, so trying again would give the same.
     """
 
-    def __init__(self, message: str, setting: str = "") -> None:
+    def __init__(self, message: str, setting: str = "", lasting: bool = True) -> None:
         super().__init__(message)
         self.message = message
         self.setting = setting
+        self.lasting = lasting
 
 
 class AbandonedError(Exception):
@@ -108,9 +110,8 @@ def run_trial(
         # A session of its own: Ctrl-C at the terminal ends the command, which then ends this
         process = subprocess.Popen(command, env=environment, cwd="/", start_new_session=True, **pipes)  # type: ignore[call-overload]
     except OSError as err:
-        raise TrialError(
-            "the Python that tries it, %s, cannot be started: %s" % (python, err.strerror)
-        ) from err
+        message = "the Python that tries it, %s, cannot be started: %s" % (python, err.strerror)
+        raise TrialError(message, lasting=False) from err
     try:
         with contextlib.suppress(BrokenPipeError), process.stdin as source:
             source.write(_program(call))
@@ -143,7 +144,7 @@ class _Watch:
         if "error" in last:
             raise TrialError(*last["error"])
         if "done" not in last:
-            raise TrialError(self._death())
+            raise self._death()
         return Result(*last["done"])
 
     def _run(self) -> None:
@@ -178,14 +179,16 @@ class _Watch:
         if _resident(self.process.pid) > self.limits.memory_bytes:
             raise TrialError(*trial_process.too_large(self.limits.memory_bytes))
 
-    def _death(self) -> str:
+    def _death(self) -> TrialError:
         """Return why the process ended without a word."""
         step = "it ran an image" if self.said else "it was compiled"
         code = self.process.returncode
         if code < 0:
-            return "OpenVINO crashed (%s) while %s" % (signal.Signals(-code).name, step)
+            return TrialError("OpenVINO crashed (%s) while %s" % (signal.Signals(-code).name, step))
         lines = self.text[self.process.stderr.fileno()].decode(errors="replace").strip().splitlines()
-        return "its trial failed while %s: %s" % (step, lines[-1] if lines else "exit status %d" % code)
+        # Python itself failed, for example because a package is missing
+        last = lines[-1] if lines else "exit status %d" % code
+        return TrialError("its trial failed while %s: %s" % (step, last), lasting=False)
 
 
 def _resident(pid: int) -> int:

@@ -6,50 +6,82 @@ the model's files in the host cache, which only the server's user can write.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import sys
 import tempfile
-from typing import Any, Dict, Optional
+import time
+from typing import Any, Dict, Iterator, List, Optional
 
 from . import interrupts
 from .cache import Entry
 from .errors import ModelError
 from .trial import AbandonedError, Limits, TrialError, run_trial
 
+WAIT = 0.05  # seconds
+# A host that was busy may have failed a good model; a bad one shall not take a process of every statement
+FAILURE_SECONDS = 600
 
-def require_tried(entry: Entry, precision: str, settings: Dict[str, str]) -> None:
+
+def require_tried(entry: Entry, precision: str, settings: Dict[str, str], openvino: str) -> None:
     """Return where the model passed its trial on this host; try it now where nobody has.
 
+    Args:
+        openvino: its version; another one tries again.
+
     Raises:
-        ModelError: it failed, now or before under the same limits; or the statement was cancelled meanwhile.
+        ModelError: it failed, now or a short time ago under the same limits; or the statement was cancelled meanwhile.
     """
     limits = Limits.from_settings(settings)
-    asked = [precision, *limits]
-    outcome = _read(entry)
-    if outcome is None or outcome["asked"] != asked:
-        with open(os.path.join(entry.folder, "trial.lock"), "w") as lock:
-            fcntl.flock(
-                lock, fcntl.LOCK_EX
-            )  # parallel workers come here together: one tries, the others read
-            outcome = _read(entry)
-            if outcome is None or outcome["asked"] != asked:
-                outcome = _try(entry, precision, limits, settings)
+    asked = [openvino, precision, *limits]
+    outcome = _read(entry, asked)
+    if outcome is None:
+        with interrupts.signals_open(), _alone(entry):
+            outcome = _read(entry, asked) or _try(entry, precision, limits, settings)
+            if outcome["lasting"]:
                 _write(entry, dict(outcome, asked=asked))
     if outcome["error"]:
         raise ModelError("the model was not run: %s" % outcome["error"], hint=_hint(outcome["setting"]))
 
 
+@contextlib.contextmanager
+def _alone(entry: Entry) -> Iterator[None]:
+    """Wait until no other process tries this model: parallel workers come together, one tries, the others read."""
+    try:
+        lock = open(os.path.join(entry.folder, "trial.lock"), "w")  # noqa: SIM115 - closed below
+    except OSError:  # the disk is full, for example: then each tries for itself
+        yield
+        return
+    with lock:
+        while not _locked(lock):
+            if interrupts.cancelled():
+                raise _cancelled()
+            time.sleep(WAIT)
+        yield
+
+
+def _locked(lock: Any) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def _try(entry: Entry, precision: str, limits: Limits, settings: Dict[str, str]) -> Dict[str, Any]:
     try:
-        with interrupts.signals_open():
-            run_trial(_python(settings), entry.path("xml"), precision, limits, interrupts.cancelled)
+        run_trial(_python(settings), entry.path("xml"), precision, limits, interrupts.cancelled)
     except TrialError as err:
-        return {"error": err.message, "setting": err.setting}
+        return {"error": err.message, "setting": err.setting, "lasting": err.lasting}
     except AbandonedError:
-        raise ModelError("the statement was cancelled while the model was tried", sqlstate="57014") from None
-    return {"error": "", "setting": ""}
+        raise _cancelled() from None
+    return {"error": "", "setting": "", "lasting": True}
+
+
+def _cancelled() -> ModelError:
+    return ModelError("the statement was cancelled while the model was tried", sqlstate="57014")
 
 
 def _python(settings: Dict[str, str]) -> str:
@@ -71,17 +103,31 @@ def _path(entry: Entry) -> str:
     return os.path.join(entry.folder, "trial.json")
 
 
-def _read(entry: Entry) -> Optional[Dict[str, Any]]:
+def _read(entry: Entry, asked: List[Any]) -> Optional[Dict[str, Any]]:
+    """Return the outcome of a trial under the same conditions; a failure counts for a while, a success for good."""
     try:
         with open(_path(entry)) as file:
             values = json.load(file)
+            age = time.time() - os.fstat(file.fileno()).st_mtime
     except (OSError, ValueError):
         return None
-    return values if isinstance(values, dict) and {"asked", "error", "setting"} <= set(values) else None
+    if (
+        not isinstance(values, dict)
+        or values.get("asked") != asked
+        or not {"error", "setting"} <= set(values)
+    ):
+        return None
+    return None if values["error"] and not 0 <= age < FAILURE_SECONDS else dict(values, lasting=False)
 
 
 def _write(entry: Entry, outcome: Dict[str, Any]) -> None:
-    fd, temporary = tempfile.mkstemp(dir=entry.folder, suffix=".tmp")
-    with os.fdopen(fd, "w") as file:
-        json.dump(outcome, file)
-    os.rename(temporary, _path(entry))
+    """Keep the outcome; where that is not possible the next process tries again."""
+    temporary = ""
+    try:
+        fd, temporary = tempfile.mkstemp(dir=entry.folder, suffix=".tmp")
+        with os.fdopen(fd, "w") as file:
+            json.dump(outcome, file)
+        os.rename(temporary, _path(entry))
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)

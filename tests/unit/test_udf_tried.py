@@ -1,0 +1,136 @@
+"""The first use of a model on a host: who tries it, what is remembered, and what a full disk changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbinfer_udf import interrupts, tried
+from dbinfer_udf.cache import Entry
+from dbinfer_udf.errors import ModelError
+from dbinfer_udf.trial import AbandonedError, Limits, TrialError
+
+BAD = TrialError("one image took more than 30 s", "max_image_seconds")
+
+
+class Trials:
+    """Stands in for the process that is tried; counts, and fails as it is told."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.error: Exception | None = None
+
+    def __call__(self, *given: Any) -> None:
+        self.count += 1
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
+    found = Trials()
+    monkeypatch.setattr(tried, "run_trial", found)
+    return found
+
+
+@pytest.fixture
+def entry(tmp_path: Path) -> Entry:
+    made = Entry(str(tmp_path), "1" * 64, "2" * 64)
+    os.makedirs(made.folder)
+    return made
+
+
+def use(entry: Entry, settings: dict[str, str] | None = None, openvino: str = "1") -> None:
+    tried.require_tried(entry, "f32", settings or {}, openvino)
+
+
+def test_a_success_is_remembered_until_a_limit_or_openvino_changes(trials: Trials, entry: Entry) -> None:
+    for _ in range(3):
+        use(entry)
+    assert trials.count == 1
+    use(entry, {"max_image_seconds": "5"})
+    assert trials.count == 2
+    use(entry, {"max_image_seconds": "5"}, openvino="2")
+    assert trials.count == 3
+
+
+def test_a_failure_is_remembered_for_a_while(trials: Trials, entry: Entry) -> None:
+    trials.error = BAD
+    for _ in range(3):
+        with pytest.raises(ModelError, match="one image took more than 30 s") as caught:
+            use(entry)
+        assert "--max-image-seconds" in caught.value.hint
+    assert trials.count == 1
+    old = os.stat(tried._path(entry)).st_mtime - tried.FAILURE_SECONDS
+    os.utime(tried._path(entry), (old, old))
+    trials.error = None
+    use(entry)
+    assert trials.count == 2
+
+
+def test_what_is_not_the_models_fault_is_not_remembered(trials: Trials, entry: Entry) -> None:
+    trials.error = TrialError("no Python", lasting=False)
+    for _ in range(2):
+        with pytest.raises(ModelError, match="no Python"):
+            use(entry)
+    assert trials.count == 2
+
+
+def test_a_cancel_is_remembered_by_nobody(trials: Trials, entry: Entry) -> None:
+    trials.error = AbandonedError()
+    with pytest.raises(ModelError) as caught:
+        use(entry)
+    assert caught.value.sqlstate == "57014"
+    assert not os.path.exists(tried._path(entry))
+
+
+def test_who_waits_for_another_process_hears_a_cancel(
+    trials: Trials, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tried._alone(entry):
+        monkeypatch.setattr(interrupts, "cancelled", lambda: True)
+        with pytest.raises(ModelError, match="cancelled"):
+            use(entry)
+    assert trials.count == 0
+
+
+def test_of_many_one_tries(trials: Trials, entry: Entry) -> None:
+    failures: list[Exception] = []
+
+    def one() -> None:
+        try:
+            use(entry)
+        except Exception as err:
+            failures.append(err)
+
+    threads = [threading.Thread(target=one) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (failures, trials.count) == ([], 1)
+
+
+def test_a_full_disk_stops_nobody_and_leaves_no_file(
+    trials: Trials, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: Any, **more: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tried.json, "dump", full)
+    for _ in range(2):
+        use(entry)
+    assert trials.count == 2
+    assert sorted(os.listdir(entry.folder)) == ["trial.lock"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", json.dumps({"asked": ["1", "f32", *Limits()]})])
+def test_a_spoilt_note_counts_for_nothing(trials: Trials, entry: Entry, text: str) -> None:
+    Path(tried._path(entry)).write_text(text)
+    use(entry)
+    assert trials.count == 1
