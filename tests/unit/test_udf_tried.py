@@ -15,7 +15,7 @@ from dbinfer_udf.cache import Entry
 from dbinfer_udf.errors import ModelError
 from dbinfer_udf.trial import AbandonedError, Limits, TrialError
 
-BAD = TrialError("one image took more than 30 s", "max_image_seconds")
+BAD = TrialError("one image took more than 30 s", "max_inference_seconds")
 
 
 class Trials:
@@ -53,9 +53,9 @@ def test_a_success_is_remembered_until_a_limit_or_openvino_changes(trials: Trial
     for _ in range(3):
         use(entry)
     assert trials.count == 1
-    use(entry, {"max_image_seconds": "5"})
+    use(entry, {"max_inference_seconds": "5"})
     assert trials.count == 2
-    use(entry, {"max_image_seconds": "5"}, openvino="2")
+    use(entry, {"max_inference_seconds": "5"}, openvino="2")
     assert trials.count == 3
 
 
@@ -64,7 +64,7 @@ def test_a_failure_is_remembered_for_a_while(trials: Trials, entry: Entry) -> No
     for _ in range(3):
         with pytest.raises(ModelError, match="one image took more than 30 s") as caught:
             use(entry)
-        assert "--max-image-seconds" in caught.value.hint
+        assert "--max-inference-seconds" in caught.value.hint
     assert trials.count == 1
     old = os.stat(tried._path(entry)).st_mtime - tried.FAILURE_SECONDS
     os.utime(tried._path(entry), (old, old))
