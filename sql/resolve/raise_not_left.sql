@@ -5,10 +5,10 @@ BEGIN
     RAISE feature_not_supported USING
       MESSAGE = format('dbinfer: %s cannot be looked up in the coordinator''s reader process',
                        CASE WHEN model IS NULL THEN 'the default model' ELSE format('model "%s"', model) END),
-      DETAIL = 'Greenplum runs this part of the plan in a second process of the coordinator, where the registry cannot be '
-        'read, and the planner did not see the model: a function hides its name, or it is no constant.',
-      HINT = 'Put the rows into a table first, CREATE TEMP TABLE few AS SELECT ... LIMIT 3, and score that table; or let '
-        'the planner see the model: a function in LANGUAGE sql without STRICT, SECURITY DEFINER and SET.';
+      DETAIL = 'Greenplum runs this part of the plan in a second process of the coordinator, which cannot read the '
+        'registry, and the planner did not see the model''s name: a function hides it, or it is not a constant.',
+      HINT = 'Put the rows into a table first (CREATE TEMP TABLE few AS SELECT ... LIMIT 3) and score that table, or show '
+        'the planner the name: use a function in LANGUAGE sql without STRICT, SECURITY DEFINER and SET.';
   ELSIF nothing THEN
     RAISE io_error USING
       MESSAGE = 'dbinfer: the coordinator''s reader process found nothing that the dispatcher left for it',
