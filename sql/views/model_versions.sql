@@ -8,7 +8,8 @@ SELECT v.model AS name,
        CASE WHEN s.shown THEN v.source_digest END AS digest,
        v.created_at,
        v.created_by,
-       CASE WHEN s.shown THEN v.manifest END AS manifest
+       CASE WHEN s.shown THEN v.manifest END AS manifest,
+       CASE WHEN s.shown THEN v.trial END AS trial
   FROM dbinfer_private.model_version v
   JOIN dbinfer_private.model m ON m.name = v.model
   JOIN dbinfer._shown_models s ON s.model = v.model;
