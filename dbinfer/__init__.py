@@ -42,6 +42,7 @@ from dbinfer.report import Report
 from dbinfer.score import PredictOptions, PredictReport, ScoreOptions, ScoreReport, predict, score
 from dbinfer.server import ServerReport, UpOptions, down, status, up
 from dbinfer.train import TrainOptions, TrainReport, train
+from dbinfer.tune import TuneOptions, TuneReport, tune
 
 __all__ = [
     "BenchOptions",
@@ -72,6 +73,8 @@ __all__ = [
     "ServerReport",
     "TrainOptions",
     "TrainReport",
+    "TuneOptions",
+    "TuneReport",
     "UpOptions",
     "UpgradeOptions",
     "__version__",
@@ -97,6 +100,7 @@ __all__ = [
     "silent",
     "status",
     "train",
+    "tune",
     "uninstall",
     "up",
     "upgrade",

@@ -12,7 +12,19 @@ from rich.console import Console
 from dbinfer._version import __version__
 from dbinfer.errors import DbinferError
 
-GROUPS = ("demo", "server", "install", "convert", "deploy", "registry", "quantize", "data", "bench", "train")
+GROUPS = (
+    "demo",
+    "server",
+    "install",
+    "convert",
+    "deploy",
+    "registry",
+    "quantize",
+    "data",
+    "bench",
+    "train",
+    "tune",
+)
 
 app = typer.Typer(
     name="dbinfer",

@@ -7,35 +7,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 from typer.core import TyperCommand
 
 from dbinfer.cli import bench_train
-from dbinfer.cli._options import Dsn, Json, console, err_console, print_json
+from dbinfer.cli._options import Dsn, Json, console, print_json
+from dbinfer.cli._progress import progress_bar
 from dbinfer.cli.bench import bench
 from dbinfer.errors import UsageError
-from dbinfer.progress import Progress
+from dbinfer.progress import silent
 
 if TYPE_CHECKING:
     from dbinfer.train import TrainJob, TrainReport
 
-HELP = """Train a network of the zoo, on one core or on many ranks.
+HELP = """Train a network of the zoo, on one core or on many ranks, ready for `dbinfer convert`.
 
---data is `digits` or `strokes` (built in), a folder with CLASS/IMAGE files, a folder with NAME.jpg and
-NAME_mask.gif, or a SQL query that returns an image, a mask or label, and a unique key. The run's folder gets
-NETWORK.keras, manifest.json, history.csv, curves.png, run.json and checkpoints. Convert NETWORK.keras with
-`dbinfer convert`.
+DATA is `digits`, `strokes` (both real and at hand), a folder CLASS/IMAGE, a folder NAME.jpg + NAME_mask.gif, or a
+SQL query of an image, a mask or label, and a unique key. The folder of the run gets NETWORK.keras, manifest.json,
+history.csv, curves.png, run.json and checkpoints.
 
-Examples:
+**Examples**
 
-    $ dbinfer train digits --data digits --epochs 15 --augment --out runs/digits
+    dbinfer train digits --data digits --epochs 15 --augment --out runs/digits
 
-    $ dbinfer train unet --data strokes --set size=128 --set depth=3 --ranks 2 --batch 4 --out runs/strokes
+    dbinfer train unet --data strokes --set size=128 --set depth=3 --ranks 2 --batch 4 --out runs/strokes
 
-    $ dbinfer train unet --data "SELECT img, mask, id FROM cars" --ranks 4 --hosts a:2,b:2 --out runs/cars
+    dbinfer train unet --data "SELECT img, mask, id FROM cars" --ranks 4 --hosts a:2,b:2 --out runs/cars
 
-    $ dbinfer train unet --data strokes --config run.toml --resume --out runs/strokes
+    dbinfer train unet --data strokes --config run.toml --resume --out runs/strokes
 """
 NOT_CONFIG = ("config", "settings", "as_json")  # options that are no field of TrainJob by that name
 CONFIG_HELP = (
@@ -67,43 +65,37 @@ def _train(
     *,
     network: Annotated[str, typer.Argument(help="digits, unet, vgg19bn, vgg19bn_cifar or alexnet.")],
     data: Annotated[str | None, typer.Option(help="Images to train on; see above.")] = None,
-    out: Annotated[str | None, typer.Option(help="Folder of the run. Default: runs/NETWORK.")] = None,
+    out: Annotated[str | None, typer.Option(help="Folder of the run; runs/NETWORK.")] = None,
     config: Annotated[Path | None, typer.Option(help=CONFIG_HELP)] = None,
-    ranks: Annotated[int | None, typer.Option(help="How many processes train together.")] = None,
-    hosts: Annotated[
-        str | None, typer.Option(help="Ranks per host: a:2,b:2. Default: all on this host.")
-    ] = None,
+    ranks: Annotated[int | None, typer.Option(help="Processes that train together.")] = None,
+    hosts: Annotated[str | None, typer.Option(help="Where: a:2,b:2; else all here.")] = None,
     launcher: Annotated[str | None, typer.Option(help="gloo (horovodrun) or mpi (mpirun).")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the images. Default: 10.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Images per step and rank. Default: 32.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the images; 10.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Images per step and rank; 32.")] = None,
     lr: Annotated[
-        float | None, typer.Option(help="Learning rate of one rank; it is multiplied by the number of ranks.")
+        float | None, typer.Option(help="Learning rate of one rank, multiplied by the ranks.")
     ] = None,
-    warmup: Annotated[
-        int | None, typer.Option(help="Epochs in which the rate rises from lr to lr x ranks. Default: 3.")
-    ] = None,
+    warmup: Annotated[int | None, typer.Option(help="Epochs from lr to lr x ranks; 3.")] = None,
     schedule: Annotated[str | None, typer.Option(help="constant or cosine.")] = None,
     optimizer: Annotated[str | None, typer.Option(help="adam, sgd or rmsprop.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Option of the network: size=128. Repeatable.")
     ] = None,
-    val: Annotated[str | None, typer.Option(help="Validation data, like --data, or none.")] = None,
+    val: Annotated[str | None, typer.Option(help="Validation data, like --data; or none.")] = None,
     val_fraction: Annotated[
-        float | None, typer.Option(help="Share to hold out if the data has no held-out part. Default: 0.1.")
+        float | None, typer.Option(help="Share held out where data has no part of its own; 0.1.")
     ] = None,
     augment: Annotated[
-        bool | None, typer.Option("--augment", help="Change the images a little, at random.")
+        bool | None, typer.Option("--augment", help="Small random changes of the images.")
     ] = None,
     sharding: Annotated[str | None, typer.Option(help="split, or all (each rank sees every image).")] = None,
-    on_bad: Annotated[str | None, typer.Option(help="For an unreadable image: error or skip.")] = None,
-    final: Annotated[str | None, typer.Option(help="Which epoch's model to keep: best or last.")] = None,
-    keep: Annotated[
-        int | None, typer.Option(help="Checkpoints to keep besides the best one. Default: 2.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of weights, order and augmentation.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Threads per rank that decode images.")] = None,
+    on_bad: Annotated[str | None, typer.Option(help="Unreadable image: error or skip.")] = None,
+    final: Annotated[str | None, typer.Option(help="The model's epoch: best or last.")] = None,
+    keep: Annotated[int | None, typer.Option(help="Checkpoints to keep beside the best; 2.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of weights, order and changes.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Threads that decode, per rank.")] = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="[EPOCH]", help="Continue after this epoch, or after the last one.")
+        str | None, typer.Option(metavar="[EPOCH]", help="Go on after this epoch, or after the last one.")
     ] = None,
     dsn: Dsn = None,
     as_json: Json = False,
@@ -115,20 +107,21 @@ def _train(
     if settings:
         values["network_options"] = {
             **values.get("network_options", values.pop("options", {})),
-            **dict(_setting(text) for text in settings),
+            **dict(setting(text) for text in settings),
         }
     job = make_job(values)
     if not as_json:
         _print_job(job)
-    with Show(quiet=as_json) as show:
-        report = train(job.network, job.data, job, job.dsn, show)
+    with progress_bar() as progress:
+        report = train(job.network, job.data, job, job.dsn, silent if as_json else progress)
     if as_json:
         print_json(report.to_dict())
     else:
         _print_report(report)
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def setting(text: str) -> tuple[str, Any]:
+    """Return name and value of a --set."""
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise UsageError(f"--set is {text!r}, but must be NAME=VALUE", "Example: --set size=128")
@@ -136,28 +129,6 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, json.loads(value.lower() if value.lower() in ("true", "false") else value)
     except ValueError:
         return name, value
-
-
-class Show:
-    """Shows the progress: a bar on a terminal, and a line per epoch."""
-
-    def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._bar = Bar(*columns, console=err_console, transient=True, disable=not err_console.is_terminal)
-        self._task = self._bar.add_task("starting", total=None)
-
-    def __enter__(self) -> Show:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, now: Progress) -> None:
-        self._bar.update(self._task, description=now.step, completed=now.done, total=now.total)
-        if now.note and not self._quiet:
-            self._bar.console.print(now.note, highlight=False, soft_wrap=True)
 
 
 def _print_job(job: TrainJob) -> None:

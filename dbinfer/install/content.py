@@ -11,7 +11,7 @@ from importlib import resources
 from dbinfer import sqlfiles
 
 # In this order: what LANGUAGE sql functions call is looked up when they are made.
-RERUN_FOLDERS = ("runtime", "registry", "resolve", "batch", "functions", "views")
+RERUN_FOLDERS = ("runtime", "registry", "resolve", "batch", "tuning", "functions", "views")
 
 # Functions that an older release made, and that its upgrade drops.
 RETIRED = ("dbinfer_private.pending",)

@@ -13,23 +13,28 @@ SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "StrictHost
 
 
 def hosts_of(job: TrainJob) -> dict[str, int]:
-    """Return how many ranks run on each host; without --hosts all run here.
+    """Return how many ranks run on each host; without --hosts all run here."""
+    return slots_of(job.hosts, job.ranks, "ranks") if job.hosts else {"localhost": job.ranks}
+
+
+def slots_of(hosts: str, asked: int, what: str) -> dict[str, int]:
+    """Return how many processes run on each host of a:2,b:2.
 
     Raises:
-        UsageError: --hosts cannot be understood, or its slots are not as many as the ranks.
+        UsageError: the text cannot be understood, or its slots are not as many as the processes.
     """
-    if not job.hosts:
-        return {"localhost": job.ranks}
     slots: dict[str, int] = {}
-    for entry in job.hosts.split(","):
+    for entry in hosts.split(","):
         host, _, count = entry.strip().partition(":")
         if not host or host.startswith("-") or host in slots or not (count.isdigit() and int(count)):
-            raise UsageError(f"hosts is {job.hosts!r}, but must be HOST:RANKS,HOST:RANKS", "Example: a:2,b:2")
+            raise UsageError(
+                f"hosts is {hosts!r}, but must be HOST:{what.upper()},HOST:{what.upper()}", "Example: a:2,b:2"
+            )
         slots[host] = int(count)
-    if sum(slots.values()) != job.ranks:
+    if sum(slots.values()) != asked:
         raise UsageError(
-            f"the hosts have {sum(slots.values())} slots, but {job.ranks} ranks were requested",
-            "Set --ranks to the sum of the numbers in --hosts.",
+            f"the hosts have {sum(slots.values())} slots, but {asked} {what} were requested",
+            f"Set --{what} to the sum of the numbers in --hosts.",
         )
     return slots
 

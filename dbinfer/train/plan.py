@@ -10,7 +10,7 @@ from dbinfer.errors import TrainError, UsageError
 from dbinfer.train.data.folder import Folder, check_sizes
 from dbinfer.train.data.share import find_part
 from dbinfer.train.data.snapshot import Snapshot, of_this_rank
-from dbinfer.train.data.source import Source
+from dbinfer.train.data.source import Kept, Source
 from dbinfer.train.loader import Loader
 from dbinfer.train.model import check_task
 from dbinfer.train.options import TrainJob
@@ -63,6 +63,18 @@ class Plan:
     def fingerprint(self) -> str:
         """Return a text that all ranks must have in common: the images, and their order."""
         return " ".join(part.source.fingerprint() for part in (self.train, self.val) if part)
+
+    def keeping_images(self) -> Plan:
+        """Return the plan with all its images read, once for many jobs of one process."""
+        train = replace(self.train, source=Kept.of(self.train.source, self.train.rows))
+        val = replace(self.val, source=Kept.of(self.val.source, self.val.rows)) if self.val else None
+        self.close()
+        return replace(self, train=train, val=val)
+
+    def for_job(self, job: TrainJob) -> Plan:
+        """Return the plan of another job on the same images."""
+        options, manifest = _settle(self.network, job.network_options, self.train.source.labels)
+        return replace(self, job=job, options=options, manifest=manifest)
 
     def close(self) -> None:
         """End the snapshot: all images have been read."""

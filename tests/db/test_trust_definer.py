@@ -30,6 +30,8 @@ CALLS = {
     "revoke_model": ["'secret', 'nobody'", "NULL, 'public'"],
     "set_setting": ["'venv', '/tmp'", "'runtime_digest', 'x'", "'max_models', '0'", "NULL, NULL"],
     "_limits": [],
+    "_add_journal_entry": ["NULL, '{}'", "'s', NULL", "'s', 'x'"],
+    "_journal": ["'s', 'x'"],
     "_lock_registry": [],
     "_missing_parts": [],
     "_add_part": ["repeat('0', 64), '\\x00'", "NULL, NULL", "'x', ''"],

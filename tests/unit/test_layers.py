@@ -24,6 +24,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("backends", "imagefiles", "ir"),
     ("convert", "install", "load", "quantize", "registry", "score"),
     ("doctor", "server", "train"),
+    ("tune",),
     ("bench", "demo"),
     ("cli",),
     ("dbinfer",),

@@ -60,3 +60,37 @@ class Memory:
 
     def name(self, index: int) -> str:
         return f"{self.title} {index}"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Some images of a source, which were read once and are kept for every job that asks for them."""
+
+    source: Source
+    rows: Sequence[int]
+    samples: Samples
+
+    @classmethod
+    def of(cls, source: Source, rows: Sequence[int]) -> Kept:
+        """Read these rows."""
+        return cls(source, rows, source.open(rows))
+
+    @property
+    def task(self) -> str:
+        return self.source.task
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.source.labels
+
+    def count(self) -> int:
+        return self.source.count()
+
+    def fingerprint(self) -> str:
+        return self.source.fingerprint()
+
+    def open(self, rows: Sequence[int]) -> Samples:
+        return self.samples if list(rows) == list(self.rows) else self.source.open(rows)
+
+    def heldout(self) -> Source | None:
+        return None

@@ -1,0 +1,115 @@
+"""The study in Optuna: which trial comes next, and what becomes of a dead worker's trial."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import optuna
+from optuna.trial import TrialState
+
+from dbinfer.errors import DataError
+from dbinfer.tune.journal import Journal
+from dbinfer.tune.options import TuneJob
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
+WORKER, ERROR, AGAIN = "worker", "error", "again"
+# What trials must have in common to be compared
+FIXED = ("network", "data", "val", "val_fraction", "epochs", "network_options", "on_bad")
+
+
+def begin(journal: Journal, job: TuneJob, resume: bool) -> Any:
+    """Return the study, a new one or with `resume` one that has begun.
+
+    Raises:
+        DataError: it has begun and `resume` is not given, or the other way round, or it was about something else.
+    """
+    with journal.turn():
+        begun = bool(list(journal.read_logs(0)))
+        if begun and not resume:
+            raise DataError(
+                f"the study {job.study!r} has begun already.", "Go on with --resume, or give another --study."
+            )
+        if resume and not begun:
+            raise DataError(f"there is no study {job.study!r} to resume.", "Leave --resume out to begin it.")
+        study = load(journal, job, 0)
+        if not begun:
+            study.set_user_attr("job", job.to_dict())
+    _check_same(study, job)
+    return study
+
+
+def load(journal: Journal, job: TuneJob, worker: int) -> Any:
+    """Return the study with the sampler of one worker."""
+    sampler = optuna.samplers.TPESampler(seed=job.train.seed + worker, constant_liar=True)
+    storage = optuna.storages.JournalStorage(journal)
+    return optuna.create_study(
+        storage=storage,
+        sampler=sampler,
+        pruner=_pruner(job),
+        study_name=job.study,
+        direction="maximize",
+        load_if_exists=True,
+    )
+
+
+def next_trial(study: Any, journal: Journal, job: TuneJob, worker: int) -> Any:
+    """Return a trial for this worker; None where others run the last ones; raise StopIteration when all have ended."""
+    with journal.turn():
+        take_up_dead(study, journal, worker)
+        trials = study.get_trials(deepcopy=False)
+        ended = sum(has_ended(trial) for trial in trials)
+        if ended >= job.trials:
+            raise StopIteration
+        running = sum(trial.state == TrialState.RUNNING for trial in trials)
+        if ended + running >= job.trials:
+            return None
+        trial = study.ask()
+        trial.set_user_attr(WORKER, worker)
+        return trial
+
+
+def has_ended(trial: Any) -> bool:
+    """Return whether a trial counts: it ended, was pruned, or its values cannot be trained."""
+    return trial.state in ENDED or (trial.state == TrialState.FAIL and ERROR in trial.user_attrs)
+
+
+def take_up_dead(study: Any, journal: Journal, worker: int) -> list[int]:
+    """Put the trials of dead workers in the queue again, with the same values; return their numbers.
+
+    Whoever calls this has the turn, and no trial of its own: one without a worker's name, or with this one's number,
+    was left by a process that is dead.
+    """
+    dead = []
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        owner = trial.user_attrs.get(WORKER, worker)
+        if owner == worker or not journal.is_alive(owner):
+            study.tell(trial.number, state=TrialState.FAIL)
+            study.enqueue_trial(trial.params, user_attrs={AGAIN: trial.number})
+            dead.append(trial.number)
+    return dead
+
+
+def _pruner(job: TuneJob) -> Any:
+    if job.pruner == "hyperband":
+        return optuna.pruners.HyperbandPruner(
+            min_resource=1, max_resource=job.train.epochs, reduction_factor=3
+        )
+    return (
+        optuna.pruners.MedianPruner(n_startup_trials=4)
+        if job.pruner == "median"
+        else optuna.pruners.NopPruner()
+    )
+
+
+def _check_same(study: Any, job: TuneJob) -> None:
+    before = study.user_attrs.get("job", {})
+    ours = job.to_dict()
+    pairs = [(key, before.get("train", {}).get(key), ours["train"][key]) for key in FIXED]
+    pairs.append(("search", list(before.get("search", [])), list(ours["search"])))
+    for key, old, new in pairs:
+        if old != new:
+            raise DataError(
+                f"the study {job.study!r} was begun with {key} {old!r}, but this one has {new!r}.",
+                "Give the same options to go on, or another --study.",
+            )

@@ -1,0 +1,134 @@
+"""One worker of a search: reads the data once and trains one trial after the other; started by dbinfer.tune.start."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import sys
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dbinfer.errors import DbinferError
+from dbinfer.train import events
+from dbinfer.tune.options import TuneJob
+
+WAIT = 0.3  # seconds between looks at whether the last trials of others have ended
+
+
+@dataclass
+class Worker:
+    """What lives from trial to trial: the images that were read, the study, and this worker's number."""
+
+    job: TuneJob
+    plan: Any
+    study: Any
+    journal: Any
+    number: int
+    metric: str
+
+
+def main() -> None:
+    """Read the job from standard input and work until the study has its trials; end when the input does."""
+    job = _read_job()
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    try:
+        _work(job)
+    except DbinferError as err:
+        events.send_error(err)
+        sys.stdout.flush()
+        os._exit(1)
+
+
+def _read_job() -> TuneJob:
+    given = json.loads(sys.stdin.readline())
+    os.environ.update(given["environment"])
+    return TuneJob.from_dict(given["job"], os.environ.get("DBINFER_DSN", ""))
+
+
+def _end_with_input() -> None:
+    """The launching process is gone, here or at the other end of ssh: nobody would hear the results."""
+    sys.stdin.read()
+    os._exit(1)
+
+
+def _work(job: TuneJob) -> None:
+    from dbinfer.train.plan import make_plan
+    from dbinfer.train.start import import_tensorflow
+    from dbinfer.tune.journal import Journal
+    from dbinfer.tune.study import load, next_trial
+
+    import_tensorflow()
+    plan = make_plan(job.train).keeping_images()
+    journal = Journal(job.train.dsn, job.study)
+    number = journal.become_worker()
+    study = load(journal, job, number)
+    worker = Worker(job, plan, study, journal, number, f"val_{plan.network.metrics[0]}")
+    while True:
+        try:
+            trial = next_trial(study, journal, job, number)
+        except StopIteration:
+            return
+        if trial is None:
+            time.sleep(WAIT)
+        else:
+            run_trial(worker, trial)
+
+
+def run_trial(worker: Worker, trial: Any) -> None:
+    """Train one trial and tell the study how it ended."""
+    import keras
+    import optuna
+
+    from dbinfer.tune.study import ERROR
+
+    keras.backend.clear_session()
+    try:
+        value = _trained(worker, trial)
+    except optuna.TrialPruned:
+        worker.study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+    except (DbinferError, ValueError, ArithmeticError) as err:
+        # values that no network can be built or trained with: the search goes on without them
+        trial.set_user_attr(ERROR, str(err).splitlines()[0])
+        worker.study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    else:
+        worker.study.tell(trial, value)
+
+
+def _trained(worker: Worker, trial: Any) -> float:
+    import optuna
+
+    from dbinfer.train.one_rank import train_rank
+    from dbinfer.train.ranks import Alone
+    from dbinfer.tune.search import read_search, with_values
+
+    job = worker.job
+    values = {one.name: one.suggest(trial) for one in read_search(job.search, job.train.network)}
+    out = job.folder / f"trial-{trial.number}"
+    best = -math.inf
+
+    def tell(event: dict[str, Any]) -> None:
+        nonlocal best
+        if event["event"] != "epoch":
+            return
+        score = event["values"][worker.metric]
+        if not math.isfinite(score):
+            raise ArithmeticError(f"{worker.metric} is {score} after epoch {event['epoch']}.")
+        best = max(best, score)
+        trial.report(score, event["epoch"])
+        if trial.should_prune():
+            raise optuna.TrialPruned
+
+    try:
+        train_rank(worker.plan.for_job(replace(with_values(job.train, values), out=str(out))), Alone(), tell)
+    finally:
+        for path in out.glob("checkpoint-*"):
+            shutil.rmtree(path)
+    return best
+
+
+if __name__ == "__main__":
+    main()

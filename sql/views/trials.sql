@@ -1,0 +1,33 @@
+CREATE OR REPLACE VIEW dbinfer.trials AS
+WITH entry AS (
+  SELECT j.study, j.number, (j.entry->>'op_code')::integer AS op, (j.entry->>'trial_id')::bigint AS trial, j.entry
+    FROM dbinfer_private.tuning_journal j
+), begun AS (
+  -- 4 creates a trial; trials are numbered in that order
+  SELECT e.study, row_number() OVER (PARTITION BY e.study ORDER BY e.number) - 1 AS trial, e.entry
+    FROM entry e WHERE e.op = 4
+), told AS (
+  -- 5 sets a parameter, 6 state and values, 7 the score of an epoch, 8 an attribute
+  SELECT e.study, e.trial,
+         jsonb_object_agg(e.entry->>'param_name',
+           CASE WHEN (e.entry->>'distribution')::jsonb->>'name' = 'CategoricalDistribution'
+                THEN (e.entry->>'distribution')::jsonb->'attributes'->'choices'->((e.entry->>'param_value_internal')::numeric::integer)
+                ELSE e.entry->'param_value_internal' END) FILTER (WHERE e.op = 5) AS params,
+         jsonb_object_agg(e.entry->>'step', e.entry->'intermediate_value') FILTER (WHERE e.op = 7) AS scores,
+         (array_agg(e.entry ORDER BY e.number DESC) FILTER (WHERE e.op = 6))[1] AS last,
+         max(e.entry->'user_attr'->>'worker') FILTER (WHERE e.op = 8) AS worker
+    FROM entry e WHERE e.op BETWEEN 5 AND 8 GROUP BY e.study, e.trial
+)
+SELECT b.study,
+       b.trial,
+       (ARRAY['running', 'complete', 'pruned', 'failed', 'waiting'])[coalesce(t.last->>'state', b.entry->>'state', '0')::integer + 1] AS state,
+       (t.last->'values'->>0)::double precision AS value,
+       coalesce(t.params, '{}') AS params,
+       coalesce(t.scores, '{}') AS scores,
+       t.worker,
+       (b.entry->>'datetime_start')::timestamptz AS started_at,
+       (t.last->>'datetime_complete')::timestamptz AS ended_at
+  FROM begun b
+  LEFT JOIN told t ON t.study = b.study AND t.trial = b.trial;
+COMMENT ON VIEW dbinfer.trials IS 'one row per trial of dbinfer tune: its parameters, its score after each epoch, its value';
+GRANT SELECT ON dbinfer.trials TO PUBLIC;
