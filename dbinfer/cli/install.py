@@ -60,6 +60,10 @@ def install(
     max_model_mb: Annotated[
         int | None, typer.Option(min=1, help="Refuse a model that takes more memory. Default: 4096.")
     ] = None,
+    min_free_mb: Annotated[
+        int | None,
+        typer.Option(min=0, help="Memory of a host that must stay free when a model is loaded. Default: 64."),
+    ] = None,
     adopt_role: AdoptRole = False,
     json: Json = False,
 ) -> None:
@@ -87,6 +91,7 @@ def install(
         max_compile_seconds=max_compile_seconds,
         max_inference_seconds=max_inference_seconds,
         max_model_mb=max_model_mb,
+        min_free_mb=min_free_mb,
         adopt_role=adopt_role,
     )
     with progress_bar() as progress:

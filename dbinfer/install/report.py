@@ -21,6 +21,7 @@ class InstallOptions:
         max_models: that one backend keeps loaded.
         max_image_bytes, max_image_pixels: larger images are refused.
         max_compile_seconds, max_inference_seconds, max_model_mb: models that take more when they are tried are refused.
+        min_free_mb: memory of the host that must stay free; a model that would take it is not loaded.
         adopt_role: use a role dbinfer_admin that dbinfer has not made.
     """
 
@@ -33,6 +34,7 @@ class InstallOptions:
     max_compile_seconds: float | None = None
     max_inference_seconds: float | None = None
     max_model_mb: int | None = None
+    min_free_mb: int | None = None
     adopt_role: bool = False
 
     def settings(self) -> dict[str, str]:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Iterator, List, Optional
+from typing import Dict, Iterator, List, Optional
 
 # Where the files of a controller may lie below /sys/fs/cgroup: version 1, version 2, version 2 beside version 1
 FOLDERS = {"cpu": ("cpu", "cpu,cpuacct", "", "unified"), "memory": ("memory", "", "unified")}
+# Version 2, version 1: the files of limit and use, and what stands before the names in memory.stat for a whole group
+USAGE = (
+    ("memory.max", "memory.current", ""),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+)
 
 
 def cores(root: str = "/") -> int:
@@ -28,6 +33,34 @@ def memory_bytes(root: str = "/") -> int:
             if words and words[0].isdigit():  # version 2 says "max", version 1 a huge number
                 least = min(least, int(words[0]))
     return least
+
+
+def free_bytes(root: str = "/") -> Optional[int]:
+    """Return how much memory this process may still take in bytes, None where that is not known.
+
+    A cache of files is free: the kernel drops it when memory is short.
+    """
+    free = _numbers(os.path.join(root, "proc/meminfo")).get("MemAvailable:")
+    least = None if free is None else free << 10
+    for folder in _groups(root, "memory"):
+        for limit, used, prefix in USAGE:
+            bound, taken = _words(os.path.join(folder, limit)), _words(os.path.join(folder, used))
+            if bound and taken and bound[0].isdigit() and taken[0].isdigit():
+                stat = _numbers(os.path.join(folder, "memory.stat"))
+                cache = stat.get(prefix + "inactive_file", 0) + stat.get(prefix + "active_file", 0)
+                rest = max(0, int(bound[0]) - int(taken[0]) + cache)
+                least = rest if least is None else min(least, rest)
+    return least
+
+
+def _numbers(path: str) -> Dict[str, int]:
+    """Return the numbers of a file with lines such as `NAME 123` or `NAME 123 kB`."""
+    try:
+        with open(path) as lines:
+            pairs = [line.split()[:2] for line in lines]
+    except OSError:
+        return {}
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
 def _quota(folder: str) -> Optional[int]:

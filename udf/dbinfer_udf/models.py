@@ -7,6 +7,7 @@ from typing import Any, Dict, Tuple
 
 from . import libraries
 from .image_limits import image_limits
+from .memory import require_memory
 from .threads import threads as allowed_threads
 from .tried import require_tried
 
@@ -41,6 +42,7 @@ def load_model(session: Any, spec: Dict[str, Any]) -> Tuple[str, Any]:
         openvino = libraries.load(settings.get("venv", ""))["openvino"]
         entry = session.entry(spec["xml_digest"], spec["bin_digest"])
         require_tried(entry, spec["manifest"].get("precision", "f32"), settings, openvino.get_version())
+        require_memory(entry.folder, settings)
         model = Model(openvino, entry, spec, threads)
     session.models[key] = model
     return key, model
