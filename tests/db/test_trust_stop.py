@@ -27,7 +27,7 @@ from dbinfer.registry import deploy
 from dbinfer.server import ServerReport, UpOptions
 
 pytestmark = pytest.mark.postgres_only("stops a server of its own")
-WHITE = tiny_models.file(tiny_models.picture(255, 255, 255))
+SPECIAL = tiny_models.file(tiny_models.picture(200, 200, 200))
 BLACK = tiny_models.file(tiny_models.picture(0, 0, 0))
 PATIENCE = 120.0
 STOPS = {signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGALRM}
@@ -81,7 +81,7 @@ def _start_endless(connection: Connection) -> int:
 
     def score() -> None:
         with pytest.raises(psycopg2.Error):
-            ask(connection, "SELECT dbinfer.predict(%s, 'endless')", WHITE)
+            ask(connection, "SELECT dbinfer.predict(%s, 'endless')", SPECIAL)
 
     threading.Thread(target=score, daemon=True).start()
     _wait_until("the network runs", lambda: _processor_seconds(pid) > before + 3)
