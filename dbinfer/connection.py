@@ -64,7 +64,8 @@ def session(
     conn = connect(dsn)
     try:
         conn.set_client_encoding("UTF8")  # whatever PGCLIENTENCODING says: COPY sends bytes that we encoded
-        conn.set_session(autocommit=autocommit, readonly=readonly)
+        # None, not False: to ask for READ WRITE is an error on a hot standby, also where nothing is written
+        conn.set_session(autocommit=autocommit, readonly=readonly or None)
         if needs_dbinfer:
             require_dbinfer(conn, error)
         if catalog_only:

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 HELP = """Compare variants of a training: data distributed over ranks, all data on each rank, one process.
 
-Prints a table per epoch, the speed-up and the scaling efficiency, and writes one figure. All variants share the cores
-alike; the efficiency is measured against as many independent processes run at once. On one machine that shows what
-the ranks' exchange costs, not what more machines would bring.
+Prints a table per epoch, the speed-up and the efficiency, and draws a figure. All variants get the same share of
+the cores. The efficiency compares with as many independent processes at once. On one machine this shows what the
+exchange between ranks costs, not what more machines would gain.
 
-**Examples**
+Examples:
 
-    dbinfer bench train
+    $ dbinfer bench train
 
-    dbinfer bench train --ranks 2 --launcher mpi --epochs 6 --out runs/compare
+    $ dbinfer bench train --ranks 2 --launcher mpi --epochs 6 --out runs/compare
 
-    dbinfer bench train digits --data digits --batch 32 --json
+    $ dbinfer bench train digits --data digits --batch 32 --json
 """
 STROKES = {"size": 128, "depth": 3, "base_width": 8}
 
@@ -39,13 +39,13 @@ def _train(
     *,
     network: Annotated[str, typer.Argument(help="Network of the zoo.")] = "unet",
     data: Annotated[str, typer.Option(help="As for `dbinfer train`.")] = "strokes",
-    ranks: Annotated[int, typer.Option(help="Processes that train together.")] = 2,
+    ranks: Annotated[int, typer.Option(help="How many processes train together.")] = 2,
     launcher: Annotated[str, typer.Option(help="gloo or mpi.")] = "mpi",
-    epochs: Annotated[int, typer.Option(help="Of each variant.")] = 4,
+    epochs: Annotated[int, typer.Option(help="Epochs of each variant.")] = 4,
     batch: Annotated[int, typer.Option(help="Images per step and rank.")] = 8,
     lr: Annotated[float, typer.Option(help="Learning rate of one rank.")] = 2.5e-3,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the runs and the figure; else a temporary one.")
+        Path | None, typer.Option(help="Folder for the runs and the figure. Default: a temporary one.")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -19,21 +19,22 @@ from dbinfer.progress import silent
 if TYPE_CHECKING:
     from dbinfer.train import TrainJob, TrainReport
 
-HELP = """Train a network of the zoo, on one core or on many ranks, ready for `dbinfer convert`.
+HELP = """Train a network of the zoo, on one core or on many ranks.
 
-DATA is `digits`, `strokes` (both real and at hand), a folder CLASS/IMAGE, a folder NAME.jpg + NAME_mask.gif, or a
-SQL query of an image, a mask or label, and a unique key. The folder of the run gets NETWORK.keras, manifest.json,
-history.csv, curves.png, run.json and checkpoints.
+--data is `digits` or `strokes` (built in), a folder with CLASS/IMAGE files, a folder with NAME.jpg and
+NAME_mask.gif, or a SQL query that returns an image, a mask or label, and a unique key. The run's folder gets
+NETWORK.keras, manifest.json, history.csv, curves.png, run.json and checkpoints. Convert NETWORK.keras with
+`dbinfer convert`.
 
-**Examples**
+Examples:
 
-    dbinfer train digits --data digits --epochs 15 --augment --out runs/digits
+    $ dbinfer train digits --data digits --epochs 15 --augment --out runs/digits
 
-    dbinfer train unet --data strokes --set size=128 --set depth=3 --ranks 2 --batch 4 --out runs/strokes
+    $ dbinfer train unet --data strokes --set size=128 --set depth=3 --ranks 2 --batch 4 --out runs/strokes
 
-    dbinfer train unet --data "SELECT img, mask, id FROM cars" --ranks 4 --hosts a:2,b:2 --out runs/cars
+    $ dbinfer train unet --data "SELECT img, mask, id FROM cars" --ranks 4 --hosts a:2,b:2 --out runs/cars
 
-    dbinfer train unet --data strokes --config run.toml --resume --out runs/strokes
+    $ dbinfer train unet --data strokes --config run.toml --resume --out runs/strokes
 """
 NOT_CONFIG = ("config", "settings", "as_json")  # options that are no field of TrainJob by that name
 CONFIG_HELP = (
@@ -65,37 +66,43 @@ def _train(
     *,
     network: Annotated[str, typer.Argument(help="digits, unet, vgg19bn, vgg19bn_cifar or alexnet.")],
     data: Annotated[str | None, typer.Option(help="Images to train on; see above.")] = None,
-    out: Annotated[str | None, typer.Option(help="Folder of the run; runs/NETWORK.")] = None,
+    out: Annotated[str | None, typer.Option(help="Folder of the run. Default: runs/NETWORK.")] = None,
     config: Annotated[Path | None, typer.Option(help=CONFIG_HELP)] = None,
-    ranks: Annotated[int | None, typer.Option(help="Processes that train together.")] = None,
-    hosts: Annotated[str | None, typer.Option(help="Where: a:2,b:2; else all here.")] = None,
-    launcher: Annotated[str | None, typer.Option(help="gloo (horovodrun) or mpi (mpirun).")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the images; 10.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Images per step and rank; 32.")] = None,
-    lr: Annotated[
-        float | None, typer.Option(help="Learning rate of one rank, multiplied by the ranks.")
+    ranks: Annotated[int | None, typer.Option(help="How many processes train together.")] = None,
+    hosts: Annotated[
+        str | None, typer.Option(help="Ranks per host: a:2,b:2. Default: all on this host.")
     ] = None,
-    warmup: Annotated[int | None, typer.Option(help="Epochs from lr to lr x ranks; 3.")] = None,
+    launcher: Annotated[str | None, typer.Option(help="gloo (horovodrun) or mpi (mpirun).")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the images. Default: 10.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Images per step and rank. Default: 32.")] = None,
+    lr: Annotated[
+        float | None, typer.Option(help="Learning rate of one rank; it is multiplied by the number of ranks.")
+    ] = None,
+    warmup: Annotated[
+        int | None, typer.Option(help="Epochs in which the rate rises from lr to lr x ranks. Default: 3.")
+    ] = None,
     schedule: Annotated[str | None, typer.Option(help="constant or cosine.")] = None,
     optimizer: Annotated[str | None, typer.Option(help="adam, sgd or rmsprop.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Option of the network: size=128. Repeatable.")
     ] = None,
-    val: Annotated[str | None, typer.Option(help="Validation data, like --data; or none.")] = None,
+    val: Annotated[str | None, typer.Option(help="Validation data, like --data, or none.")] = None,
     val_fraction: Annotated[
-        float | None, typer.Option(help="Share held out where data has no part of its own; 0.1.")
+        float | None, typer.Option(help="Share to hold out if the data has no held-out part. Default: 0.1.")
     ] = None,
     augment: Annotated[
-        bool | None, typer.Option("--augment", help="Small random changes of the images.")
+        bool | None, typer.Option("--augment", help="Change the images a little, at random.")
     ] = None,
     sharding: Annotated[str | None, typer.Option(help="split, or all (each rank sees every image).")] = None,
-    on_bad: Annotated[str | None, typer.Option(help="Unreadable image: error or skip.")] = None,
-    final: Annotated[str | None, typer.Option(help="The model's epoch: best or last.")] = None,
-    keep: Annotated[int | None, typer.Option(help="Checkpoints to keep beside the best; 2.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of weights, order and changes.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Threads that decode, per rank.")] = None,
+    on_bad: Annotated[str | None, typer.Option(help="For an unreadable image: error or skip.")] = None,
+    final: Annotated[str | None, typer.Option(help="Which epoch's model to keep: best or last.")] = None,
+    keep: Annotated[
+        int | None, typer.Option(help="Checkpoints to keep besides the best one. Default: 2.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of weights, order and augmentation.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Threads per rank that decode images.")] = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="[EPOCH]", help="Go on after this epoch, or after the last one.")
+        str | None, typer.Option(metavar="[EPOCH]", help="Continue after this epoch, or after the last one.")
     ] = None,
     dsn: Dsn = None,
     as_json: Json = False,

@@ -4,8 +4,8 @@
 -- planner does not fold a call that belongs on a segment. Never uses plpy.
 CREATE OR REPLACE FUNCTION dbinfer._ask(model text, empty boolean DEFAULT NULL) RETURNS text
 LANGUAGE plpython3u STABLE PARALLEL SAFE AS $$
-import ctypes, secrets
-note = secrets.token_hex(16)
+import ctypes, secrets, time
+note, GD["dbinfer.asked"] = secrets.token_hex(16), time.perf_counter()
 GD["dbinfer.note"] = (note, model, ctypes.PyDLL(None).GetUserId() & 0xFFFFFFFF)
 return note
 $$;

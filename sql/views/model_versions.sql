@@ -5,12 +5,13 @@ SELECT v.model AS name,
        v.manifest->>'task' AS task,
        ARRAY(SELECT a.alias FROM dbinfer_private.alias a WHERE a.model = v.model AND a.version = v.version ORDER BY 1) AS aliases,
        v.size,
-       v.source_digest AS digest,
+       CASE WHEN s.shown THEN v.source_digest END AS digest,
        v.created_at,
        v.created_by,
-       v.manifest,
-       v.trial
+       CASE WHEN s.shown THEN v.manifest END AS manifest,
+       CASE WHEN s.shown THEN v.trial END AS trial
   FROM dbinfer_private.model_version v
-  JOIN dbinfer_private.model m ON m.name = v.model;
-COMMENT ON VIEW dbinfer.model_versions IS 'one row per version of every model, with its manifest';
+  JOIN dbinfer_private.model m ON m.name = v.model
+  JOIN dbinfer._shown_models s ON s.model = v.model;
+COMMENT ON VIEW dbinfer.model_versions IS 'one row per version of every model; the manifest of those that the reader may run or administer';
 GRANT SELECT ON dbinfer.model_versions TO PUBLIC;

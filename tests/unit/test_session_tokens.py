@@ -183,3 +183,32 @@ def test_resolving_needs_no_library() -> None:
     udf = Path(__file__).parents[2] / "udf"
     done = subprocess.run([sys.executable, "-c", code, udf], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+class Loaded:
+    """Stands for a model."""
+
+    seconds = 0.0
+
+    def waited_for(self, seconds: float) -> None:
+        self.seconds = seconds
+
+
+def test_a_user_waits_from_the_question_on(
+    session: Session, gd: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runtime, files and imports before the model is compiled count too."""
+    model = Loaded()
+    monkeypatch.setattr(
+        "dbinfer_udf.models.load_tasks", lambda settings, with_model: {"warm": lambda *args: "done"}
+    )
+    monkeypatch.setattr("dbinfer_udf.models.load_model", lambda session, spec: ("key", model))
+    monkeypatch.setattr("dbinfer_udf.ticket.perf_counter", lambda: 5.0)
+    gd["dbinfer.asked"] = 2.0
+    token = session.ticket(10, "digits", 3, json.dumps({"settings": {}}), None)
+    assert gd["dbinfer.tickets"][token].run(Plpy, "warm", b"", "error", 0) == "done"
+    assert model.seconds == 3.0
+    assert "dbinfer.asked" not in gd
+    model.seconds = 0.0
+    gd["dbinfer.tickets"][token].run(Plpy, "warm", b"", "error", 0)
+    assert model.seconds == 0.0

@@ -35,7 +35,6 @@ class Model:
     """
 
     def __init__(self, openvino: Any, entry: Entry, spec: Dict[str, Any], threads: int) -> None:
-        started = perf_counter()
         self.name: str = spec["model"]
         self.version: int = spec["version"]
         self.manifest = Manifest.from_dict(spec["manifest"])
@@ -53,7 +52,7 @@ class Model:
 
         self.batch: Any = None
         self._batched: Dict[int, Compiled] = {1: self.compiled}
-        self._load_milliseconds = (perf_counter() - started) * 1e3
+        self._load_milliseconds = 0.0
 
     def batch_network(self, rows: int) -> Compiled:
         """Return the network for `rows` images at once; that for one where it cannot take more."""
@@ -65,8 +64,12 @@ class Model:
             self._batched[rows] = found
         return self._batched[rows]
 
+    def waited_for(self, seconds: float) -> None:
+        """Note how long the user waited for it: runtime, files, libraries and compiling."""
+        self._load_milliseconds = seconds * 1e3
+
     def take_load_time(self) -> float:
-        """Return the milliseconds that loading took, the first time; 0 afterwards."""
+        """Return the milliseconds that were waited, the first time; 0 afterwards."""
         taken, self._load_milliseconds = self._load_milliseconds, 0.0
         return taken
 

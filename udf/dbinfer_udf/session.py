@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 import sys
+from time import perf_counter
 from typing import Any, Callable, Dict, Optional
 
 from . import cache, handover, interrupts, process
@@ -30,6 +31,7 @@ class Session:
 
     def __init__(self, gd: Dict[str, Any], digest: str) -> None:
         self.digest = digest
+        self._gd = gd
         self.models: Dict[str, Any] = {}
         self._gate = Gate(gd)
         self.transaction = self._gate.transaction
@@ -86,7 +88,7 @@ class Session:
         self.settle()
         name = token or "dbinfer:%d:%s" % (version_id, secrets.token_hex(8))
         self._forget_old_tickets()
-        self._tickets[name] = Ticket(self, version_id, spec)
+        self._tickets[name] = Ticket(self, version_id, spec, self._gd.pop("dbinfer.asked", perf_counter()))
         if token is None:
             self._gate.keep(caller, model, name)
             if self._handover is not None:

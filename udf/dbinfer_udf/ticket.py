@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
+from time import perf_counter
 from typing import Any, Dict, NoReturn, Optional
 
 from . import interrupts, process
@@ -34,14 +35,16 @@ class Ticket:
         session: the backend's session.
         version_id: of the model version; 0 for functions that need no model.
         spec: JSON: model, version, xml_digest, bin_digest, manifest, settings (or the settings alone for 0).
+        asked: when the model was asked for (perf_counter).
     """
 
-    __slots__ = ("_key", "_session", "_tasks", "spec", "transaction", "version_id")
+    __slots__ = ("_asked", "_key", "_session", "_tasks", "spec", "transaction", "version_id")
 
-    def __init__(self, session: Any, version_id: int, spec: str) -> None:
+    def __init__(self, session: Any, version_id: int, spec: str, asked: float) -> None:
         self.version_id = version_id
         self.spec = spec
         self._session = session
+        self._asked: Optional[float] = asked
         self.transaction = session.transaction()
         self._key = ""
         self._tasks: Any = None
@@ -96,6 +99,9 @@ class Ticket:
             return _task(load_tasks(spec, False), task)(spec, img, k)
         self._tasks = load_tasks(spec["settings"], True)
         self._key, model = load_model(self._session, spec)
+        if self._asked is not None:
+            model.waited_for(perf_counter() - self._asked)
+            self._asked = None
         return _task(self._tasks, task)(model, img, k)
 
 

@@ -1,0 +1,104 @@
+"""What ordinary users do not see, what ends with its role or version, and settings that change how literals read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tiny_models
+from asking import ask, make_images, refused, role, rows
+from psycopg2.extensions import connection as Connection
+
+from dbinfer.registry import DeployOptions, deploy, drop
+
+IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
+DETAILS = "granted_to, precision, input, labels, metrics, provenance"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("irs")
+    deploy(tiny_models.colour_classifier(folder, "secret"), DeployOptions(private=True), dsn=dsn)
+    deploy(tiny_models.constant(folder, 7, "open"), dsn=dsn)
+
+
+def test_a_private_model_is_there_and_nothing_of_it_is_shown(db: Connection) -> None:
+    with role(db) as name:
+        seen = rows(db, f"SELECT {DETAILS} FROM dbinfer.models WHERE name = 'secret'")
+        assert seen == [(None,) * 6]
+        seen = rows(db, "SELECT digest, manifest FROM dbinfer.model_versions WHERE name = 'secret'")
+        assert seen == [(None, None)]
+        assert ask(db, "SELECT granted_to FROM dbinfer.models WHERE name = 'open'") == ["public"]
+        assert ask(db, "SELECT manifest IS NOT NULL FROM dbinfer.model_versions WHERE name = 'open'")
+        rows(db, "RESET ROLE")
+        rows(db, "SELECT dbinfer.grant_model('secret', %s)", name)
+        rows(db, f"SET ROLE {name}")
+        assert ask(db, "SELECT granted_to FROM dbinfer.models WHERE name = 'secret'") == [name]
+        assert ask(db, "SELECT manifest IS NOT NULL FROM dbinfer.model_versions WHERE name = 'secret'")
+        rows(db, "RESET ROLE")
+        rows(db, "SELECT dbinfer.revoke_model('secret', %s)", name)
+    with role(db, "dbinfer_admin"):
+        assert ask(db, "SELECT labels FROM dbinfer.models WHERE name = 'secret'") == 3
+
+
+def test_hosts_and_folders_are_for_administrators(db: Connection) -> None:
+    paths = "SELECT host, venv, cache_dir, cache_bytes, cache_free FROM dbinfer.segments LIMIT 1"
+    assert None not in rows(db, paths)[0]
+    with role(db) as name:
+        rows(db, "RESET ROLE")
+        rows(db, f"SET SESSION AUTHORIZATION {name}")
+        assert rows(db, paths) == [(None,) * 5]
+        assert "/" not in ask(db, "SELECT string_agg(s, '') FROM dbinfer._segments() s")
+        assert ask(db, "SELECT openvino FROM dbinfer.segments LIMIT 1")
+        rows(db, "RESET SESSION AUTHORIZATION")
+
+
+def test_a_grant_ends_with_its_role(db: Connection) -> None:
+    """A role of the same name, made later by somebody else, ran the model."""
+    rows(db, "CREATE ROLE analyst")
+    rows(db, "SELECT dbinfer.grant_model('secret', 'analyst')")
+    rows(db, "SET ROLE analyst")
+    assert len(ask(db, "SELECT dbinfer.predict(%s, 'secret')", IMAGE)) == 3
+    rows(db, "RESET ROLE")
+    rows(db, "DROP ROLE analyst; CREATE ROLE analyst")
+    rows(db, "SET ROLE analyst")
+    refused(db, "42501", "SELECT dbinfer.predict(%s, 'secret')", IMAGE)
+    assert ask(db, "SELECT labels FROM dbinfer.models WHERE name = 'secret'") is None
+    rows(db, "RESET ROLE")
+    rows(db, "UPDATE dbinfer_private.model_grant SET cluster = 'another' WHERE role = 'analyst'")
+    rows(db, "SET ROLE analyst")
+    assert len(ask(db, "SELECT dbinfer.predict(%s, 'secret')", IMAGE)) == 3, (
+        "a restored backup names its roles"
+    )
+    rows(db, "RESET ROLE")
+    rows(db, "SELECT dbinfer.revoke_model('secret', 'analyst')")
+    rows(db, "DROP ROLE analyst")
+
+
+def test_a_version_number_is_never_given_twice(db: Connection, dsn: str, tmp_path: Path) -> None:
+    """The highest version, dropped, gave its number to other content."""
+    for number in (1, 2):
+        assert deploy(tiny_models.constant(tmp_path, number, "counted"), dsn=dsn).version == number
+    drop("counted@2", force=True, dsn=dsn)
+    assert deploy(tiny_models.constant(tmp_path, 9, "counted"), dsn=dsn).version == 3
+    refused(db, "42704", "SELECT dbinfer.predict(%s, 'counted@2')", IMAGE)
+    drop("counted", force=True, dsn=dsn)
+    done = deploy(tiny_models.constant(tmp_path, 9, "counted"), dsn=dsn)
+    assert done.version == 4
+    assert ask(db, "SELECT granted_to FROM dbinfer.models WHERE name = 'counted'") == ["public"]
+
+
+@pytest.mark.parametrize("setting", ["array_nulls", "standard_conforming_strings", "escape_string_warning"])
+def test_settings_that_change_literals_change_no_result(db: Connection, setting: str) -> None:
+    """array_nulls=off made labels 'NULL' of no label; standard_conforming_strings=off broke warm()."""
+    make_images(db, "nulls", [IMAGE, None], copies=40)
+    rows(db, "UPDATE public.nulls SET id = id")
+    rows(db, f"SET {setting} = off")
+    found = rows(
+        db, "SELECT DISTINCT class, label FROM dbinfer.classify_table('public.nulls', 'secret') ORDER BY 1"
+    )
+    assert found == [(0, "red"), (None, None)]
+    assert len(rows(db, "SELECT * FROM dbinfer.warm('secret')")) >= 1
+    assert ask(db, "SELECT (dbinfer.classify(%s, 'secret')).label", IMAGE) == "red"
+    assert ask(db, "SELECT format FROM dbinfer.image_info(%s)", IMAGE) == "PNG"
+    rows(db, f"RESET {setting}")
