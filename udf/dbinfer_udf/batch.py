@@ -31,7 +31,10 @@ def batch(model: Model, _img: bytes, row: Row) -> bytes:
 
 
 def _rows_for(img: Optional[bytes]) -> int:
-    rows = min(MOST_ROWS, WAITING_BYTES // max(1, len(img or b"")))
+    """Return how many rows fit a batch by the size of its first image: a power of two, as each compiles a network."""
+    rows = MOST_ROWS
+    while rows > 1 and rows * len(img or b"") > WAITING_BYTES:
+        rows //= 2
     return rows if rows >= LEAST_ROWS else 1
 
 

@@ -51,18 +51,25 @@ class Model:
         )
 
         self.batch: Any = None
-        self._batched: Dict[int, Compiled] = {1: self.compiled}
+        self._wide: Tuple[int, Compiled] = (1, self.compiled)
         self._load_milliseconds = 0.0
 
     def batch_network(self, rows: int) -> Compiled:
-        """Return the network for `rows` images at once; that for one where it cannot take more."""
-        if rows not in self._batched:
+        """Return the network for `rows` images at once; that for one where it cannot take more.
+
+        One is kept beside that for a single image: each needs memory like another model, and users choose the sizes.
+        """
+        if rows == 1:
+            return self.compiled
+        if rows != self._wide[0]:
+            self.batch = None  # it holds the network that goes
+            self._wide = (1, self.compiled)
             found = self.compiled
             with contextlib.suppress(ModelError):
                 wide = self._compile(rows)
                 found = wide if same_results(self.compiled, wide) else found
-            self._batched[rows] = found
-        return self._batched[rows]
+            self._wide = (rows, found)
+        return self._wide[1]
 
     def waited_for(self, seconds: float) -> None:
         """Note how long the user waited for it: runtime, files, libraries and compiling."""
