@@ -13,8 +13,11 @@ SIZE = 16
 
 def small_unet(channels: int = 3) -> Any:
     """Return a U-Net as if it had been trained: batch normalisation with statistics of its own."""
+    import keras
+
     from dbinfer_models import NETWORKS
 
+    keras.utils.set_random_seed(1)  # now and then the initial weights saturate the mask
     model = NETWORKS["unet"].build(size=SIZE, depth=2, base_width=2, channels=channels)
     random = np.random.default_rng(1)
     for layer in model.layers:
