@@ -232,3 +232,9 @@ def test_the_runtime_is_written_for_python_3_9() -> None:
             "from __future__ import annotations" in path.read_text(encoding="utf-8")
             or path.stat().st_size < 300
         )
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """Pytest imports them by their names alone, so a second one ends the whole run."""
+    names = [path.name for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+    assert sorted(set(names)) == sorted(names)
