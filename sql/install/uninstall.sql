@@ -6,7 +6,8 @@ DECLARE
   found text;
 BEGIN
   FOR kind, found IN
-    SELECT x.kind, x.found FROM (
+    -- all of a kind at once: views may depend on each other
+    SELECT x.kind, pg_catalog.string_agg(x.found, ', ') FROM (
       SELECT CASE c.relkind WHEN 'v' THEN 1 WHEN 'r' THEN 3 WHEN 'S' THEN 4 ELSE 5 END AS step,
              CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'r' THEN 'TABLE' WHEN 'S' THEN 'SEQUENCE' ELSE 'TYPE' END AS kind,
              c.oid::regclass::text AS found FROM pg_catalog.pg_class c
@@ -19,7 +20,7 @@ BEGIN
        WHERE n.nspname || '.' || p.proname = ANY (%(functions)s::text[])
       UNION ALL
       SELECT 6, 'SCHEMA', n.nspname::text FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('dbinfer', 'dbinfer_private')
-    ) x ORDER BY x.step
+    ) x GROUP BY x.step, x.kind ORDER BY x.step
   LOOP
     EXECUTE pg_catalog.format('DROP %%s %%s RESTRICT', kind, found);
   END LOOP;

@@ -95,7 +95,7 @@ def own_acts(dsn: str, venv: Path, folder: Path) -> None:
             connection,
             "UPDATE dbinfer_private.setting SET value = '' WHERE name OPERATOR(pg_catalog.=) 'sql_digest'",
         )
-    assert upgrade(dsn).changed
+    assert upgrade(dsn=dsn).changed
     uninstall(dsn)
 
 

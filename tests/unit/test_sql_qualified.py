@@ -68,5 +68,5 @@ def test_the_pattern_finds_what_it_should() -> None:
 def test_the_installer_and_the_registry_fix_the_path() -> None:
     """Their transactions name no table of a user, so plain names there are the server's own."""
     root = Path(sqlfiles.__file__).parent
-    for name in ("install/installer.py", "registry/deployment.py", "registry/versions.py", "doctor.py"):
+    for name in ("install/_steps.py", "registry/deployment.py", "registry/versions.py", "doctor.py"):
         assert "catalog_only=True" in (root / name).read_text(encoding="utf-8"), name
