@@ -83,6 +83,7 @@ def _train(
     ] = None,
     schedule: Annotated[str | None, typer.Option(help="constant or cosine.")] = None,
     optimizer: Annotated[str | None, typer.Option(help="adam, sgd or rmsprop.")] = None,
+    momentum: Annotated[float | None, typer.Option(help="Momentum of sgd; 0.9.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Option of the network: size=128. Repeatable.")
     ] = None,

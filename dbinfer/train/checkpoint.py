@@ -24,6 +24,7 @@ FIXED = (
     "data",
     "batch",
     "optimizer",
+    "momentum",
     "lr",
     "seed",
     "shuffle",
@@ -31,6 +32,8 @@ FIXED = (
     "ranks",
     "sharding",
 )
+
+BEFORE = {"momentum": 0.9}  # what checkpoints of 0.1.0 do not say
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ def check_same(state: Checkpoint, job: TrainJob) -> None:
     """Raise TrainError where the checkpoint belongs to another network or to a run with other options."""
     ours = job.to_dict()
     for key in FIXED:
-        if state.job.get(key) != ours[key]:
+        if state.job.get(key, BEFORE.get(key)) != ours[key]:
             raise TrainError(
                 f"the checkpoint belongs to a run with {key} {state.job.get(key)!r}, but this one has {ours[key]!r}",
                 "Use the same options to continue, or another --out to start over.",

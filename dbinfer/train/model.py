@@ -56,7 +56,7 @@ def compile_model(model: Any, network: Network, job: TrainJob) -> None:
 
     makers = {
         "adam": lambda: keras.optimizers.Adam(job.lr),
-        "sgd": lambda: keras.optimizers.SGD(job.lr, momentum=0.9, nesterov=True),
+        "sgd": lambda: keras.optimizers.SGD(job.lr, momentum=job.momentum, nesterov=job.momentum > 0),
         "rmsprop": lambda: keras.optimizers.RMSprop(job.lr),
     }
     model.compile(

@@ -35,6 +35,7 @@ class TrainOptions:
         epochs: how often all images are seen.
         batch: images per step and rank.
         lr: learning rate of one rank; it is multiplied by the number of ranks.
+        momentum: of sgd, as Nesterov has it; 0 is plain gradient descent.
         warmup: epochs over which the rate grows from `lr` to `lr` x ranks (nothing happens with one rank).
         schedule: what follows: constant, or cosine down to 0 at the end.
         sharding: split (each rank its own part of the images) or all (each rank all of them, in its own order).
@@ -56,6 +57,7 @@ class TrainOptions:
     epochs: int = 10
     batch: int = 32
     optimizer: str = "adam"
+    momentum: float = 0.9
     lr: float = 1e-3
     warmup: int = 3
     schedule: str = "constant"
@@ -88,6 +90,8 @@ class TrainOptions:
                 raise UsageError(f"{key} is {getattr(self, key)}, but must be at least {least}")
         if not 0 < self.lr < 1000:
             raise UsageError(f"lr is {self.lr}, but must be above 0 and below 1000")
+        if not 0 <= self.momentum < 1:
+            raise UsageError(f"momentum is {self.momentum}, but must be at least 0 and below 1")
         if not 0 <= self.val_fraction < 1:
             raise UsageError(f"val_fraction is {self.val_fraction}, but must be at least 0 and below 1")
         if self.resume and self.resume != "last" and not self.resume.isdigit():

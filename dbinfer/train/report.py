@@ -66,6 +66,7 @@ def provenance(run: dict[str, Any]) -> dict[str, Any]:
         "epochs",
         "batch",
         "optimizer",
+        "momentum",
         "lr",
         "seed",
         "sharding",

@@ -25,7 +25,7 @@ def find_source(data: str, snapshot: Snapshot | None = None, labels: tuple[str, 
     """Return the source that --data names.
 
     Args:
-        data: digits, strokes, strokes:COUNT, a SQL query or a folder.
+        data: digits, strokes, strokes:COUNT, mnist, cifar10:ARCHIVE, a SQL query or a folder.
         snapshot: the state of the database that a SQL query reads.
         labels: where given, the classes that must be used (those of the training part, for validation).
 
@@ -41,6 +41,10 @@ def find_source(data: str, snapshot: Snapshot | None = None, labels: tuple[str, 
         from dbinfer.train.data.builtin import Strokes
 
         return Strokes(size=int(count)) if count else Strokes()
+    if data == "mnist" or (name == "cifar10" and count):
+        from dbinfer.train.data.published import Published
+
+        return Published(name, count)
     if is_query(data):
         from dbinfer.train.data.query import Query
         from dbinfer.train.data.snapshot import Snapshot
