@@ -46,6 +46,7 @@ def check_backends(conn: Connection, platform: Platform, settings: Settings) -> 
     """
     expansion = unfinished(conn, platform)
     if expansion is not None:
+        # Alone: until gpexpand is done functions fail on the new segments, and more checks tell nothing
         return [expansion]
     try:
         rows = _rows(conn, platform, settings)
@@ -60,6 +61,7 @@ def _rows(conn: Connection, platform: Platform, settings: Settings) -> list[Row]
     with conn.cursor(cursor_factory=RealDictCursor) as cur:
         cur.execute(SEGMENTS)
         rows = [dict(row) for row in cur.fetchall()]
+    # A role without rights on dbinfer_private sees no settings, and may not ask the coordinator either
     if platform.segments and settings:
         with (
             conn.cursor() as cur
@@ -72,6 +74,7 @@ def _rows(conn: Connection, platform: Platform, settings: Settings) -> list[Row]
 
 def _no_answer(err: psycopg2.Error, platform: Platform) -> Check:
     problem = str(err).strip().splitlines()[0]
+    # Connection lost, shutdown, system and internal errors come from a segment that is down, others from us
     if platform.segments and (err.pgcode or "").startswith(("08", "57", "58", "XX")):
         return Check("segments", False, problem, DOWN)
     return Check("backends", False, problem, "dbinfer upgrade; then run the doctor again")
@@ -96,6 +99,7 @@ def unfinished(conn: Connection, platform: Platform) -> Check | None:
 
 
 def _all_answer(platform: Platform, rows: list[Row]) -> Check:
+    # The coordinator has a row here, too, but is no segment
     answers = sum(row["content"] >= 0 for row in rows)
     ok = answers == platform.segments
     return Check(
@@ -133,6 +137,7 @@ def _python(where: str, row: Row, rows: list[Row], settings: Settings) -> Check:
 def _packages(where: str, row: Row, rows: list[Row], settings: Settings) -> Check:
     names = ("openvino", "numpy", "opencv", "orjson")
     versions = {name: row[name] for name in names}
+    # Nobody says which version is right: what most backends have counts, so that the odd one out is named
     majority = {
         name: max((r[name] or "" for r in rows), key=[r[name] or "" for r in rows].count) for name in names
     }
@@ -150,6 +155,7 @@ def _threads(where: str, row: Row, rows: list[Row], settings: Settings) -> Check
         if row["content"] is not None
         else 1
     )
+    # Where a host has more segments than cores, each takes one thread, and that is right
     ok = row["threads"] >= 1 and row["threads"] * here <= max(row["cores"], here)
     detail = f"{row['threads']} of {row['cores']} cores, {here} scoring here"
     return Check(
@@ -170,6 +176,7 @@ def _cache(where: str, row: Row, rows: list[Row], settings: Settings) -> Check:
 
 
 def _runtime(where: str, row: Row, rows: list[Row], settings: Settings) -> Check:
+    # A role that may not read the settings has nothing to compare with
     wanted = settings.get("runtime_digest", row["runtime_digest"])
     ok = row["runtime_digest"] == wanted
     return Check(

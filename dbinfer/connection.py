@@ -25,12 +25,14 @@ def connect(dsn: str | None = None) -> Connection:
     resolved = resolve(dsn)
     try:
         return psycopg2.connect(resolved, application_name="dbinfer")
+    # psycopg2 has this class for a dsn that libpq cannot parse; what a server says is an OperationalError
     except psycopg2.ProgrammingError as err:
         raise ServerError(
             f"cannot parse the connection string {resolved!r}: {str(err).strip()}",
             "Write it as 'host=... port=... dbname=... user=...' or as postgresql://user@host:port/dbname.",
         ) from err
     except psycopg2.OperationalError as err:
+        # libpq tells of every address that it tried, a line or more each
         first = str(err).strip().splitlines()[0]
         raise ServerError(
             f"cannot connect to the server: {first}",
@@ -71,12 +73,14 @@ def session(
         if catalog_only:
             # LOCAL: behind a pooler the next client gets this server session
             with conn.cursor() as cur:
+                # pg_temp is named so that it comes last: unnamed it is searched first, for tables and types
                 cur.execute("SET LOCAL search_path = pg_catalog, pg_temp")
         yield conn
         conn.commit()
     except psycopg2.Error as err:
         raise sentence(err, error) from err
     finally:
+        # Closing without a commit is the rollback
         conn.close()
 
 
@@ -115,7 +119,9 @@ def execute_patiently(cur: Cursor, statement: str | sql.Composable) -> None:
         try:
             wait([future])
         except KeyboardInterrupt:
+            # Allowed while another thread executes: it goes to the server by a connection of its own
             cur.connection.cancel()
+            # Until the server has answered nobody else may use the connection
             wait([future])
             raise
         future.result()
@@ -124,6 +130,7 @@ def execute_patiently(cur: Cursor, statement: str | sql.Composable) -> None:
 def sentence(err: psycopg2.Error, error: type[DbinferError] = DataError) -> DbinferError:
     """Return the server's error as a sentence with its cure; DETAIL's first line is kept, tracebacks are not."""
     primary = (err.diag.message_primary or str(err).strip().split("\n")[0]).rstrip(".")
+    # Without a SQLSTATE no server has answered; mistakes in using psycopg2 have none either
     if err.pgcode is None and not isinstance(err, psycopg2.ProgrammingError):
         return ServerError(
             f"{primary}",

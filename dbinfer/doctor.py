@@ -55,6 +55,7 @@ def _settings(conn: Any) -> dict[str, str] | None:
             cur.execute("SELECT pg_catalog.to_regclass('dbinfer.models') IS NOT NULL")
             if not cur.fetchone()[0]:
                 return None
+            # Asked, not tried: a refused SELECT would abort the transaction of all further checks
             cur.execute("SELECT pg_catalog.has_schema_privilege('dbinfer_private', 'USAGE')")
             if not cur.fetchone()[0]:
                 return {}
@@ -69,6 +70,7 @@ def _rights(conn: Any) -> list[Check]:
     with conn.cursor() as cur:
         lacking = lacks_rights(cur)
         try:
+            # What stops an upgrade is a line of the report here
             check_foreign(cur, Content())
             foreign = None
         except InstallError as err:

@@ -7,6 +7,7 @@ import os
 from dbinfer.errors import ServerError
 from dbinfer.state import embedded_dsn
 
+# Those that say where to go: PGUSER and PGPASSWORD alone name no server
 LIBPQ_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE", "PGPORT")
 
 

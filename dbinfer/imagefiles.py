@@ -57,8 +57,10 @@ def find(
     found: list[Found] = []
     for source in sources:
         if source.is_dir():
+            # normpath, not resolve: dots go, but links keep the names that the user knows
             start = base or Path(os.path.normpath(source.absolute())).parent
             found += _files(source, start, refused, recursive)
+        # lexists: a broken link is refused with its reason when it is read, as any bad file
         elif os.path.lexists(source):
             path = _relative(source, base) if base else source.as_posix()
             found.append(Found(str(source), path, _folder(source.parent)))
@@ -74,6 +76,7 @@ def _files(top: Path, start: Path, refused: list[Refused], recursive: bool) -> I
         refused.append(Refused(str(err.filename), f"cannot be read: {err.strerror}"))
 
     for folder, inner, names in os.walk(top, onerror=note):
+        # In place: os.walk goes on with the folders of this very list
         inner[:] = sorted(name for name in inner if recursive and not name.startswith("."))
         stored, named = _before(_relative(Path(folder), start), "/"), _before(str(Path(folder)), os.sep)
         label = _folder(Path(folder))
@@ -106,6 +109,7 @@ def read_ahead(files: Iterable[Found]) -> Iterator[Outcome]:
     read the rest of the 16 when its turn comes. So at most 5 MiB and 5 files are held.
     """
     todo = iter(files)
+    # itertools.batched does the same from Python 3.12 on only
     batches = iter(lambda: list(islice(todo, BATCH)), [])
     threads = ThreadPoolExecutor(THREADS)
     try:
@@ -113,11 +117,13 @@ def read_ahead(files: Iterable[Found]) -> Iterator[Outcome]:
         while waiting:
             outcomes, rest = waiting.popleft().result()
             if rest:
+                # To the front: the rest of this batch comes before the batches that were submitted after it
                 waiting.appendleft(threads.submit(_read_some, rest))
             else:
                 waiting.extend(threads.submit(_read_some, batch) for batch in islice(batches, 1))
             yield from outcomes
     finally:
+        # Whoever stops early waits for the reads under way, not for those that are queued
         threads.shutdown(wait=True, cancel_futures=True)
 
 
@@ -134,6 +140,7 @@ def _read_some(files: Sequence[Found]) -> tuple[list[Outcome], Sequence[Found]]:
 def read(found: Found) -> Outcome:
     """Return a file's bytes, or why it is refused; a file that is no image is not read further than its head."""
     try:
+        # A name that is not UTF-8 holds surrogates: refused here, file by file, not amid a COPY
         (found.path + found.folder).encode()
         if not stat.S_ISREG(os.stat(found.file).st_mode):  # opening a pipe would wait
             return Refused(str(found.file), "cannot be read: not a regular file")

@@ -13,6 +13,7 @@ from dbinfer.sqlfiles import read
 
 PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^".]+?))\s*(\.|$)')
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
+# NAMEDATALEN - 1: the server cuts a longer name, with no more than a notice
 MAX_BYTES = 63
 
 
@@ -79,6 +80,7 @@ def _parts(text: str) -> list[str]:
     position, mark = 0, "."
     while mark == ".":
         match = PART.match(text, position)
+        # A zero byte ends a text in the server's protocol
         if match is None or "\0" in text:
             return []
         quoted, bare, mark = match.groups()

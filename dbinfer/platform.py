@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MPP_NAMES = (("Cloudberry", "cloudberry"), ("WarehousePG", "warehousepg"), ("Greenplum", "greenplum"))
+# Greenplum 6 is a PostgreSQL 9.4, which has no parallel plans and does not know the word
 PARALLEL_SINCE = 90600
 
 
@@ -48,6 +49,7 @@ class Platform:
         """Return the settings `segments@HOST`: how many segments score at once on each host."""
         if not self.mpp:
             return {}
+        # gp_id has one row on each segment, so this runs once on every one of them
         cur.execute("SELECT dbinfer_private.place() FROM gp_dist_random('gp_id')")
         hosts = [str(row[0]).split()[0] for row in cur.fetchall()]
         return {f"segments@{host}": str(hosts.count(host)) for host in set(hosts)}
@@ -60,12 +62,14 @@ def detect(conn: Any) -> Platform:
             "SELECT pg_catalog.version(), pg_catalog.current_setting('server_version_num')::pg_catalog.int4"
         )
         text, kernel = cur.fetchone()
+        # The catalog decides: in the text of its version each fork names itself in its own way
         cur.execute("SELECT pg_catalog.to_regclass('pg_catalog.gp_segment_configuration')")
         catalog = cur.fetchone()[0]
         if catalog is None:
             return Platform("postgresql", text.split()[1], kernel, 0)
         cur.execute(
             "SELECT pg_catalog.count(*) FROM pg_catalog.gp_segment_configuration "
+            # Mirrors do not score, and content -1 is the coordinator
             "WHERE role OPERATOR(pg_catalog.=) 'p' AND content OPERATOR(pg_catalog.>=) 0"
         )
         segments = cur.fetchone()[0]

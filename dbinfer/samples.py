@@ -58,6 +58,7 @@ def write_digits(folder: Path | str, part: str = "heldout") -> list[tuple[Path, 
 def photographs() -> tuple[Image, ...]:
     """Return scikit-learn's two photographs, uint8 (427, 640, 3), BGR as OpenCV writes, not to be written to."""
     found = _sklearn().load_sample_images().images
+    # Copied, because OpenCV takes no array with a negative stride
     return tuple(_frozen(np.ascontiguousarray(photo[:, :, ::-1])) for photo in found)
 
 
@@ -95,12 +96,15 @@ def checked_part(part: str) -> str:
 def _digits() -> tuple[Image, NDArray[np.int64]]:
     bunch = _sklearn().load_digits()
     size = (DIGIT_SIZE, DIGIT_SIZE)
+    # scikit-learn's scans have the levels 0 to 16
     scans = (bunch.images * (255 / 16)).astype(np.float32)
     scaled = [cv2.resize(scan, size, interpolation=cv2.INTER_CUBIC) for scan in scans]
+    # Cubic interpolation overshoots at edges, and uint8 would wrap around
     return np.clip(np.stack(scaled), 0, 255).astype(np.uint8), bunch.target.astype(np.int64)
 
 
 def _frozen(image: Image) -> Image:
+    # The cache hands the same array to every caller
     image.flags.writeable = False
     return image
 

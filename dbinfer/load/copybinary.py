@@ -9,6 +9,7 @@ import io
 import struct
 from collections.abc import Iterable, Iterator
 
+# After the signature the flags and the length of an extension, of which there is none
 HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 TRAILER = struct.pack("!h", -1)
 # The server works on a message once it has all of it, and the socket holds about 200 KiB of the next ones
@@ -27,6 +28,7 @@ def encode(rows: Iterable[tuple[bytes | None, ...]]) -> Iterator[bytes]:
         parts.append(_count(len(row)))
         for value in row:
             parts.append(_length(-1 if value is None else len(value)))
+            # NULL and an empty value have a length, -1 or 0, and nothing behind it
             if not value:
                 continue
             if len(value) >= PIECE_BYTES:
@@ -59,6 +61,7 @@ class Stream(io.RawIOBase):
             piece = self._next()
             if size < 0 or len(piece) <= size:
                 return piece
+            # A view: slices of bytes would copy all the rest at each read
             self._rest = memoryview(piece)
         part, self._rest = self._rest[:size], self._rest[size:]
         return bytes(part)

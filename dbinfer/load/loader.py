@@ -107,6 +107,7 @@ def load(
     found = find(paths, options.base, count.refused, options.recursive)
     if not found and not count.refused:
         raise DataError(f"there are no files in {', '.join(repr(str(path)) for path in paths)}")
+    # A table of images can be filled before dbinfer is there
     with session(dsn, needs_dbinfer=False) as conn:
         table = ImageTable(conn, name, columns, detect(conn))
         todo = _new_files(found, table.known_paths({item.path for item in found}), count)

@@ -50,6 +50,7 @@ class ImageTable:
         with conn.cursor() as cur:
             self.name = name.resolve(cur)
             self._quoted = {"table": self.name.identifier.as_string(cur)}
+            # Before it looks: two loads at once would both make the table, or both find a path missing
             cur.execute(read("client/lock_load.sql"), self._quoted)
             cur.execute(read("client/target.sql"), {**self._quoted, "into": self._quoted["table"]})
             kind = one(cur)
@@ -67,6 +68,7 @@ class ImageTable:
         if self.created:
             return set()
         if len(asked) > FEW_PATHS:
+            # A name makes it a cursor of the server: not all paths come at once
             with self.conn.cursor("dbinfer_known_paths") as cur:
                 cur.itersize = READ_AT_ONCE
                 cur.execute(self._format("SELECT {path} FROM {table}"))
@@ -87,6 +89,7 @@ class ImageTable:
         with self.conn.cursor() as cur:
             cur.execute(read("client/may_tune.sql"), self._quoted)
             mine, is_set = cur.fetchone() or (False, True)
+            # Images lie outside the table's pages: to the planner it is small and worth few workers
             if mine and not is_set and self._parallel:
                 text = "ALTER TABLE {table} SET (parallel_workers = {workers})"
                 cur.execute(self._format(text, workers=self._workers(cur)))
@@ -106,6 +109,7 @@ class ImageTable:
         return self._format(text, label=label)
 
     def _check(self, cur: Cursor, kind: str) -> None:
+        # An ordinary table or a partitioned one
         if kind not in "rp":
             raise DataError(f"{self.name} is not a table", "Choose another name with --table.")
         cur.execute(read("client/columns.sql"), self._quoted)
@@ -127,6 +131,7 @@ class ImageTable:
 
     def _workers(self, cur: Cursor) -> sql.Composable:
         cur.execute(
+            # 1024 is the most that the table's option takes
             "SELECT least(greatest(pg_catalog.current_setting('max_parallel_workers')::int, 1), 1024)"
         )
         return sql.Literal(one(cur))

@@ -96,6 +96,7 @@ def predict(
     paths = [Path(file) for file in ([files] if isinstance(files, Path | str) else files)]
     if options.out is not None:
         _check_names(paths, options.out)
+    # Each file a transaction of its own: an error in one would abort the others
     with session(dsn, autocommit=True) as conn, conn.cursor() as cur:
         function = choose(cur, options.function, options.model)
         if function.binary and options.files_only and options.out is None:
@@ -132,6 +133,7 @@ def _ask_all(
 def _ask(cur: Cursor, file: Path, data: bytes, function: Function, arguments: Arguments) -> Answer:
     begin = time.perf_counter()
     call = function.call(sql.Literal(psycopg2.Binary(data)), arguments)
+    # As JSON, because psycopg2 gives a composite as one string
     query = sql.SQL("SELECT {}" if function.binary else "SELECT pg_catalog.to_json({})").format(call)
     try:
         cur.execute(query)

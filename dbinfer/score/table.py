@@ -97,6 +97,7 @@ def score(
     """
     options = options or ScoreOptions()
     options.check()
+    # Not catalog_only: `where` is the user's SQL, which means what their search_path says
     with session(dsn) as conn, conn.cursor() as cur:
         job = _Job(cur, table, into, options, detect(conn))
         progress(Progress("scoring"))
@@ -117,6 +118,7 @@ class _Job:
         self.cur, self.options, self.platform = cur, options, platform
         self.table = TableName.parse(table).resolve(cur)
         self.into = TableName.parse(into).resolve(cur)
+        # Random, because two may score into one table; in its schema, because a rename does not move it
         self.scratch = TableName(self.into.schema, f"dbinfer_score_{uuid.uuid4().hex[:12]}")
         self.key, self.img = sql.Identifier(column(options.key)), sql.Identifier(column(options.column))
         self.function = choose(cur, options.function, options.model)
@@ -135,6 +137,7 @@ class _Job:
             raise UsageError(
                 f"--into names {self.into}, which is the table of images", "Choose another table."
             )
+        # An ordinary table or a partitioned one
         if kind is not None and kind not in "rp":
             raise DataError(f"{self.into} is not a table", "Choose another name with --into.")
         if kind is not None and self.options.existing == "refuse":

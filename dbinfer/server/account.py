@@ -30,7 +30,9 @@ class Account:
         """Run a command as this user, in / with a clean environment; the caller checks the exit status."""
         return subprocess.run(
             args,
+            # The caller's folder may be closed to this user, and PostgreSQL's programs want to return to it
             cwd="/",
+            # The caller's PGDATA, PGPORT and the like would steer what initdb and pg_ctl do
             env={"PATH": SYSTEM_PATH, "HOME": self.home, "USER": self.name, "LC_ALL": utf8_locale()},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -49,6 +51,7 @@ class Account:
         Raises:
             ServerError: the path is a link, a file, or a folder of another user.
         """
+        # Links first: exists, chown and chmod follow them to wherever somebody points
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
             raise ServerError(f"{folder} exists but is not a folder", "Remove it, then try again.")
         if not folder.exists():
@@ -60,6 +63,7 @@ class Account:
                 f"the folder {folder} belongs to {owner(folder)}, but the server runs as {self.name}",
                 "Remove it, or choose another state folder with DBINFER_HOME.",
             )
+        # Not by mkdir, which loses what the umask takes; and only once it is certain whose folder it is
         folder.chmod(mode)
 
     def check_reach(self, path: Path) -> None:
@@ -69,6 +73,7 @@ class Account:
             ServerError: one of them is closed; the message names it.
         """
         folders = [*reversed(path.parents), path]
+        # Tried as that user: to root every folder is open
         closed = self.run(["/bin/sh", "-c", REACH, "sh", *map(str, folders)])
         if closed.returncode == 0:
             return
@@ -112,6 +117,7 @@ def utf8_locale() -> str:
     """Return C.UTF-8 where the system has it, else C: one sort order everywhere and English messages."""
     before = locale.setlocale(locale.LC_CTYPE)
     try:
+        # Only setlocale knows whether a locale is there; what it changes is put back
         locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
     except locale.Error:
         return "C"

@@ -34,15 +34,18 @@ class Cluster:
     def create(self, password: str) -> None:
         """Make the data folder, whole or not at all."""
         fresh = self.home.path / "data.new"
+        # An earlier `up` may have been killed in the midst of initdb
         discard(fresh)
         self.account.own_folder(fresh, 0o700)
         self._initdb(fresh, password)
+        # The words go to sh as arguments, so that no path is read as code
         self._must("/bin/sh", "-c", 'echo "$1" >> "$2"', "sh", INCLUDE, str(fresh / "postgresql.conf"))
         fresh.rename(self.home.data)
 
     def _initdb(self, folder: Path, password: str) -> None:
         secret = self.home.path / "initdb.pw"
         secret.unlink(missing_ok=True)
+        # A file, because everybody can read the words of a command line; closed before the password is in it
         secret.touch(0o600)
         try:
             secret.write_text(password)
@@ -67,8 +70,11 @@ class Cluster:
         self._clear_stale(state, say)
         choose_port(state, say)
         self.home.settings.write_text(settings.render(self.home, state, settings.this_machine()))
+        # Under root the server is another user, who reads it; there is no secret in it
         self.home.settings.chmod(0o644)
+        # Before the start: pg_ctl -l appends for ever, and the server keeps the file open
         self._rotate_log()
+        # An error shows what this start wrote, not what earlier ones did
         begin = self.home.log.stat().st_size if self.home.log.exists() else 0
         started = self._pg_ctl("start", "-l", str(self.home.log), "-t", str(START_SECONDS))
         if not started:
@@ -97,6 +103,7 @@ class Cluster:
 
     def _clear_stale(self, state: State, say: Say) -> None:
         recorded = process.recorded_pid(self.home)
+        # First of all: postmaster.pid keeps a second server away from files that orphans still write
         self._await_orphans(say)
         if recorded is not None:
             say(f"the server did not end properly last time (its process {recorded} is gone); recovering.")

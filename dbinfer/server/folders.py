@@ -14,6 +14,7 @@ from dbinfer.server.account import Account, owner
 from dbinfer.state.home import Home
 
 Say = Callable[[str], None]
+# Linux has room for 108 bytes, the final zero among them
 SOCKET_PATH_LIMIT = 107
 LONGEST_SOCKET_NAME = len("/.s.PGSQL.65535.lock")
 
@@ -25,6 +26,7 @@ def prepare(home: Home, account: Account) -> None:
         ServerError: the folder belongs to someone else, cannot be made, or is closed to the server's user.
     """
     try:
+        # Before anything is made: nothing is left in a place where the server's user cannot go
         account.check_reach(next(folder for folder in home.path.parents if folder.is_dir()))
         home.path.mkdir(parents=True, exist_ok=True)
         if home.path.stat().st_uid != os.geteuid():
@@ -32,8 +34,10 @@ def prepare(home: Home, account: Account) -> None:
                 f"the state folder {home.path} belongs to another user ({owner(home.path)})",
                 "Run dbinfer as that user, or choose a folder of your own with DBINFER_HOME.",
             )
+        # The server's user must pass through root's folder; secrets in it have modes of their own
         home.path.chmod(0o755 if account.switch else 0o700)
         home.runtimes.mkdir(exist_ok=True, mode=0o755)
+        # Again, because the umask takes bits away from what mkdir is told
         home.runtimes.chmod(0o755)
         account.own_folder(home.log.parent, 0o750)
         account.own_folder(home.run, 0o755)
@@ -51,6 +55,7 @@ def socket_dir(home: Home, account: Account) -> Path:
         return home.run
     base = Path("/run") if os.access("/run", os.W_OK) else Path("/tmp")
     short = base / home.mark
+    # In /tmp anybody may have put something of that name; own_folder refuses it
     account.own_folder(short, 0o755 if account.switch else 0o700)
     return short
 
@@ -60,6 +65,7 @@ def locked(home: Home, say: Say) -> Iterator[None]:
     """Hold the state folder's lock, so that two `up` or `down` never work at once; wait for the other."""
     with (home.path / "lock").open("w") as handle:
         try:
+            # flock, because the kernel releases it however this process ends
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say("another dbinfer command is starting or stopping this server; waiting for it.")

@@ -34,6 +34,7 @@ def choose_port(state: State, say: Say) -> None:
 def port_is_free(port: int) -> bool:
     """Return whether a server could listen on this loopback port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As the server does: connections of a server just stopped linger for a minute, and hold the port
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

@@ -12,6 +12,7 @@ from pathlib import Path
 from dbinfer.errors import ServerError
 
 SUPPORTED = range(14, 19)
+# As Debian's packages and the RPMs of postgresql.org lay it out
 PATTERNS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
 INSTALL = "apt-get install postgresql postgresql-plpython3-{} (Debian, Ubuntu; scripts/bootstrap does it)"
 
@@ -83,6 +84,7 @@ def inspect(bindir: Path) -> Installation | None:
     """Return what is installed in this folder; None when it is no PostgreSQL server (nor is Greenplum)."""
     if not (bindir / "postgres").exists() or not (bindir / "initdb").exists():
         return None
+    # Greenplum has programs of these names, too, but says (Greenplum Database)
     match = re.search(r"\(PostgreSQL\) (\d+)(?:\.(\d+))?", _output([str(bindir / "postgres"), "--version"]))
     if match is None:
         return None
@@ -115,12 +117,14 @@ def linked_python(plpython: Path) -> Path:
     Raises:
         ServerError: the library or a Python program of its version is not there.
     """
+    # Several Pythons may be installed: only the library knows which one it was built for
     linked = re.search(r"libpython(3\.\d+)\S* => (\S+)", _output(["ldd", str(plpython)]))
     if linked is None:
         raise ServerError(
             f"{plpython} is not linked with a Python library that is installed", "Reinstall PL/Python."
         )
     name = f"python{linked[1]}"
+    # Debian has libpython in /usr/lib/ARCHITECTURE, a Python of its own prefix has bin beside lib
     prefixes = [Path("/usr"), *Path(linked[2]).parents]
     for program in (prefix / "bin" / name for prefix in prefixes):
         if program.exists():

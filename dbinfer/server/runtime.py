@@ -22,6 +22,7 @@ sys.modules["openvino_telemetry"] = None  # importing openvino must not phone ho
 import cv2, numpy, openvino, orjson
 print(sys.version_info[0], sys.version_info[1], sep=".")
 """
+# Wheels only: to build OpenVINO or OpenCV would take hours and a compiler
 PIP = ("-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet", "--only-binary=:all:")
 
 
@@ -44,6 +45,7 @@ def python_at(program: Path) -> Python:
     Raises:
         ServerError: it does not run.
     """
+    # -I: the caller's folder and PYTHONPATH may hold modules named like those of the standard library
     asked = subprocess.run([program, "-I", "-c", VERSION_CODE], capture_output=True, text=True, check=False)
     if asked.returncode:
         raise ServerError(
@@ -60,6 +62,7 @@ def ensure(home: Home, python: Python, say: Say) -> Path:
     """
     pins = requirements()
     digest = hashlib.sha256(pins.encode()).hexdigest()[:10]
+    # Other pins get another folder, so that open sessions keep what they import from
     venv = home.runtimes / f"py{python.version}-{digest}"
     stamp = venv / STAMP
     if stamp.exists() and stamp.read_text() == pins:
@@ -68,6 +71,7 @@ def ensure(home: Home, python: Python, say: Say) -> Path:
     say(f"installing what the backends need (openvino, numpy, opencv, orjson; about 450 MB) into {venv}")
     _make(venv, python)
     _install(venv, pins)
+    # Last: a venv without it was interrupted and is made again
     stamp.write_text(pins)
     return venv
 
@@ -137,6 +141,7 @@ def check(venv: Path, python: Python, account: Account) -> None:
             f"{venv} is not a virtual environment: it has no bin/python", "Create it: python3 -m venv PATH"
         )
     account.check_reach(venv / "bin")
+    # bin/python is a link to an interpreter that may lie in a folder closed to that user, such as /root
     account.check_reach(program.resolve().parent)
     asked = account.run([str(program), "-I", "-c", IMPORT_CODE])
     if asked.returncode:
@@ -154,5 +159,6 @@ def check(venv: Path, python: Python, account: Account) -> None:
 
 def _last(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # pip says why in lines that begin with ERROR, and goes on with advice
     errors = [line for line in lines if line.startswith("ERROR")]
     return (errors or lines or ["no message"])[-1]

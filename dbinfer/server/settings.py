@@ -49,6 +49,7 @@ def render(home: Home, state: State, size: Size) -> str:
     return TEMPLATE.format(
         mark=home.mark,
         port=state.port,
+        # Quoted twice: as a string of the file, and as one element of a list
         socket_dir=state.socket_dir.replace("'", "''").replace('"', '""'),
         cores=size.cores,
         gather=max(1, size.cores - 1),

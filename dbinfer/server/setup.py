@@ -54,6 +54,7 @@ class Setup:
             self.say(f"the embedded server runs already (process {pid}, port {self.known.port}).")
             return
         cluster = Cluster(self.home, self.account, self.found.bindir)
+        # Before initdb: a killed `up` must not lose the password of the cluster that it has made
         self._record()
         if not self.home.data.exists():
             self.say(f"making a PostgreSQL {self.found.version} cluster in {self.home.data}")
@@ -68,6 +69,7 @@ class Setup:
 
     def fill(self) -> None:
         """Make the database, install dbinfer in it, and save what is known now."""
+        # Again: the start may have taken another port
         record.save(self.home, self.known)
         admin = record.dsn(self.home, self.known, "postgres")
         # no transaction: CREATE DATABASE takes none

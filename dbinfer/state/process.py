@@ -25,9 +25,11 @@ def recorded_pid(home: Home) -> int | None:
 
 
 def _is_postmaster(home: Home, pid: int) -> bool:
+    # macOS has no /proc: any process of that number has to do
     if not PROC.joinpath("self").exists():
         return _alive(pid)
     words = _cmdline(pid)
+    # After a crash or a reboot the number may belong to another program; ours was started with -D DATA
     return bool(words) and Path(words[0]).name in ("postgres", "postmaster") and str(home.data) in words
 
 
@@ -38,12 +40,14 @@ def _alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True
+    # It lives, and belongs to somebody else
     return True
 
 
 def children(home: Home) -> list[int]:
     """Return the server's sessions, parallel workers and helpers, orphaned ones too; not the postmaster."""
     title = f"postgres: {home.mark}: "
+    # By title, not by parent: the orphans of a killed server have another one
     pids = (int(entry.name) for entry in PROC.glob("[0-9]*"))
     return sorted(pid for pid in pids if " ".join(_cmdline(pid)).startswith(title))
 
@@ -52,4 +56,5 @@ def _cmdline(pid: int) -> list[str]:
     try:
         return (PROC / str(pid) / "cmdline").read_text(errors="replace").rstrip("\0").split("\0")
     except OSError:
+        # It has ended since it was listed
         return []

@@ -54,6 +54,7 @@ def load(home: Home) -> State | None:
 def save(home: Home, state: State) -> None:
     """Write server.json, the passfile and the service file, each readable by its owner only."""
     _write(home.state, json.dumps(asdict(state), indent=1) + "\n")
+    # For every host and port: either may change at the next start
     _write(home.passfile, f"*:*:*:{USER}:{state.password}\n")
     service = {"host": state.socket_dir, "port": state.port, "dbname": DATABASE, "user": USER}
     lines = [f"{key}={value}" for key, value in {**service, "passfile": home.passfile}.items()]
@@ -62,6 +63,7 @@ def save(home: Home, state: State) -> None:
 
 def _write(path: Path, text: str) -> None:
     temporary = path.with_name(path.name + ".new")
+    # Made with its mode: a chmod afterwards would leave a moment in which others can read the password
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as handle:
         handle.write(text)
     temporary.replace(path)
