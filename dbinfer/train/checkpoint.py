@@ -56,6 +56,7 @@ class Checkpoint:
 def write(folder: Path, model: Any, state: Checkpoint) -> Path:
     """Write folder/checkpoint-EPOCH; what has this name before is replaced."""
     final = folder / f"{PREFIX}{state.epoch}"
+    # A name that `epochs` does not see: what is half written is no checkpoint yet
     temporary = folder / f".{final.name}.{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
@@ -68,6 +69,7 @@ def write(folder: Path, model: Any, state: Checkpoint) -> Path:
         "history": [epoch.to_dict() for epoch in state.history],
     }
     (temporary / STATE).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    # rename does not replace a folder with files in it
     shutil.rmtree(final, ignore_errors=True)
     temporary.rename(final)
     return final
@@ -144,6 +146,7 @@ def load_weights(folder: Path, epoch: int, model: Any) -> None:
 
 def prune(folder: Path, keep: int, best: int) -> None:
     """Remove all checkpoints but the newest `keep` and the best."""
+    # With keep 0 all go: [:-0] would be empty
     for epoch in epochs(folder)[: -keep or None]:
         if epoch != best:
             shutil.rmtree(folder / f"{PREFIX}{epoch}")
@@ -156,7 +159,9 @@ def clear(folder: Path) -> None:
 
 
 def _save(path: Path, variables: Any) -> None:
+    # Four digits, because _load takes the names in the order of texts
     arrays = {f"{number:04d}": np.asarray(variable) for number, variable in enumerate(variables)}
+    # A file of ours, which fsync can wait for before the folder gets its final name
     with path.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
         file.flush()

@@ -138,6 +138,7 @@ def _run(job: TrainJob, name: str, title: str, say: Callable[[str], None]) -> Va
 
 def _independent(job: TrainJob, count: int, say: Callable[[str], None]) -> float:
     """Return the images per second of `count` single processes at once: the sum of each one's fastest epoch."""
+    # Only speed is asked here, and that of the fastest epoch: few of them tell it
     job = replace(job, epochs=min(job.epochs, 3), val="none")
     names = [f"independent-{number}" for number in range(count)]
     say(f"{count} independent processes at once")

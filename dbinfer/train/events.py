@@ -61,6 +61,7 @@ def stopped(job: TrainJob, code: int, last: Sequence[str]) -> TrainError:
         if found := pattern.search("\n".join(last)):
             rank, status = found["rank"], int(found["status"])
             how = (
+                # A shell's exit status above 128 is 128 + the signal
                 f"signal {status % 128}" if "signal" in found[0] or status > 128 else f"exit status {status}"
             )
             return TrainError(

@@ -75,6 +75,7 @@ def line(entry: Epoch, epochs: int) -> str:
 
 def write_curves(path: Path, history: Sequence[Epoch], metric: str, title: str) -> None:
     """Draw loss, metric and seconds per epoch side by side, each over the epochs; needs matplotlib."""
+    # Without pyplot, which looks for a display and keeps figures until the process ends
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

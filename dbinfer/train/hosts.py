@@ -9,6 +9,7 @@ import subprocess
 from dbinfer.errors import TrainError, UsageError
 from dbinfer.train.options import TrainJob
 
+# ssh must not ask: a password cannot be typed, a new host's key is taken, a changed key remains an error
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "StrictHostKeyChecking=accept-new")
 
 
@@ -26,6 +27,7 @@ def slots_of(hosts: str, asked: int, what: str) -> dict[str, int]:
     slots: dict[str, int] = {}
     for entry in hosts.split(","):
         host, _, count = entry.strip().partition(":")
+        # ssh would take a name with a dash in front for an option
         if not host or host.startswith("-") or host in slots or not (count.isdigit() and int(count)):
             raise UsageError(
                 f"hosts is {hosts!r}, but must be HOST:{what.upper()},HOST:{what.upper()}", "Example: a:2,b:2"
@@ -42,6 +44,7 @@ def slots_of(hosts: str, asked: int, what: str) -> dict[str, int]:
 def check_reachable(hosts: dict[str, int]) -> None:
     """Raise TrainError where a host does not let this user in by ssh without a password."""
     for host in hosts:
+        # On this host the launchers start ranks without ssh
         if host in ("localhost", "127.0.0.1", socket.gethostname()):
             continue
         reason = _ssh(host)
@@ -62,6 +65,7 @@ def _ssh(host: str) -> str | None:
             text=True,
             check=False,
             timeout=15,
+            # ssh would read what is typed for the next command
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:

@@ -29,7 +29,9 @@ WARNING = "dbinfer: left out: "  # of dbinfer.train.loader
 MPI_FLAGS = (
     # mpirun waits busily; without these two, ranks that share cores take them from each other
     *("-bind-to", "none", "-mca", "mpi_yield_when_idle", "1"),
+    # No RDMA, which Horovod's manual warns of; no reading of other processes' memory, which containers forbid
     *("-mca", "btl", "^openib", "-mca", "btl_vader_single_copy_mechanism", "none"),
+    # mpirun refuses more ranks than it counts cores
     *("--oversubscribe", "-map-by", "slot"),
 )
 # mpirun gives other hosts only what -x names (and OMPI_*, by itself); horovodrun gives them the whole environment.
@@ -85,6 +87,7 @@ def launch(
 
 def check_built(launcher: str) -> None:
     """Raise TrainError where Horovod or the launcher is missing."""
+    # Not imported: horovod.tensorflow would bring TensorFlow into the launching process
     spec = find_spec("horovod")
     folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
     if not any(list((folder / "tensorflow").glob("mpi_lib*.so")) for folder in folders):
@@ -107,7 +110,9 @@ def decode(text: str) -> TrainJob:
 
 def _environment(more: dict[str, str]) -> dict[str, str]:
     """Return what the ranks inherit; the dsn is here, where `ps` does not show its password."""
+    # The user may ask for TensorFlow's log again
     environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **more}
+    # Not the user's to choose: ranks train with TensorFlow, and progress must not wait in a buffer
     environment.update(KERAS_BACKEND="tensorflow", PYTHONUNBUFFERED="1")
     return environment
 
@@ -121,6 +126,7 @@ def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Po
         text=True,
         errors="replace",
         env=environment,
+        # A process group of its own: _end reaches the ranks behind the launcher, too
         start_new_session=True,
     )
 
@@ -133,6 +139,7 @@ def launcher_command(job: TrainJob, hosts: dict[str, int], environment: dict[str
     if job.launcher == "gloo":
         program = Path(sys.executable).parent / "horovodrun"
         return [str(program), "--gloo", "-np", str(job.ranks), "-H", slots]
+    # Containers run as root, and mpirun refuses that
     root = ["--allow-run-as-root"] if os.getuid() == 0 else []
     passed = [word for name in sorted(environment) if _is_passed(name) for word in ("-x", name)]
     return ["mpirun", *root, "-np", str(job.ranks), "-H", slots, *MPI_FLAGS, *passed]
@@ -156,6 +163,7 @@ def _follow(
             if WARNING in line:
                 print(line[line.index(WARNING) :].rstrip(), file=sys.stderr, flush=True)
         elif event["event"] == "error":
+            # The first: what other ranks say after it comes of losing that one
             failure = failure or events.to_error(event)
         else:
             report(event)

@@ -58,6 +58,7 @@ class Loader:
         self._decode = Decoder(manifest.color, target=target_of(manifest))
         self._decode_mask = Decoder("GRAY")
         self._resize = Resizer(manifest).resize
+        # What the image is padded with belongs to no object
         mask = replace(manifest, channels=1, color="GRAY", pad_value=0, mean=(), scale=())
         self._resize_mask = Resizer(mask).resize
         self._mean = np.array(manifest.mean or (0.0,), np.float32)
@@ -87,6 +88,7 @@ class Loader:
         except DataError as err:
             if not self._skip_bad:
                 raise
+            # Once: it comes up again in every epoch
             if index not in self._warned:
                 self._warned.add(index)
                 print(f"dbinfer: left out: {err.message}", file=sys.stderr, flush=True)
@@ -112,6 +114,7 @@ class Loader:
             mask = mask * np.uint8(255)
         tensor = np.empty((self._manifest.height, self._manifest.width, 1), np.uint8)
         self._resize_mask(mask, tensor)
+        # Resizing leaves greys at the edges, and a mask has none
         binary: NDArray[np.uint8] = cv2.compare(tensor, 127, cv2.CMP_GT)
         return binary.reshape(tensor.shape)
 
@@ -146,6 +149,7 @@ def augment(image: Pixels, target: Any, rng: np.random.Generator) -> tuple[Pixel
     moved = _moved(image, move, cv2.INTER_LINEAR).astype(np.float32)
     moved *= rng.uniform(1 - BRIGHTNESS, 1 + BRIGHTNESS)
     if isinstance(target, np.ndarray):
+        # The nearest pixel: values in between would be no mask
         target = _moved(target, move, cv2.INTER_NEAREST)
     return np.clip(moved, 0, 255).astype(np.uint8), target
 
@@ -153,4 +157,5 @@ def augment(image: Pixels, target: Any, rng: np.random.Generator) -> tuple[Pixel
 def _moved(image: Pixels, move: Any, how: int) -> Pixels:
     size = (image.shape[1], image.shape[0])
     moved: Pixels = cv2.warpAffine(image, move, size, flags=how, borderMode=cv2.BORDER_REPLICATE)
+    # OpenCV drops the axis of a single channel
     return moved.reshape(image.shape)

@@ -41,9 +41,11 @@ def distributed(model: Any, ranks: Ranks) -> Any:
                 scores = self(images, training=True)
                 loss = self.compute_loss(images, truths, scores)
             variables = self.trainable_variables
+            # The tape knows TensorFlow's variables; Keras 3 wraps them
             gradients = tape.gradient(loss, [variable.value for variable in variables])
             gradients = ranks.average(gradients)  # every rank applies the mean over the global batch
             self.optimizer.apply(gradients, variables)
+            # As Keras' own train_step does, private or not: without it the history has no loss
             self._loss_tracker.update_state(loss, sample_weight=tf.shape(images)[0])
             return self.compute_metrics(images, truths, scores)
 
@@ -65,6 +67,7 @@ def compile_model(model: Any, network: Network, job: TrainJob) -> None:
         metrics=network.make_metrics(),
         jit_compile=False,  # Horovod's operations are not XLA's
     )
+    # Now: its variables are broadcast and loaded before the first step, which would make them
     model.optimizer.build(model.trainable_variables)
 
 
@@ -94,6 +97,7 @@ def average_batch_norm(model: Any, ranks: Ranks) -> None:
 
 def reseed(model: Any, seed: Seed) -> None:
     """Set the state of dropout and the like to what this rank must have in this epoch, also after a resume."""
+    # What is a variable, but no weight, may be the state of a random generator
     known = {id(variable) for variable in model.weights}
     for number, variable in enumerate(v for v in model.variables if id(v) not in known):
         if "seed_generator_state" in variable.path or variable.dtype in ("uint32", "int64"):

@@ -74,11 +74,13 @@ def _prepare(plan: Plan, ranks: Ranks, report: Report) -> Training:
     model = models.distributed(plain, ranks)
     models.compile_model(model, plan.network, job)
     train = plan.training(ranks.rank, ranks.size)
+    # A rank that makes one step more would wait for ever for the others' gradients
     steps = ranks.share(train.steps)
     if train.steps != steps:
         raise TrainError(f"rank {ranks.rank} has {train.steps} steps an epoch, but rank 0 has {steps}")
     schedule = Schedule(job.lr, ranks.size, job.warmup * steps, job.epochs * steps, job.schedule)
     val = plan.validation(ranks.rank, ranks.size)
+    # All rows are read: no transaction stays open while the network trains
     plan.close()
     _check_alike(plan, ranks)
     return Training(plan, ranks, report, plain, model, train, val, schedule)
@@ -122,6 +124,7 @@ def _resume(training: Training) -> int:
             checkpoint.load(folder, done, training.model)
             training.history = state.history
         else:
+            # A later --resume would go on from those of an earlier run
             checkpoint.clear(folder)
     models.synchronise(training.model, ranks)
     training.history = ranks.share(training.history)
@@ -135,6 +138,7 @@ def _epoch(training: Training, epoch: int) -> None:
     started = time.monotonic()
     values = one_epoch(training.model, training.train, meter, ranks)
     seconds = time.monotonic() - started
+    # Before the validation, which is to judge the model that is saved
     if job.average_batch_norm:
         models.average_batch_norm(training.model, ranks)
     started = time.monotonic()
@@ -160,11 +164,13 @@ def _record(training: Training) -> None:
 def _finish(training: Training, started: datetime) -> None:
     """Rank 0 writes the model and what is known of the run."""
     job, ranks, history = training.job, training.ranks, training.history
+    # Before the other ranks leave: all must take part in a gather
     hosts = hosts_of(ranks)
     if ranks.rank:
         return
     best = best_epoch(history, training.metric)
     there = checkpoint.epochs(job.folder)
+    # With --keep 0 there is no checkpoint of the best epoch to go back to
     chosen = best if job.final == "best" and best in there else len(history)
     if chosen != len(history):
         checkpoint.load_weights(job.folder, chosen, training.model)
@@ -184,6 +190,7 @@ def _finish(training: Training, started: datetime) -> None:
         "metrics": metrics_of(history, chosen),
         "history": [entry.to_dict() for entry in history],
     }
+    # The plain network: no other program knows the class Distributed
     save_model(job.folder, training.plain, training.plan.manifest, run)
     title = f"{job.network}, {ranks.size} {'rank' if ranks.size == 1 else 'ranks'}"
     write_curves(job.folder / CURVES, history, training.metric, title)

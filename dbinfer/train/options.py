@@ -197,6 +197,7 @@ KINDS: dict[Any, tuple[type, ...]] = {
 
 
 def _check_kind(key: str, entry: Field[Any], value: Any) -> None:
+    # To Python a bool is an int, but `epochs = true` is a mistake
     right = isinstance(value, KINDS[entry.type]) and (entry.type == "bool" or not isinstance(value, bool))
     if not right:
         raise UsageError(f"{key} is {value!r}, but must have type {str(entry.type).split('[')[0]}")

@@ -43,6 +43,7 @@ class Pipeline:
         rows = np.arange(count)
         if self.job.shuffle:
             rows = Seed(self.job.seed, self.rank, epoch).generator().permutation(count)
+        # np.resize starts again from the front: that is how a shorter shard repeats an image
         return [int(row) for row in np.resize(rows, self.length)]
 
     def training(self, epoch: int) -> Any:
@@ -62,6 +63,7 @@ class Pipeline:
         def load(step: Any) -> tuple[Any, Any]:
             rows = range(step * batch, min(count, (step + 1) * batch))
             pairs = [pair for row in rows if (pair := self._try(row, None)) is not None]
+            # Where all of a batch are unreadable another image stands in: an empty batch cannot be judged
             return self._stacked(pairs or [self._readable(rows[0], None)])
 
         return self._dataset(load, math.ceil(count / batch))
@@ -72,12 +74,15 @@ class Pipeline:
         image, truth = self._stacked([self._readable(0, None)])
 
         def batch(step: Any) -> tuple[Any, Any]:
+            # Not tf.image: training must see the very pixels that scoring sees
             x, y = tf.numpy_function(load, [step], (image.dtype, truth.dtype))
+            # numpy_function forgets the shapes, which Keras needs
             return tf.ensure_shape(x, (None, *image.shape[1:])), tf.ensure_shape(y, (None, *truth.shape[1:]))
 
         options = tf.data.Options()
         options.autotune.enabled = False  # it can stall a rank for seconds at the end of an epoch
         options.threading.private_threadpool_size = self.job.workers
+        # Deterministic: a batch that is ready early waits for its turn, or no run could be repeated
         dataset = tf.data.Dataset.range(steps).map(batch, self.job.workers, deterministic=True)
         return dataset.prefetch(2).with_options(options)
 

@@ -52,6 +52,7 @@ class Plan:
         """Return the batches of one rank; opens its images."""
         alone = self.job.sharding == "all"
         rows = self.train.rows if alone else shard(self.train.rows, rank, size)
+        # Rounded up: the first ranks take the remainder
         longest = len(self.train.rows) if alone else -(-len(self.train.rows) // size)
         return self._pipeline(self.train.source, rows, rank, longest)
 
@@ -168,6 +169,7 @@ def hold_out(count: int, fraction: float) -> tuple[Sequence[int], Sequence[int]]
     The held-out rows lie evenly spread, without a period that the order of the data could share.
     """
     limit = round(fraction * 2**32)
+    # Row + 1, because row 0 would always be held out
     held = [row for row in range(count) if (row + 1) * GOLDEN % 2**32 < limit]
     if not held:
         return range(count), []

@@ -81,6 +81,7 @@ class Horovod:
         return list(self._hvd.grouped_allreduce(list(tensors), op=self._hvd.Average))
 
     def broadcast(self, variables: Sequence[Any]) -> None:
+        # Horovod knows TensorFlow's variables; Keras 3 wraps them
         self._hvd.broadcast_variables([variable.value for variable in variables], root_rank=0)
 
     def share(self, value: Any) -> Any:

@@ -45,6 +45,7 @@ class TrainReport(Report):
 
 def versions(ranks: int) -> dict[str, str]:
     """Return the versions of what takes part in training."""
+    # Two packages bring the module tensorflow; whichever is there is named
     names = ["tensorflow-cpu", "tensorflow", "keras", "numpy", "opencv-python-headless"]
     names += ["horovod"] if ranks > 1 else []
     found = {"dbinfer": __version__, "python": platform.python_version()}
@@ -80,6 +81,7 @@ def provenance(run: dict[str, Any]) -> dict[str, Any]:
 def save_model(folder: Path, model: Any, manifest: Manifest, run: dict[str, Any]) -> tuple[Path, Path]:
     """Write NETWORK.keras and manifest.json, each whole or not at all; return both paths."""
     path = folder / f"{run['config']['network']}.keras"
+    # The ending stays: by it Keras chooses the format
     temporary = folder / f".{os.getpid()}.{path.name}"
     model.save(temporary)
     temporary.replace(path)

@@ -51,6 +51,7 @@ def run(job: TrainJob, tell: Tell = lambda event: None) -> TrainReport:
         plan.close()  # the ranks read a snapshot of their own, all the same one
         launch(job, tell)
         return read_report(job)
+    # First: the modules below import Keras, whose noise would not be silenced
     import_tensorflow()
     from dbinfer.train.one_rank import train_rank
     from dbinfer.train.ranks import Alone
@@ -93,6 +94,7 @@ def _check_folder(job: TrainJob) -> None:
 
 def import_tensorflow() -> None:
     """Import TensorFlow without its noise; TrainError where it is not installed."""
+    # Keras reads it once, when it is imported
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     from dbinfer.convert.quiet import quiet
 

@@ -82,6 +82,7 @@ def one_epoch(model: Any, pipeline: Pipeline, meter: Meter, ranks: Ranks) -> dic
 
     epoch = meter._epoch
     try:
+        # One epoch a call, under its own number: in between ranks pool statistics, and rank 0 writes files
         history = model.fit(
             pipeline.training(epoch),
             initial_epoch=epoch - 1,
@@ -92,6 +93,7 @@ def one_epoch(model: Any, pipeline: Pipeline, meter: Meter, ranks: Ranks) -> dic
             verbose=0,
         )
     except tf.errors.OpError as err:
+        # tf.data passes on no more than the text of an exception; the pipeline has kept it whole
         raise pipeline.failure or err from err
     values = {name: float(series[-1]) for name, series in history.history.items()}
     return _mean(values, 1.0, ranks)
@@ -102,6 +104,7 @@ def evaluate(model: Any, pipeline: Pipeline | None, ranks: Ranks) -> dict[str, f
     import tensorflow as tf
 
     names = ["loss", *(metric.name for metric in model.metrics if metric.name != "loss")]
+    # A rank without images counts nothing, but takes part in the gather for which the others wait
     values, weight = dict.fromkeys(names, 0.0), 0.0
     if pipeline is not None:
         try:

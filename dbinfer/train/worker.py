@@ -27,9 +27,11 @@ def _train(text: str) -> None:
     from dbinfer.train.start import import_tensorflow
 
     job = decode(text)
+    # Before TensorFlow: mistakes in the data show at once
     plan = make_plan(job)
     import_tensorflow()
     ranks = Horovod(job.ranks) if job.ranks > 1 else Alone()
+    # After TensorFlow: it imports Keras, whose noise would not be silenced
     from dbinfer.train.one_rank import train_rank
 
     def nothing(event: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from dbinfer.errors import DataError
 from dbinfer.train.data.snapshot import Snapshot
 
+# Oids that are the same in every database: bytea; int8, int2, int4; "char", name, text, bpchar, varchar
 BYTEA, NUMBERS, TEXTS = 17, (20, 21, 23), (18, 19, 25, 1042, 1043)
 CURE = (
     "Write it as SELECT image, mask, key FROM ... or SELECT image, label, key FROM ...; image and mask are bytea, "
@@ -18,6 +19,7 @@ CURE = (
 def columns(snapshot: Snapshot, text: str) -> tuple[int, str]:
     """Return the type of the second column, and the name of the third one's type; empty without one."""
     with snapshot.cursor() as cursor:
+        # No row, but the server tells the columns
         cursor.execute(f"SELECT * FROM ({text}) AS q LIMIT 0")
         given = cursor.description or ()
         kinds = [int(column.type_code) for column in given]
@@ -28,6 +30,7 @@ def columns(snapshot: Snapshot, text: str) -> tuple[int, str]:
             )
         if len(kinds) == 2:
             return kinds[1], ""
+        # By name, because the keys go back to the server as an array of this type
         cursor.execute("SELECT pg_catalog.format_type(%s, NULL)", (kinds[2],))
         return kinds[1], str(cursor.fetchone()[0])
 
@@ -35,6 +38,7 @@ def columns(snapshot: Snapshot, text: str) -> tuple[int, str]:
 def check_tables(snapshot: Snapshot, text: str) -> None:
     """Refuse what no snapshot of this database covers."""
     with snapshot.cursor() as cursor:
+        # The plan, not the text: a foreign table may stand behind a view
         cursor.execute(f"EXPLAIN (COSTS OFF) SELECT * FROM ({text}) AS q")
         foreign = [line[0].strip() for line in cursor.fetchall() if "Foreign Scan" in line[0]]
     if foreign:
@@ -49,6 +53,7 @@ def classes(snapshot: Snapshot, text: str, key: str) -> tuple[str, ...]:
     names = "image, target, key" if key else "image, target"
     with snapshot.cursor() as cursor:
         cursor.execute(f"SELECT DISTINCT target FROM ({text}) AS q({names}) WHERE target IS NOT NULL")
+        # Sorted here: the server's order of texts depends on its collation
         found = sorted(row[0] for row in cursor.fetchall())
     if not found:
         raise DataError("the query returns no rows", CURE)
@@ -57,6 +62,7 @@ def classes(snapshot: Snapshot, text: str, key: str) -> tuple[str, ...]:
 
 def check_keys(keys: Sequence[Any]) -> None:
     """Raise DataError where a key is missing or twice; the keys are sorted."""
+    # An object() equals nothing: the first key has none before it
     for before, key in zip([object(), *keys], keys, strict=False):
         if key is None:
             raise DataError("the key, the third column of the query, is NULL in a row", CURE)

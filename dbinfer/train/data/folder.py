@@ -133,6 +133,7 @@ def _size(path: Path) -> tuple[int, int]:
     import PIL.Image
 
     try:
+        # PIL reads the header only until pixels are asked for
         with PIL.Image.open(path) as image:
             return (int(image.width), int(image.height))
     except OSError as err:

@@ -48,6 +48,7 @@ class Query:
             DataError: the query fails, or its columns are of other kinds.
             ServerError: the server cannot be reached.
         """
+        # It becomes a subquery, where a semicolon is an error
         text = text.strip().rstrip(";").rstrip()
         check_tables(snapshot, text)
         kind, key = columns(snapshot, text)
@@ -109,6 +110,7 @@ class Query:
     def _ordered(self) -> str:
         if ORDER.search(self.text):
             return self.text
+        # Equal images may have different targets, and their order must be one, too
         tie = "md5(target)" if self.task == "segmentation" else "target::text"
         return f"SELECT * FROM ({self.text}) AS q(image, target) ORDER BY md5(image), {tie}"
 
@@ -124,6 +126,7 @@ class Query:
             )
             text = f"SELECT row, image, target FROM ({numbered}) AS q JOIN unnest(%s::bigint[]) AS w(row) USING (row)"
             values = [list(rows)]
+        # A % of the user's query is no placeholder of psycopg2; ours have a cast behind them
         text = text.replace("%", "%%").replace("%%s::", "%s::")
         with self.snapshot.cursor("dbinfer_train") as cursor:
             cursor.itersize = FETCH
@@ -132,6 +135,7 @@ class Query:
 
     def _checked(self, rows: Sequence[int]) -> Iterator[tuple[Any, ...]]:
         for row, image, target in self._read(rows):
+            # Sizes, because the listing has not read the images either
             sizes = [
                 value if isinstance(value, int | str | None) else len(value) for value in (image, target)
             ]

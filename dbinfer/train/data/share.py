@@ -42,6 +42,7 @@ def held_for_ranks(job: TrainJob) -> Iterator[dict[str, str]]:
             )
         with tempfile.TemporaryDirectory(prefix="dbinfer-train-") as folder:
             _write(Path(folder), job, snapshot)
+            # All rows lie in files now: no transaction stays open while the ranks train
             snapshot.close()
             yield {**named, SPOOL: folder}
     finally:
@@ -53,6 +54,7 @@ def _write(folder: Path, job: TrainJob, snapshot: Snapshot) -> None:
     for part, text in (("data", job.data), ("val", job.val)):
         source = find_source(text, snapshot, labels) if is_query(text) else None
         if source is not None:
+            # The validation numbers the classes as the training does
             labels = source.labels
             spool.write(folder / part, source)
 

@@ -71,6 +71,7 @@ class Snapshot:
         if self._connection is None:
             opened = session(self.dsn or None, needs_dbinfer=False, readonly=True)
             connection = self._stack.enter_context(opened)
+            # Below it each statement has a snapshot of its own, and the server imports none
             connection.set_session(isolation_level="REPEATABLE READ")
             self._connection = connection
             self._begin(connection)
@@ -80,6 +81,7 @@ class Snapshot:
         with connection.cursor() as cursor:
             if self._imported:
                 try:
+                    # Before anything else: after a first query the server refuses it
                     cursor.execute("SET TRANSACTION SNAPSHOT %s", (self._imported,))
                 except psycopg2.Error as err:
                     raise TrainError(

@@ -54,6 +54,7 @@ class Spool:
 
     def sort(self) -> None:
         """Put the samples into the order of their rows."""
+        # pread sees what is in the file, not what Python still holds
         self._file.flush()
         self.entries.sort(key=lambda entry: entry.row)
 
@@ -62,6 +63,7 @@ class Spool:
 
     def read(self, index: int) -> tuple[bytes, Target]:
         entry = self.entries[index]
+        # pread, because several threads read and would move a common position
         image = os.pread(self._file.fileno(), entry.size, entry.start)
         if entry.label is not None:
             return image, entry.label
@@ -84,6 +86,7 @@ class Spooled:
     def find(cls, folder: Path) -> Spooled:
         """Return what `write` left there."""
         with (folder / "index").open("rb") as file:
+            # Safe to unpickle: the launching process wrote it into a folder that only this user may enter
             task, labels, entries = pickle.load(file)
         return cls(folder, task, labels, entries)
 
@@ -91,6 +94,7 @@ class Spooled:
         return len(self.entries)
 
     def fingerprint(self) -> str:
+        # All ranks of the host read these same files
         return str(self.folder)
 
     def open(self, rows: Sequence[int]) -> Samples:
