@@ -44,6 +44,7 @@ class BenchmarkApp:
 
     def measure(self) -> Sample:
         """Run it for a few seconds."""
+        # A session of its own, as backends have one: Linux shares the cores between sessions (autogroup)
         done = subprocess.run(
             self.program, capture_output=True, text=True, check=False, start_new_session=True
         )
@@ -91,15 +92,18 @@ class Spark:
         self.context = context
         self.session = self._session()
         self.frame = self._frame()
+        # Once before the clock: Spark starts its Python workers, and they load the model
         self.seconds()
 
     def _session(self) -> Any:
         from pyspark.sql import SparkSession
 
+        # Spark would start the python3 of PATH, which has no openvino
         os.environ["PYSPARK_PYTHON"] = sys.executable
         builder = SparkSession.builder.master(f"local[{self.context.workers.processes}]")
         try:
             session = builder.config("spark.ui.enabled", "false").getOrCreate()
+        # Without Java, for example, errors of many classes come through py4j
         except Exception as err:
             raise Skip(f"spark: {str(err).strip().splitlines()[0]}") from err
         session.sparkContext.setLogLevel("ERROR")
@@ -116,12 +120,14 @@ class Spark:
         data = [(bytearray(images[i % len(images)]),) for i in range(rows)]
         parts = self.context.workers.processes * 2
         frame = self.session.createDataFrame(data, "img binary").repartition(parts).cache()
+        # cache() only marks the rows; counting reads them into memory
         frame.count()
         return frame.select(function("img").alias("result"))
 
     def seconds(self) -> float:
         """Return how long scoring takes; the results stay in Spark."""
         started = time.perf_counter()
+        # Spark computes what is written and nothing else; noop throws it away
         self.frame.write.format("noop").mode("overwrite").save()
         return time.perf_counter() - started
 

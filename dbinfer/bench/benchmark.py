@@ -36,6 +36,7 @@ def run_benchmark(options: BenchOptions, dsn: str | None, progress: OnProgress) 
             try:
                 taken, more = measure_case(opened, processes, case, options, progress)
             except (DbinferError, psycopg2.Error) as err:
+                # A note, because the other cases of a long run are still worth measuring
                 taken, more = [], [f"{case.title}: {_first_line(err)}"]
             measured += taken
             notes += more

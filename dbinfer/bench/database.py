@@ -19,7 +19,9 @@ from dbinfer.platform import Platform, detect
 from dbinfer.registry import DeployOptions, deploy, drop
 from dbinfer.sqlfiles import read
 
+# Few rows get a page each: workers take pages, and would not share a handful of them evenly
 PAD_BYTES, PADDED_ROWS = 700, 2000
+# Hashing gives some segments fewer rows than they need; what is too much goes again (bench/balance.sql)
 SPARE = 1.5
 # Or the statement on the small table would run in one process, and the difference to the big one would say nothing
 PARALLEL_SMALL = "SET parallel_setup_cost = 0"
@@ -38,6 +40,7 @@ class Database:
         self.platform: Platform = detect(self.conn)
         self.schema = f"dbinfer_bench_{uuid.uuid4().hex[:8]}"
         self.models: set[str] = set()
+        # The leader scores, too
         self.workers = self.platform.segments or 1 + int(self.one("SHOW max_parallel_workers_per_gather"))
         self.run("CREATE SCHEMA {schema}")
         if not self.platform.mpp:
@@ -98,6 +101,7 @@ class Database:
 
     def clean(self) -> None:
         """Drop the schema and the models."""
+        # This session may be what failed; the models are dropped through another one
         with suppress(psycopg2.Error):
             self.run("DROP SCHEMA {schema} CASCADE")
         for model in self.models:
@@ -111,6 +115,7 @@ def database(dsn: str | None, keep: bool = False) -> Iterator[Database]:
     Raises:
         ServerError: dbinfer is not installed there.
     """
+    # VACUUM runs in no transaction
     with session(dsn, error=ServerError, autocommit=True) as conn:
         opened = Database(dsn, conn)
         try:

@@ -49,6 +49,7 @@ def environment(server: Platform, notes: list[str]) -> dict[str, Any]:
 
 def cpu_flags() -> list[str]:
     """Return the processor's abilities that decide on speed."""
+    # x86 calls them flags, ARM Features
     have = _cpuinfo("flags", "Features").split()
     return [flag for flag in SHOWN_FLAGS if flag in have]
 
@@ -85,6 +86,7 @@ def _used_share() -> float:
 def _processor_times() -> list[int]:
     """Return the clock ticks of user, nice, system, idle, iowait, irq, softirq and steal since the boot."""
     first = Path("/proc/stat").read_text().splitlines()[0]
+    # guest and guest_nice, which follow, are counted in user and nice already
     return [int(word) for word in first.split()[1:9]]
 
 

@@ -39,6 +39,7 @@ def load_speed(database: Database, options: BenchOptions) -> dict[str, float]:
         folder = Path(name)
         for i in range(count):
             (folder / _path(i)).write_bytes(images[i % DISTINCT])
+        # Or the files are still being written while the clock runs
         os.sync()
         rounds = [
             _round(database, folder, images, count, i % 2 == 1) for i in range(max(ROUNDS, options.rounds))
@@ -67,6 +68,7 @@ def _timed(database: Database, method: Callable[[], object]) -> float:
     """Return the seconds of a method, with no table there and nothing left to write out."""
     for name in ("copied", "loaded"):
         database.run("DROP TABLE IF EXISTS {table}", table=database.table(name))
+    # A checkpoint takes a superuser; without one the rounds differ more, and the median still counts
     with suppress(psycopg2.errors.InsufficientPrivilege):
         database.run("CHECKPOINT")
     started = time.perf_counter()

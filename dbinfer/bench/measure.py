@@ -86,6 +86,7 @@ def ready(database: Database, workers: Workers, case: Case, options: BenchOption
     database.images(images)
     database.fill("first", 8, len(images))
     small = database.fill("small", max(16, wanted // SMALL_SHARE), len(images))
+    # Larger than the small table: the rate is a difference divided by a difference
     rows = database.fill("big", max(wanted, small + 1), len(images))
     return Context(
         database, case, files, workers, images, rows, small, options.measured_seconds, options.tensorflow
@@ -105,6 +106,7 @@ def _rate(workers: Workers, job: Job) -> float:
     """Return images per second of the bare loop, roughly."""
     workers.load(job)
     count = workers.processes
+    # Networks differ a thousandfold in speed: the count grows until a loop takes long enough to be timed
     while True:
         seconds = workers.loop(count)
         if seconds > PROBE_SECONDS:

@@ -79,6 +79,7 @@ class Sql:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        # The session's own process keeps the model; it loads it before the clock
         self.seconds("small")
 
     def statement(self, table: str) -> sql.Composed:

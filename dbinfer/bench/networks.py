@@ -88,6 +88,7 @@ def model_files(network: str, precision: str) -> ModelFiles:
         ConvertError: it could not be built (TensorFlow is missing, for example).
     """
     source = folder() / f"{network}.xml"
+    # The IR is written last: where it is, the Keras file is whole
     if not source.exists():
         _build(network, folder())
     agreement = None
@@ -110,8 +111,10 @@ def _build(network: str, target: Path) -> None:
 
 def _quantized(network: str, source: Path) -> tuple[Path, float]:
     target, note = source.with_name(f"{network}-int8.xml"), source.with_name(f"{network}-int8.agreement")
+    # The note is written last: without it the int8 files may be of an interrupted run
     if not (target.exists() and note.exists()):
         calibration, compared = _calibration(network)
+        # No limit, because random weights may agree badly; what is measured here is speed
         options = QuantizeOptions(subset=len(calibration), limit=0.0, force=True)
         report = quantize_images(source, target, calibration, compared, options)
         note.write_text(str(report.agreement))
@@ -124,6 +127,7 @@ def _calibration(network: str) -> tuple[list[bytes], list[bytes]]:
     if network == "digits":
         parts = [[data for data, _label in samples.digit_files(part)] for part in samples.PARTS]
         return parts[0][:subset], parts[1]
+    # Another seed than that of the images that are scored
     photographs = samples.photograph_files((500, 375), subset * 2, seed=1)
     return photographs[:subset], photographs[subset:]
 

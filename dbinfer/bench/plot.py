@@ -33,6 +33,7 @@ def _pyplot() -> Any:
         raise DataError(
             "plotting needs matplotlib, which is not installed", "Install it: pip install 'dbinfer[bench]'"
         ) from err
+    # A host that measures may have no display
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 

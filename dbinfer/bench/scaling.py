@@ -21,6 +21,7 @@ MODELS = ("digits", "mobilenet_v2", "resnet50", "unet", "alexnet")
 SIZES = ("28x28", "224x224", "500x375", "1000x750", "2000x1500", "4000x3000")
 DIGITS = Case("digits", "f32", "28x28", "classify")
 MOBILE = Case("mobilenet_v2", "f32", "500x375", "classify")
+# Either bounds the workers of a statement
 SETTINGS = ("max_parallel_workers_per_gather", "max_parallel_workers")
 SET_TABLE = "ALTER TABLE {table} SET (parallel_workers = %s)"
 

@@ -47,6 +47,7 @@ class _Worker:
         while (message := self.pipe.recv()) is not None:
             try:
                 self.pipe.send(self.answer(*message))
+            # The harness waits for an answer, whatever happens
             except Exception as err:
                 self.pipe.send(f"{type(err).__name__}: {err}")
 
@@ -100,6 +101,7 @@ class Workers:
     """The processes; see `workers`."""
 
     def __init__(self, processes: int) -> None:
+        # A forked process would inherit locks of OpenVINO's and OpenCV's threads, but not the threads
         context = multiprocessing.get_context("spawn")
         self.processes = processes
         self._counter = context.Value("q", 0)
@@ -108,6 +110,7 @@ class Workers:
             ours, theirs = context.Pipe()
             worker = context.Process(target=_serve, args=(theirs, self._counter), daemon=True)
             worker.start()
+            # With our copy open, a worker that dies would never end our recv
             theirs.close()
             self._pipes.append(ours)
             self._workers.append(worker)
@@ -119,6 +122,7 @@ class Workers:
     def loop(self, total: int) -> float:
         """Score `total` images together and return the seconds that took."""
         self._counter.value = 0
+        # Small enough for all to end together, large enough for the common counter to cost nothing
         chunk = max(1, total // (self.processes * 200))
         started = time.perf_counter()
         self._ask([("loop", total, chunk)] * self.processes)

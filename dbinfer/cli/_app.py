@@ -52,6 +52,7 @@ def _root(
     pass
 
 
+# Heavy modules are imported inside the commands, so that --help does not wait for them
 for _group in GROUPS:
     import_module(f"dbinfer.cli.{_group}").register(app)
 
@@ -61,17 +62,21 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(arguments)
     except DbinferError as err:
+        # soft_wrap: a cure is there to be copied, and Rich would break its lines
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         console.print(f"[bold red]dbinfer:[/] {_escape(err.message)}")
         if err.cure:
             console.print(f"[cyan]hint:[/] {_escape(err.cure)}")
         sys.exit(err.exit_code)
     except KeyboardInterrupt:
+        # 128 + SIGINT, as shells say it
         sys.exit(130)
     except BrokenPipeError:
+        # `dbinfer models | head`: Python would flush at its exit and print an error of its own
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(1)
 
 
 def _escape(text: str) -> str:
+    # To Rich brackets are markup
     return text.replace("[", r"\[")

@@ -54,6 +54,7 @@ def print_table(title: str, columns: Sequence[str], rows: Rows, drop: Sequence[s
     for row in _select(columns, kept, cells):
         shown.add_row(*map(Text, row))  # as Text: brackets in a name are no markup
     room = max(sum(widths) + BORDER * len(widths) + 1, cell_len(title))
+    # Rich takes a pipe for a terminal of 80 columns
     out = console if console.is_terminal else Console(file=console.file, highlight=False, width=room)
     out.print(shown)
     gone = [column for column in columns if column not in kept]

@@ -43,6 +43,7 @@ class Listener:
         if self._task is not None:
             self._bar.update(self._task, completed=progress.done, total=progress.total)
         if progress.note:
+            # Names of files may hold brackets, which are markup to Rich
             self._bar.console.print(progress.note, markup=False)
 
     def _begin(self, progress: Progress) -> None:

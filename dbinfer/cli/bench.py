@@ -75,6 +75,7 @@ def _bench(
             help="Comma-separated: benchmark_app,bare,sql,batch,ctas,client,naive,keras,... Default: all."
         ),
     ] = None,
+    # The name of --methods in 0.1.0
     ways: Annotated[str | None, typer.Option(hidden=True)] = None,
     rows: Annotated[
         int | None, typer.Option(help="Rows to score. Default: as many as take --seconds.")
@@ -96,6 +97,7 @@ def _bench(
     ] = None,
     keep: Keep = False,
 ) -> None:
+    # `dbinfer bench scaling` comes through here, too
     if ctx.invoked_subcommand is not None:
         return
     from dbinfer.bench import BenchOptions

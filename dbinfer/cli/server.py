@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dbinfer.server import ServerReport
 
 PANEL = "Embedded server"
+# All options are psql's: the command line must not refuse those that it does not know
 PSQL_CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -108,9 +109,11 @@ def psql(context: typer.Context) -> None:
 
     dsn = resolve()
     own = run().bindir
+    # That of the server's own version first: \d of another major version may fail
     program = shutil.which("psql", path=own) or shutil.which("psql")
     if program is None:
         raise ServerError("psql is not installed", "Install it: apt-get install postgresql-client")
+    # In place of this process: terminal and Ctrl-C are psql's alone
     os.execv(program, [program, *([f"--dbname={dsn}"] if dsn else []), *context.args])
 
 

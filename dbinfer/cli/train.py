@@ -108,12 +108,14 @@ def _train(
     dsn: Dsn = None,
     as_json: Json = False,
 ) -> None:
+    # Before any other assignment: the arguments are the only locals here
     given = {name: value for name, value in locals().items() if name not in NOT_CONFIG and value is not None}
     from dbinfer.train import make_job, read_options, train
 
     values = {**(read_options(config) if config else {}), **given}
     if settings:
         values["network_options"] = {
+            # A file of 0.1.0 has them under `options`
             **values.get("network_options", values.pop("options", {})),
             **dict(setting(text) for text in settings),
         }
@@ -134,6 +136,7 @@ def setting(text: str) -> tuple[str, Any]:
     if not (name and equals):
         raise UsageError(f"--set is {text!r}, but must be NAME=VALUE", "Example: --set size=128")
     try:
+        # People write True as well, JSON does not know it
         return name, json.loads(value.lower() if value.lower() in ("true", "false") else value)
     except ValueError:
         return name, value

@@ -33,6 +33,7 @@ def compare(source: Source, ir: Path, info: GraphInfo, manifest: Manifest, optio
     tensors = [input_tensor(image, manifest, info.layout, info.element) for image in _images(manifest)]
     try:
         expected = [source.run(x) for x in tensors]
+    # Frameworks raise what they like; a check that cannot be made is reported and no reason to refuse
     except Exception as err:
         return Check(
             reason=f"{source.framework} could not run it: {telling_line(err)}", tolerance=options.limit

@@ -37,6 +37,7 @@ def read_h5(path: Path) -> Source:
 
 
 def _read(path: Path, what: str) -> Source:
+    # Keras reads it once, when it is imported
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     tf = require_tensorflow(what)
     model = _load(path, what)
@@ -62,6 +63,7 @@ def _load(path: Path, what: str) -> Any:
 
     try:
         with quiet():
+            # Not compiled: losses and optimizers are of no use here, and custom ones cannot be loaded
             return keras.models.load_model(path, compile=False, custom_objects=_keras2_layers())
     except Exception as err:
         text = str(err)
@@ -98,6 +100,7 @@ def _without_groups(layer: Any) -> Any:
 
 def _with_axis_list(layer: Any) -> Any:
     def from_config(cls: Any, config: dict[str, Any]) -> Any:
+        # Keras 2 wrote a list, Keras 3 wants a number
         axis = config.get("axis", -1)
         return cls(**{**config, "axis": axis[0] if isinstance(axis, list) else axis})
 
@@ -105,6 +108,7 @@ def _with_axis_list(layer: Any) -> Any:
 
 
 def _graph(path: Path, what: str, model: Any) -> Any:
+    # A Sequential that was never built knows no inputs; it has one
     if len(getattr(model, "inputs", None) or [0]) > 1:
         names = ", ".join(tensor.name for tensor in model.inputs)
         raise ConvertError(

@@ -66,6 +66,7 @@ def _onnx_tensors(path: Path, image: Any, wanted: set[str]) -> Iterator[tuple[st
     }
     names = [name for name in layers if name in wanted]
     del model.graph.output[:]
+    # onnxruntime works out their types and shapes by itself
     model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
     session = _session(model.SerializeToString())
     values = session.run(names, {session.get_inputs()[0].name: image})

@@ -75,6 +75,7 @@ def to_graph(path: Path, what: str, model: Any = None) -> Any:
     try:
         with quiet():
             return convert_model(str(path) if model is None else model)
+    # OpenVINO's front ends raise what their C++ and Python parts raise
     except Exception as err:
         raise unreadable(path, what, err) from err
 

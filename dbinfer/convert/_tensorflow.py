@@ -33,6 +33,7 @@ def read_frozen(path: Path) -> Source:
 def read_tflite(path: Path) -> Source:
     """Read a TFLite file."""
     with path.open("rb") as file:
+        # A flatbuffer's identifier stands behind the 4 bytes that point to its root
         if file.read(8)[4:] != TFLITE_MAGIC:
             raise ConvertError(f"{path} is not a TFLite file", "Convert the model to TFLite again.")
     return _with_runner(to_graph(path, "a TFLite model"), path, _tflite_runner)
@@ -65,9 +66,11 @@ def _saved_model_runner(tf: Any, path: Path) -> Runner:
 
 def _frozen_runner(tf: Any, path: Path) -> Runner:
     definition = tf.compat.v1.GraphDef.FromString(path.read_bytes())
+    # TensorFlow 2 runs a graph of TensorFlow 1 only within such a function
     wrapped = tf.compat.v1.wrap_function(lambda: tf.compat.v1.import_graph_def(definition, name=""), [])
     operations = wrapped.graph.get_operations()
     (entry,) = [op for op in operations if op.type == "Placeholder"]
+    # A frozen graph does not name its outputs: they are what no operation reads
     used = {tensor.name for op in operations for tensor in op.inputs}
     ends = [t for op in operations if op.inputs for t in op.outputs if t.name not in used]
     pruned = wrapped.prune(entry.outputs[0], ends)

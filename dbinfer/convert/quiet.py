@@ -16,7 +16,9 @@ def quiet() -> Iterator[None]:
 
     It changes the whole process: use it around single calls, not beside other threads that print.
     """
+    # TensorFlow reads it when it is imported
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # What Python still holds was meant to be seen
     sys.stdout.flush()
     sys.stderr.flush()
     kept = [os.dup(1), os.dup(2)]
@@ -28,6 +30,7 @@ def quiet() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
+        # What was printed inside must not come out afterwards
         sys.stdout.flush()
         sys.stderr.flush()
         for target, saved in enumerate(kept, start=1):

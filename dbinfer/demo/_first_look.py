@@ -113,6 +113,7 @@ class _Canvas:
             interpolation="antialiased",
             aspect="auto",
         )
+        # imshow has set the limits to its own image
         self.axis.set(xlim=(0, WIDTH), ylim=(HEIGHT, 0))
 
     def caption(self, label: str, score: str, column: int, top: int, side: int) -> None:

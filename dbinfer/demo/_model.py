@@ -41,5 +41,6 @@ def _same_run(job: TrainJob) -> bool:
         done = json.loads((folder / "run.json").read_text(encoding="utf-8"))["config"]
     except (OSError, ValueError, KeyError):
         return False
+    # As a file would give it back: tuples are lists there
     wanted = json.loads(json.dumps(job.to_dict()))
     return bool(done == wanted) and (folder / f"{job.network}.keras").is_file()

@@ -44,4 +44,5 @@ def draw(path: Path, rows: list[tuple[bytes, bytes, bytes]], title: str) -> None
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
+    # pyplot keeps every figure until it is told otherwise
     pyplot.close(figure)

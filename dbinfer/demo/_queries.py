@@ -66,5 +66,6 @@ def _shares(explained: list[dict[str, Any]]) -> list[int]:
     while plan.get("Plans"):
         plan = plan["Plans"][0]
     workers = [int(worker["Actual Rows"]) for worker in plan.get("Workers", [])]
+    # Actual Rows is the mean over the loops, and each process counts as one
     total = round(plan["Actual Rows"] * plan["Actual Loops"])
     return [share for share in [total - sum(workers), *workers] if share]

@@ -24,6 +24,7 @@ transaction = partial(any_session, catalog_only=True)
 def installed_version(cur: Cursor) -> str | None:
     """Return the version of dbinfer in this database, or None."""
     cur.execute(
+        # A table: a view of that name, which somebody has planted, would run with a superuser's rights
         "SELECT relkind = 'r' FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass('dbinfer_private.setting')"
     )
     if not one(cur):
@@ -62,6 +63,7 @@ def make_extension(cur: Cursor) -> bool:
     try:
         cur.execute("CREATE EXTENSION plpython3u")
     except (psycopg2.errors.UndefinedFile, psycopg2.errors.FeatureNotSupported) as err:
+        # The failed statement has aborted the transaction, and the version is still to be asked
         cur.connection.rollback()
         cur.execute("SHOW server_version_num")
         major = int(str(one(cur))) // 10000
@@ -85,6 +87,7 @@ def apply(cur: Cursor, platform: Platform, content: Content, adopt_role: bool = 
     for name, sql in content.rerun.items():
         _run(cur, name, platform.adapt(sql))
     check_foreign(cur, content)
+    # A fresh installation runs all upgrades, and the first one made this role
     if not owner_stays:
         cur.execute(f"DROP ROLE {roles.OLD_OWNER}")
     cur.execute("DELETE FROM dbinfer_private.runtime_module")
@@ -95,6 +98,7 @@ def apply(cur: Cursor, platform: Platform, content: Content, adopt_role: bool = 
         {"version": __version__, "runtime_digest": content.runtime_digest, "sql_digest": content.sql_digest}
         | platform.host_settings(cur),
     )
+    # After a restore roles have other oids than those that the grants remember
     cur.execute("SELECT dbinfer_private.anchor_grants()")
 
 
@@ -103,6 +107,7 @@ def _run(cur: Cursor, name: str, sql: str) -> None:
     try:
         cur.execute(sql)
     except psycopg2.errors.LockNotAvailable:
+        # No fault of the file: whoever set the timeout has the words for it
         raise
     except psycopg2.Error as err:
         refusal = sentence(err, InstallError)
@@ -147,6 +152,7 @@ def write_settings(cur: Cursor, values: Mapping[str, str]) -> None:
 
 def drop_roles(cur: Cursor) -> None:
     for statement in roles.drop(cur):
+        # Another database of the cluster may need the role
         attempt(cur, statement)
 
 

@@ -117,6 +117,7 @@ def upgrade(
         expansion = unfinished(conn, platform)
         if expansion is not None:
             raise InstallError(expansion.detail, expansion.hint)
+        # Before our first change, which might fire a trigger of somebody else
         check_foreign(cur, content)
         if as_tuple(version) > as_tuple(__version__):
             raise InstallError(
@@ -126,6 +127,7 @@ def upgrade(
         check_frozen(cur, content)
         if not (outdated(settings_of(cur), content) or pending(cur, content) or roles.lacks_rights(cur)):
             return _follow_hosts(cur, platform, version)
+        # Asked before `apply`, which changes the owner
         was_owned = roles.owned_by_old_owner(cur)
         with _not_for_ever(cur):
             apply(cur, platform, content, options.adopt_role)
@@ -141,6 +143,7 @@ def upgrade(
 @contextmanager
 def _not_for_ever(cur: Cursor) -> Iterator[None]:
     """Give up where open transactions hold the tables: whoever scores would queue behind us."""
+    # true: until the transaction ends, so that a pooler's next client does not get it
     cur.execute("SELECT pg_catalog.set_config('lock_timeout', %s, true)", (LOCK_WAIT,))
     try:
         yield

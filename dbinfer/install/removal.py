@@ -36,6 +36,7 @@ def uninstall(dsn: str | None = None, progress: OnProgress = silent) -> InstallR
                 "Drop them, then run uninstall again.",
             ) from err
         if made_extension:
+            # Others may have functions in PL/Python by now; then it stays
             attempt(cur, "DROP EXTENSION plpython3u RESTRICT")
         drop_roles(cur)
         return InstallReport(True, f"dbinfer {version} is removed.", None)

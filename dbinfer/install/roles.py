@@ -40,6 +40,7 @@ def make_admin(cur: Cursor, adopt: bool) -> None:
     Raises:
         InstallError: a role of that name is not ours, was not adopted before, and `adopt` is False.
     """
+    # Roles belong to the whole cluster and bear no mark but a comment that says who made them
     exists, said = comment(cur, ADMIN)
     if not exists:
         cur.execute(f"CREATE ROLE {ADMIN} NOLOGIN")

@@ -96,6 +96,7 @@ def dimensions(node_output: Any) -> tuple[int, ...]:
 
 def _own_layout(graph: Any) -> str | None:
     """Return the layout that the IR names; None where it names none or a partial one."""
+    # A Layout tells its axes only as a text: [N,H,W,C]
     named = str(graph.get_parameters()[0].get_layout()).strip("[]").replace(",", "")
     return named if named in LAYOUTS else None
 

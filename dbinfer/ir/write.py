@@ -60,6 +60,7 @@ def put_in_place(temporary: Path, output: Path, force: bool) -> bool:
     # The .xml last: whoever sees the new .xml finds the new weights
     pairs = [(temporary.with_suffix(end), output.with_suffix(end)) for end in (".bin", ".xml")]
     there = [new for _, new in pairs if new.exists()]
+    # shallow would believe size and time
     if len(there) == 2 and all(filecmp.cmp(old, new, shallow=False) for old, new in pairs):
         return False
     if there and not force:

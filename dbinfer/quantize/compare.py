@@ -31,12 +31,14 @@ def run(graph: Any, inputs: Sequence[Any], precision: str) -> Run:
     config = {"INFERENCE_PRECISION_HINT": precision, "PERFORMANCE_HINT": "LATENCY"}
     compiled = import_openvino().Core().compile_model(graph, "CPU", config)
     request, outputs, taken = compiled.create_infer_request(), [], []
+    # First inferences also allocate and fill caches
     for _ in range(WARM):
         request.infer({0: inputs[0]})
     for x in inputs:
         started = perf_counter()
         request.infer({0: x})
         taken.append((perf_counter() - started) * 1000)
+        # Copied, because the next inference writes into the same memory
         outputs.append(request.get_output_tensor(0).data.copy())
     return Run(outputs, median(taken))
 

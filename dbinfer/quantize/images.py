@@ -27,6 +27,7 @@ def query_rows(query: str, count: int, dsn: str | None, columns: int = 1) -> lis
     Raises:
         DataError: the server refuses the query, it gives no rows, or its columns are not of these kinds.
     """
+    # The query is whatever the user typed; it cannot change anything by mistake
     with session(dsn, needs_dbinfer=False, readonly=True) as conn:
         try:
             rows = _pulled(conn, query, count, columns)

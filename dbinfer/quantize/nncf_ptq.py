@@ -18,6 +18,7 @@ def post_training(graph: Any, inputs: Sequence[Any]) -> Any:
     Raises:
         ModelFileError: NNCF is not installed, or cannot quantize this graph.
     """
+    # NNCF sends its telemetry through OpenVINO's module; see dbinfer/ir/_openvino.py
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     try:
         import nncf

@@ -105,6 +105,7 @@ def deploy(
     model = read_model(path)
     known = describe(model, options.values, options.layout)
     name = checked_name(options.name or known.manifest.name or path.stem)
+    # The older form, too, because registries remember versions by it
     digests = [_digest(each, known.manifest) for each in (model.digest, model.older_digest)]
     with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
         there, limits = find_version(cur, name, digests), read_limits(cur)

@@ -75,6 +75,7 @@ def _with_preprocessing(graph: Any, manifest: Manifest, layout: str) -> Any:
         steps.mean(_per_channel(manifest.mean, manifest.channels))
     if manifest.scale:
         steps.scale(_per_channel(manifest.scale, manifest.channels))
+    # Whatever the network computes in, backends read float32
     for index in range(len(graph.outputs)):
         processor.output(index).tensor().set_element_type(ov.Type.f32)
     return processor.build()

@@ -16,6 +16,7 @@ from dbinfer.registry.prepare import PreparedModel
 from dbinfer_udf.manifest import Manifest
 from dbinfer_udf.trial import Limits, Result
 
+# A value holds less than 1 GiB, a model may be larger; and a part that is there is not sent again
 PART_BYTES = 4 << 20
 
 
@@ -96,6 +97,7 @@ def _split(data: bytes) -> list[tuple[str, bytes]]:
 def _send(cur: Cursor, blocks: dict[str, bytes], progress: OnProgress) -> int:
     """Send the blocks that are not there yet; return how many those were."""
     cur.execute("SELECT dbinfer._missing_parts(%s)", (list(blocks),))
+    # On Greenplum an ARRAY of no rows is NULL
     missing: list[str] = one(cur) or []
     total, done = sum(len(blocks[digest]) for digest in missing), 0
     for digest in missing:

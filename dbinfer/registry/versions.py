@@ -55,6 +55,7 @@ def split(reference: str) -> tuple[str, int]:
         RegistryError: it is not of that form.
     """
     name, _, version = reference.partition("@")
+    # Nine digits always fit the column's int4
     if not name or not re.fullmatch("[0-9]{1,9}", version):
         raise RegistryError(
             f"{reference!r} does not name a version",

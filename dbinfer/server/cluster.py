@@ -103,7 +103,7 @@ class Cluster:
 
     def _clear_stale(self, state: State, say: Say) -> None:
         recorded = process.recorded_pid(self.home)
-        # First of all: postmaster.pid keeps a second server away from files that orphans still write
+        # Before any file goes: postmaster.pid keeps a second server away from files that orphans still write
         self._await_orphans(say)
         if recorded is not None:
             say(f"the server did not end properly last time (its process {recorded} is gone); recovering.")

@@ -139,7 +139,7 @@ def launcher_command(job: TrainJob, hosts: dict[str, int], environment: dict[str
     if job.launcher == "gloo":
         program = Path(sys.executable).parent / "horovodrun"
         return [str(program), "--gloo", "-np", str(job.ranks), "-H", slots]
-    # Containers run as root, and mpirun refuses that
+    # In containers root trains, and mpirun refuses root unless told
     root = ["--allow-run-as-root"] if os.getuid() == 0 else []
     passed = [word for name in sorted(environment) if _is_passed(name) for word in ("-x", name)]
     return ["mpirun", *root, "-np", str(job.ranks), "-H", slots, *MPI_FLAGS, *passed]
