@@ -56,6 +56,7 @@ class Admission:
 
     def finish(self) -> None:
         """Put the files that were fed into the cache."""
+        # forgotten first: where finish() fails, its files are gone
         writer, self._writer = self._writer, None
         writer.finish()  # type: ignore[union-attr]
 

@@ -24,6 +24,7 @@ Row = Tuple[str, Optional[int], Optional[bytes], str]
 def batch(model: Model, _img: bytes, row: Row) -> bytes:
     """Take (scan, id, image, on_error) into this scan's batch; see Batch.add."""
     found = model.batch
+    # another scan: rows that a cancelled statement has left belong to nobody
     if found is None or found.scan != row[0]:
         model.batch = found = Batch(model, row[0], _rows_for(row[2]))
     result: bytes = found.add(row[1], row[2], row[3])
@@ -51,6 +52,7 @@ class Batch:
         self.scan = scan
         self.model = model
         self.network = model.batch_network(size)
+        # not `size`: 1 where the network cannot take a batch
         self.size = self.network.rows
         self._labels = [_label(label) for label in model.manifest.labels]
         self._clear()
@@ -75,8 +77,10 @@ class Batch:
         slot = self._put(img, on_error)
         self._ids.append(str(row))
         self._slots.append(slot)
+        # the file goes along: SQL scores row by row what is left of the last batch
         file = b64encode(img) if slot >= 0 and img is not None else b""
         self._waiting += b"%d:%b;" % (row, file)
+        # the first image chose the size, and later ones may be larger
         if len(self._ids) < self.size and len(self._waiting) < 2 * WAITING_BYTES:
             return bytes(self._waiting)
         whole = self._literal()
@@ -98,6 +102,7 @@ class Batch:
         return self._used - 1
 
     def _literal(self) -> bytes:
+        # without an image in it, the batch needs no inference
         winners, best = self._best() if self._used else ([], [])
         nothing = "NULL"
         labels = self._labels
@@ -106,6 +111,7 @@ class Batch:
             self._ids,
             [str(c) if c >= 0 else nothing for c in chosen],
             [labels[c] if 0 <= c < len(labels) else nothing for c in chosen],
+            # nine digits give the same float32 again
             ["%.9g" % best[slot] if slot >= 0 else nothing for slot in self._slots],
         )
         return ("(%s)" % ",".join('"{%s}"' % ",".join(column) for column in columns)).encode()
@@ -115,6 +121,7 @@ class Batch:
         self.network.infer()
         used = self.network.output[: self._used]
         manifest = self.model.manifest
+        # raw scores need no work per row; a single value is the probability of the second of two classes
         if manifest.activation == "none" and used[0].size > 1:
             table = used.reshape(self._used, -1)
         else:

@@ -19,6 +19,7 @@ PREFIX = "dbinfer_rt_"
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
     """Imports the runtime's modules from a dict of name -> source."""
 
+    # an older runtime's Finder is another class, which isinstance would not know
     dbinfer_finder = True
 
     def __init__(self, package: str, modules: Dict[str, str]) -> None:
@@ -53,6 +54,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
     def get_code(self, fullname: str) -> Any:
         """Return the compiled module."""
+        # dont_inherit: otherwise the __future__ imports of this file would count in each module
         return compile(
             self.modules[self._key(fullname)], self.get_filename(fullname), "exec", dont_inherit=True
         )
@@ -75,8 +77,10 @@ def start(modules: Dict[str, str], digest: str, gd: Dict[str, Any]) -> None:
     old: List[Any] = [f for f in sys.meta_path if getattr(f, "dbinfer_finder", False)]
     for finder in old:
         sys.meta_path.remove(finder)
+    # code that still runs keeps its modules alive; only new imports must not find them
     for name in [n for n in sys.modules if n.startswith(PREFIX)]:
         del sys.modules[name]
+    # first, so that no file of that name on sys.path can take a module's place
     sys.meta_path.insert(0, Finder(package, modules))
     previous = gd.get("dbinfer")
     if previous is not None:

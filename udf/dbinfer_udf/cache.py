@@ -33,7 +33,7 @@ def open_cache(folder: str) -> str:
     """
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        found = os.lstat(folder)
+        found = os.lstat(folder)  # not stat: a link leads wherever its owner wants
     except OSError as err:
         raise ModelError(
             "cannot create the cache folder %s: %s" % (folder, err.strerror),
@@ -55,7 +55,7 @@ def open_cache(folder: str) -> str:
 def file_state(path: str) -> List[int]:
     """Return inode, size and times (nanoseconds) of a file: other values mean that something has touched it."""
     s = os.stat(path)
-    return [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns]
+    return [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns]  # anybody may set mtime, nobody ctime
 
 
 def sha256_file(path: str) -> str:
@@ -90,7 +90,7 @@ class Entry:
         try:
             with open(self._stamp_path()) as stamp:
                 values = json.load(stamp)
-        except (OSError, ValueError):
+        except (OSError, ValueError):  # no stamp, or a spoilt one: the files are hashed
             return {}
         return values if isinstance(values, dict) else {}
 
@@ -102,7 +102,7 @@ class Entry:
             try:
                 with os.fdopen(fd, "w") as stamp:
                     json.dump(values, stamp)
-                os.rename(temporary, self._stamp_path())
+                os.rename(temporary, self._stamp_path())  # no reader sees half a stamp
             except OSError:
                 os.unlink(temporary)
 
@@ -128,7 +128,7 @@ class Writer:
         self.open: Dict[str, Tuple[BinaryIO, str, Any]] = {}
         try:
             os.makedirs(entry.folder, mode=0o700, exist_ok=True)
-            sweep(os.path.dirname(entry.folder))
+            sweep(os.path.dirname(entry.folder))  # here, because fetching is rare and needs the room
             for kind in KINDS:
                 fd, path = temporary_file(entry.folder)
                 self.open[kind] = (os.fdopen(fd, "wb"), path, hashlib.sha256())
@@ -152,7 +152,7 @@ class Writer:
             for kind in KINDS:
                 target, _, digest = self.open[kind]
                 target.flush()
-                os.fsync(target.fileno())
+                os.fsync(target.fileno())  # after a power failure the name may be there and the content not
                 target.close()
                 if digest.hexdigest() != self.entry.digests[kind]:
                     raise ModelError(
@@ -161,10 +161,10 @@ class Writer:
                         hint="Deploy the model again.",
                         sqlstate="XX001",
                     )
-            shutil.rmtree(os.path.join(self.entry.folder, "blobs"), ignore_errors=True)
+            shutil.rmtree(os.path.join(self.entry.folder, "blobs"), ignore_errors=True)  # made of old files
             for kind in KINDS:
                 os.rename(self.open[kind][1], self.entry.path(kind))
-            self.entry.write_stamp()
+            self.entry.write_stamp()  # last: without it the next reader hashes what lies there
         except OSError as err:
             raise _full(self.entry.folder, err) from err
         finally:
@@ -184,7 +184,7 @@ def _full(folder: str, err: OSError) -> ModelError:
     return ModelError(
         "cannot write to the cache folder %s: %s" % (folder, err.strerror),
         hint="Make room there, or choose another folder: dbinfer install --cache-dir FOLDER",
-        sqlstate="53100" if err.errno == 28 else "58030",
+        sqlstate="53100" if err.errno == 28 else "58030",  # ENOSPC: disk full; else an I/O error
     )
 
 

@@ -26,6 +26,7 @@ def compile_model(openvino: Any, entry: Entry, precision: str, threads: int, row
     try:
         source = entry.path("xml") if rows == 1 else _reshaped(core, entry.path("xml"), rows)
         if _blobs_good(blobs):
+            # a blob that OpenVINO refuses is no reason to fail: compile anew
             with contextlib.suppress(RuntimeError):
                 return core.compile_model(source, "CPU", dict(config, CACHE_DIR=blobs))
         return _compile_new(core, source, config, blobs)
@@ -40,6 +41,7 @@ def _reshaped(core: Any, path: str, rows: int) -> Any:
     """Return the network for `rows` images at once."""
     graph = core.read_model(path)
     graph.reshape([rows, *list(graph.input(0).shape)[1:]])
+    # reshape may succeed although a constant in the graph holds on to one image
     if graph.output(0).partial_shape.rank.get_length() < 2 or graph.output(0).partial_shape[0] != rows:
         raise RuntimeError("the network takes one image at a time")
     return graph
@@ -52,12 +54,15 @@ def _compile_new(core: Any, source: Any, config: Dict[str, Any], blobs: str) -> 
         os.makedirs(parent, mode=0o700, exist_ok=True)
         temporary = temporary_folder(parent)
     except OSError:
+        # a full disk costs the blob, not the statement
         return core.compile_model(source, "CPU", config)
     try:
         try:
             model = core.compile_model(source, "CPU", dict(config, CACHE_DIR=temporary))
         except RuntimeError:
+            # the same, where it got full while the blob was written
             return core.compile_model(source, "CPU", config)
+        # another backend may have been first; its blob is as good
         with contextlib.suppress(OSError):
             _stamp_blobs(temporary)
             os.rename(temporary, blobs)
@@ -67,8 +72,10 @@ def _compile_new(core: Any, source: Any, config: Dict[str, Any], blobs: str) -> 
 
 
 def _blob_key(openvino: Any, config: Dict[str, Any], rows: int) -> str:
+    # a blob fits one kind of CPU, and a data directory may move to another machine
     with open("/proc/cpuinfo") as cpuinfo:
         cpu = cpuinfo.read(4096)
+    # `Features` on ARM; the first core stands for all
     flags = [line for line in cpu.splitlines() if line.startswith(("model name", "flags", "Features"))][:2]
     text = json.dumps([openvino.get_version(), flags, sorted(config.items()), rows])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -100,7 +107,9 @@ def _config(precision: str, threads: int) -> Dict[str, Any]:
     return {
         "INFERENCE_PRECISION_HINT": precision,
         "INFERENCE_NUM_THREADS": threads,
+        # segments and parallel workers are the streams; pinning put two of them on one core
         "NUM_STREAMS": 1,
         "ENABLE_CPU_PINNING": False,
+        # a blob without the weights (3 kB, not 16 MB): they stay in model.bin, which all processes map
         "CACHE_MODE": "OPTIMIZE_SIZE",
     }

@@ -31,6 +31,7 @@ def check_cost(data: bytes, header: Header, limits: Limits, result: int) -> None
     if header.seconds > limits.max_seconds:
         about = f"about {header.seconds:.0f}"
         raise too_large(about, limits.max_seconds, "seconds to decode", "max_image_seconds")
+    # last, because only this looks at the data
     if header.format == "GIF":
         check_tables(data, header, limits)
 

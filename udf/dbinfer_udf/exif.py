@@ -34,6 +34,7 @@ class Entry(NamedTuple):
 def layout_of(data: bytes) -> Layout:
     """Return how a TIFF is written, from its first four bytes."""
     end = "<" if data[:1] == b"I" else ">"
+    # 43 is BigTIFF, with offsets of 8 bytes
     return Layout(end, 8, "Q", "Q", 20, 12) if 43 in data[2:4] else Layout(end, 4, "I", "H", 12, 8)
 
 
@@ -88,5 +89,6 @@ def exif_orientation(exif: bytes) -> int:
             if entry.tag == ORIENTATION:
                 return valid_orientation(number(exif, layout, entry) or 1)
     except (struct.error, OverflowError):
+        # a damaged EXIF block does not make the picture a damaged one
         pass
     return 1

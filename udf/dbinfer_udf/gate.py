@@ -32,6 +32,7 @@ class Gate:
     def keep(self, user: int, model: Optional[str], token: str) -> None:
         """Keep a token for the rest of the statement."""
         self._follow()
+        # the user of the note: GetUserId is the owner here, within a definer function
         self._resolved[self._subtransaction(), user, model] = token
 
     def clear(self) -> None:
@@ -39,6 +40,7 @@ class Gate:
         self._resolved.clear()
 
     def _follow(self) -> None:
+        # both: a procedure ends transactions within one statement, and a transaction has many statements
         moment = self.transaction(), self._statement()
         if moment != self._moment:
             self._moment = moment

@@ -35,6 +35,7 @@ def _walk(data: bytes, limits: Limits) -> Tuple[int, bool]:
     first, seen, frames = 0, 0, 0
     most = limits.max_segments + len(data) // _USUAL_BLOCK
     try:
+        # 13: behind the signature (6 bytes) and the description of the screen (7)
         pos = 13 + palette(data[10])
         while data[pos] in (_EXTENSION, _IMAGE):
             if data[pos] == _IMAGE:

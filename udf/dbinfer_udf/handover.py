@@ -31,6 +31,7 @@ AGE = 3600  # seconds; what is younger may be in the making
 
 def session_folder() -> str:
     """Return the folder of this process's session: the dispatcher and its readers share it."""
+    # a server process works in its data directory, whose setting ordinary users may not read
     return os.path.join(os.getcwd(), FOLDER, str(process.session_number()))
 
 
@@ -63,6 +64,7 @@ class Handover:
 
     def _name(self, path: str, ticket: Dict[str, Any]) -> None:
         name = os.path.join(self._folder, _name(ticket["caller"], ticket["model"]))
+        # the last ticket of this user and model counts, and link() replaces nothing
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
         os.link(path, name)
@@ -92,25 +94,31 @@ def take(token: Optional[str], caller: int, model: Optional[str]) -> Optional[Di
     """
     try:
         with open(os.path.join(session_folder(), _hex(token) if token else _name(caller, model))) as source:
+            # of the open file: another may have its name by now
             if os.fstat(source.fileno()).st_uid != os.geteuid():
                 return None
             ticket: Dict[str, Any] = json.load(source)
     except (OSError, ValueError):
         return None
+    # a name may mean another version in the next statement, a token may not
     moments = [ticket["transaction"]] if token else [ticket["transaction"], ticket["statement"]]
+    # the whole token: the file is named after its random end alone
     right = ticket["caller"] == caller and token in (None, ticket["token"])
     return ticket if right and transaction.is_in(ticket["pid"], moments) else None
 
 
 def _hex(token: str) -> str:
+    # dbinfer_private.token_version has checked the form of a token, so this is no path elsewhere
     return token.rpartition(":")[2]
 
 
 def _name(caller: int, model: Optional[str]) -> str:
+    # a digest, because the name of a model may hold what a file name cannot
     return "name-" + hashlib.sha256(json.dumps([caller, model]).encode()).hexdigest()[:32]
 
 
 def _write(path: str, text: str) -> None:
+    # O_EXCL: a file or a link that lies there already is not ours to write
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as target:
         target.write(text)
 
@@ -122,11 +130,13 @@ def _open(modules: Dict[str, str], digest: str) -> str:
     new = os.path.join(base, "new-%s" % number)
     os.makedirs(base, mode=0o700, exist_ok=True)
     _sweep(base)
+    # from an older runtime of this session, or from another session of this number
     for old in (new, folder):
         shutil.rmtree(old, ignore_errors=True)
     os.mkdir(new, 0o700)
     _write(os.path.join(new, "owner"), "%d %s" % (os.getpid(), process.birth(os.getpid())))
     _write(os.path.join(new, "digest"), digest)
+    # a hard link, so that st_nlink says whether any session still uses the runtime
     os.link(_runtime(base, modules, digest), os.path.join(new, "runtime"))
     os.rename(new, folder)
     return folder
@@ -135,6 +145,7 @@ def _open(modules: Dict[str, str], digest: str) -> str:
 def _runtime(base: str, modules: Dict[str, str], digest: str) -> str:
     path = os.path.join(base, "runtime-" + digest)
     if not os.path.exists(path):
+        # under a name of its own: several dispatchers may come at once
         new = "%s.%d" % (path, os.getpid())
         _write(new, json.dumps(modules))
         os.rename(new, path)
@@ -143,6 +154,7 @@ def _runtime(base: str, modules: Dict[str, str], digest: str) -> str:
 
 def _sweep(base: str) -> None:
     """Remove the folders of sessions whose process is gone, and runtimes that no session uses any more."""
+    # errors are suppressed one by one: another dispatcher may sweep at the same time
     for name in os.listdir(base):
         path = os.path.join(base, name)
         with contextlib.suppress(OSError):

@@ -14,10 +14,15 @@ from .image_limits import DEFAULT_LIMITS, Limits, too_large
 from .manifest import Manifest
 from .png import still
 
+# versions of OpenCV differ in how they turn pictures, so we do it ourselves
 _IGNORE_ORIENTATION: int = cv2.IMREAD_IGNORE_ORIENTATION
+# older versions of OpenCV give BGR only, which costs one more pass over the pixels
 _RGB: int = getattr(cv2, "IMREAD_COLOR_RGB", 0)
+# measured: see reduction()
 COVER = 1.5
+# the bits that IMREAD_REDUCED_GRAYSCALE_n and IMREAD_REDUCED_COLOR_n have in common
 _REDUCED = {1: 0, 2: 16, 4: 32, 8: 64}
+# by EXIF orientation: 5 and 7 mirror along a diagonal
 _TURNS: Dict[int, Callable[[Any], Any]] = {
     2: lambda image: cv2.flip(image, 1),
     3: lambda image: cv2.rotate(image, cv2.ROTATE_180),
@@ -53,6 +58,7 @@ class Target(NamedTuple):
 
 def target_of(manifest: Manifest) -> Optional[Target]:
     """Return what a decoder may reduce JPEGs to; None where the manifest wants every pixel decoded."""
+    # libjpeg averages, which cubic and nearest would not
     if manifest.decode == "exact" or manifest.interpolation not in ("linear", "area"):
         return None
     return Target(manifest.width, manifest.height, manifest.resize in ("standard", "crop"))
@@ -85,6 +91,7 @@ class Decoder:
             ImageError: not an image, cut off, damaged, or above the limits (then with SQLSTATE 54000).
         """
         limits = self._limits
+        # first, because reading a header may walk over the whole file
         if len(data) > limits.max_bytes:
             raise too_large(len(data), limits.max_bytes, "bytes", "max_image_bytes")
         header = read_header(data, limits)
@@ -92,11 +99,13 @@ class Decoder:
         if self._target is not None and header.format == "JPEG":
             part = reduction(header, self._target)
         check_cost(data, header, limits, self._bytes_a_pixel * header.width * header.height // (part * part))
+        # OpenCV's own reader of animations can end the process: see still()
         image = _decode(still(data) if header.animated else data, header, self._flags[part])
         check_shape(image.shape, header, part)
         if part > 1:
             image = _without_rest(image, header, part)
         if self._swap:
+            # in place: a second picture would double the memory
             image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB, image)
         if header.orientation > 1 and header.format != "TIFF":  # TIFF: OpenCV does it whatever the flag says
             image = _TURNS[header.orientation](image)
@@ -109,6 +118,7 @@ def _without_rest(image: np.ndarray, header: Header, part: int) -> np.ndarray:
     libjpeg makes a whole pixel of such a rest; left in, it would squeeze the picture (427 rows at 1/8 by 1.2 %).
     """
     if header.width % part or header.height % part:
+        # `or 1`: a side of less than half a block keeps its one pixel
         return image[: round(header.height / part) or 1, : round(header.width / part) or 1]
     return image
 
@@ -136,13 +146,16 @@ def reduction(header: Header, target: Target) -> int:
 def _decode(data: bytes, header: Header, flags: int) -> np.ndarray:
     reason = ""
     try:
+        # frombuffer only looks at the bytes, which may be hundreds of megabytes
         image: Optional[np.ndarray] = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
         if image is not None:
             return image
     except cv2.error as err:
         reason = f": {str(err).strip().splitlines()[0]}"
+        # some of OpenCV's errors carry no code
         if getattr(err, "code", 0) == cv2.Error.StsNoMem:
             raise no_memory(header) from err
+        # the limit that OpenCV read at its import, not the one of now
         if "CV_IO_MAX_IMAGE_PIXELS" in reason:
             raise limit_of_the_session(header) from err
     except MemoryError as err:

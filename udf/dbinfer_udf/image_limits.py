@@ -76,6 +76,7 @@ def too_large(value: Union[int, str], limit: int, unit: str, name: str) -> Image
 def too_much_memory(memory: int, size: int, limits: Limits) -> ImageError:
     """Return the error of an image whose decoding takes too much memory, or too much for so small a file."""
     allowed = limits.memory_for(size)
+    # the setting to raise is that of the tighter of the two limits
     name = "max_image_memory" if allowed == limits.max_memory else "max_image_expansion"
     return too_large(memory, allowed, f"bytes of memory to decode {size} bytes", name)
 

@@ -32,15 +32,18 @@ class Compiled:
             self._model = compile_model(openvino, entry, precision, threads, rows)
             self._request = self._model.create_infer_request()
         self._started = False
+        # bound once, because every row calls it
         self._infer = self._request.infer
         self.inputs = self._request.get_input_tensor(0).data
         self.input = self.inputs[0]
+        # kept: `output` shows its memory
         self._output_tensor = self._request.get_output_tensor(0)
         self.output = self._output_tensor.data
 
     def infer(self) -> None:
         """Run the network on what `input` holds."""
         if self._started:
+            # no inputs to set, for they lie in the tensor; outputs shared, not copied; no texts to decode
             self._infer({}, True, False)
             return
         with signals_blocked():
@@ -58,6 +61,7 @@ class Compiled:
 
 def same_results(one: Compiled, wide: Compiled) -> bool:
     """Return whether a network of many images gives for each what the one of one image gives; tried on noise."""
+    # a fixed seed: all processes must come to the same answer
     wide.inputs[...] = np.random.default_rng(0).integers(0, 256, wide.inputs.shape, np.uint8)
     wide.infer()
     for slot in (0, wide.rows - 1):

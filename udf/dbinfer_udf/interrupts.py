@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterator
 
 from .process import server
 
+# rounds; the coordinator and a segment's own timer each send a signal for one cancel
 MAX_INTERRUPTS = 16
 INTERRUPT_WAIT = 0.001  # seconds
 
@@ -29,6 +30,7 @@ def signals_blocked() -> Iterator[None]:
     But a compilation or a first inference may take minutes, and an immediate stop must not wait for it: a thread of
     ours waits for SIGQUIT meanwhile. SIGTERM, cancel and timeouts take effect afterwards, as with any C function.
     """
+    # a new thread inherits the mask of the thread that starts it
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     stop = _watch_for_quit()
     try:
@@ -41,12 +43,15 @@ def signals_blocked() -> Iterator[None]:
 
 def _watch_for_quit() -> Callable[[], None]:
     """Start a thread that ends the process when SIGQUIT comes; return what stops the thread and waits for its end."""
+    # held until the watcher ends: a thread of _thread cannot be joined
     ended = _thread.allocate_lock()
     ended.acquire()
 
+    # starts with all signals blocked, too, which sigwait needs
     def watch() -> None:
         try:
             if signal.sigwait({signal.SIGQUIT, WAKE}) == signal.SIGQUIT:
+                # _exit: the server's own exit callbacks must not run in a thread, beside a compilation
                 os._exit(CRASH_EXIT)
         finally:
             ended.release()
@@ -92,6 +97,7 @@ def signals_open() -> Iterator[None]:
 def cancelled() -> bool:
     """Return whether the server's signal handlers have noted a cancel or the end of this process."""
     try:
+        # the handlers only set these; the C code that acts on them is not reached while Python runs
         flags = [ctypes.c_int.in_dll(server(), name) for name in ("QueryCancelPending", "ProcDiePending")]
     except ValueError:
         return False  # not in a server: a test

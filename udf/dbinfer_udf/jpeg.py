@@ -12,8 +12,10 @@ from .image_limits import Limits, check_count
 from .imagefile import Header
 
 _END = b"\xff\xd9"
+# C4, C8 and CC lie among the frames, but are tables and extensions
 _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _SEQUENTIAL = frozenset((0xC0, 0xC1))
+# markers that no length follows
 _STANDALONE = frozenset(range(0xD0, 0xD9)) | {0x01, 0x00}
 # libjpeg skips these without a length when it looks for a lost restart marker
 _WITHOUT_LENGTH = frozenset(range(0x02, 0xC0))
@@ -39,8 +41,10 @@ def read(data: bytes, limits: Limits) -> Header:
     if not frame:
         raise ImageError("the JPEG image is damaged: its pixels start before its size is given")
     height, width, channels = _frame(data, frame + 1)
+    # behind the scan: a thumbnail in the header has an end marker of its own
     complete = scan > 0 and (data.endswith(_END) or data.find(_END, scan) > 0)
     scans, buffers, per_byte = 1, 0, _PER_BYTE
+    # fewer components than the image has: each comes in a scan of its own
     if scan and (kind not in _SEQUENTIAL or data[scan] < channels):
         # the whole image is kept as coefficients until the last scan has been read
         scans, buffers = _scans(data, scan, limits), _coefficients(data, frame, width, height)
@@ -63,11 +67,13 @@ def _segments(data: bytes, most: int) -> Iterator[Tuple[int, int, int]]:
             seen += 1
             if seen > most:
                 check_count(seen, most, "segments", "max_image_segments")
+            # libjpeg skips what lies between two segments, too
             if data[pos] != 0xFF:
                 pos = data.find(b"\xff", pos)
                 if pos < 0:
                     raise IndexError
             marker = data[pos + 1]
+            # fill bytes may stand before a marker
             if marker == 0xFF:
                 pos += 1
                 continue
@@ -79,8 +85,10 @@ def _segments(data: bytes, most: int) -> Iterator[Tuple[int, int, int]]:
             yield marker, pos + 4, length - 2
             if marker == 0xDA:
                 return
+            # a length below 2 is damage, and must not hold the walk in place
             pos += 2 + max(length, 2)
     except (IndexError, struct.error):
+        # cut off behind the frame: the size is known, and `complete` tells the rest
         if not frame:
             raise
 
@@ -114,6 +122,7 @@ def _walk_scans(data: bytes, pos: int, limits: Limits) -> int:
 def _coefficients(data: bytes, frame: int, width: int, height: int) -> int:
     """Return the bytes of all components' coefficients: two for each sample, in whole blocks of 8 x 8."""
     factors = data[frame + 7 : frame + 6 + 3 * data[frame + 5] : 3]
+    # `or 1`: a damaged factor of 0 must not divide below
     across = max((f >> 4 for f in factors), default=1) or 1
     down = max((f & 15 for f in factors), default=1) or 1
     units = (-(-width // (8 * across)), -(-height // (8 * down)))

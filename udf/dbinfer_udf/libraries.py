@@ -49,6 +49,7 @@ def add_venv(venv: str) -> None:
     before = list(sys.path)
     site.addsitedir(folder)  # runs the .pth files in there, so only now
     added = [path for path in sys.path if path not in before]
+    # addsitedir appends, but the system's own numpy must not come first
     sys.path[:] = added + before
 
 
@@ -63,15 +64,18 @@ def load(venv: str, max_pixels: int = DEFAULT_LIMITS.max_pixels) -> Dict[str, An
     """
     if venv:
         add_venv(venv)
+    # its warnings would fill the server's log; callers get an ImageError
     os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")
     # OpenCV reads it once, at its import, and else decodes 2^30 pixels of a file whose header we misread
     os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(max_pixels))
     # numpy would start a thread for each core, which nothing here uses
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
+        # threads that an import starts must not receive the database's signals
         with signals_blocked():
             libraries = {name: importlib.import_module(name) for name in ("numpy", "cv2", "orjson")}
             libraries["openvino"] = _openvino_extension()
+            # backends are what runs in parallel here, not the pixels of one image
             libraries["cv2"].setNumThreads(1)
     except ImportError as err:
         raise ModelError(
@@ -85,13 +89,16 @@ def load(venv: str, max_pixels: int = DEFAULT_LIMITS.max_pixels) -> Dict[str, An
 
 
 def _openvino_extension() -> Any:
+    # None makes an import of the name fail, and openvino does without
     for unwanted in ("openvino_telemetry", "openvino.tools.ovc"):
         sys.modules.setdefault(unwanted, None)  # type: ignore[arg-type]
+    # another function of this session has imported the whole package
     if "openvino" in sys.modules:
         return importlib.import_module("openvino._pyopenvino")
     spec = importlib.util.find_spec("openvino")
     if spec is None or not spec.submodule_search_locations:
         raise ImportError("No module named 'openvino'")
+    # a package with the right path and without its __init__, which imports all the rest
     package = types.ModuleType("openvino")
     package.__path__ = list(spec.submodule_search_locations)
     sys.modules["openvino"] = package
@@ -109,6 +116,7 @@ def versions() -> Dict[str, str]:
     for name, packages in (
         ("openvino", ("openvino",)),
         ("numpy", ("numpy",)),
+        # either of them provides cv2
         ("opencv", ("opencv-python-headless", "opencv-python")),
         ("orjson", ("orjson",)),
     ):

@@ -16,6 +16,7 @@ USAGE = (
 
 def cores(root: str = "/") -> int:
     """Return how many cores this process may use, at least 1; a quota of 1.5 cores counts as 2."""
+    # macOS has no affinity
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for folder in _groups(root, "cpu"):
         quota = _quota(folder)
@@ -28,6 +29,7 @@ def memory_bytes(root: str = "/") -> int:
     """Return how much memory this process may use in bytes."""
     least = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for folder in _groups(root, "memory"):
+        # beyond memory.high the kernel slows the group down, so it counts as a limit
         for name in ("memory.max", "memory.high", "memory.limit_in_bytes"):
             words = _words(os.path.join(folder, name))
             if words and words[0].isdigit():  # version 2 says "max", version 1 a huge number
@@ -81,6 +83,7 @@ def _groups(root: str, controller: str) -> Iterator[str]:
     folders of that path are not there, and the top one is the container's.
     """
     for path in _paths(root, controller):
+        # `..`: a group outside of what this cgroup namespace shows
         parts = [part for part in path.split("/") if part not in ("", "..")]
         for name in FOLDERS[controller]:
             top = os.path.join(root, "sys/fs/cgroup", name)
@@ -95,6 +98,7 @@ def _paths(root: str, controller: str) -> List[str]:
         with open(os.path.join(root, "proc/self/cgroup")) as lines:
             for line in lines:
                 _, names, path = line.rstrip("\n").split(":", 2)
+                # version 2 has one line, without names
                 if names == "" or controller in names.split(","):
                     found.append(path)
     except (OSError, ValueError):  # no Linux, or no /proc

@@ -153,6 +153,7 @@ class Manifest:
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as err:
+            # RecursionError: brackets nested too deeply
             raise ManifestError("the manifest is not JSON: %s" % err) from err
         if not isinstance(values, dict):
             raise ManifestError("the manifest is a JSON %s, but must be an object" % type(values).__name__)
@@ -163,7 +164,9 @@ class Manifest:
         info = {
             "resize_type": self.resize,
             "pad_value": str(self.pad_value),
+            # Model API reads images as BGR
             "reverse_input_channels": "True" if self.color == "RGB" else "False",
+            # Model API separates labels with spaces
             "labels": " ".join(label.replace(" ", "_") for label in self.labels),
             "mean_values": " ".join(repr(v) for v in self.mean),
             "scale_values": " ".join(repr(v) for v in self.scale),

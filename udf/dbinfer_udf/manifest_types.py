@@ -29,6 +29,7 @@ def wrong_type(values: Mapping[str, Any]) -> Optional[Tuple[str, Any, str]]:
         ("scale", values["scale"]),
         ("threshold", (values["threshold"],)),
     ):
+        # Python's json reads NaN and Infinity
         if not all(isfinite(number) for number in numbers):
             return key, values[key], "finite"
     return None

@@ -11,6 +11,7 @@ from .errors import ModelError
 from .manifest import Manifest
 from .preprocess import Placement
 
+# as many values as a pixel of an 8-bit PNG has
 MAX_CLASSES = 256
 
 
@@ -108,9 +109,11 @@ def mask(
     x, y, right, bottom = _seen(layout, manifest, placement)
     left_to, top_to, right_to, bottom_to = _part(placement, image_size)
     size = (right_to - left_to, bottom_to - top_to)
+    # between class 2 and class 4 there is no class 3
     method = cv2.INTER_NEAREST if pixels.dtype == np.uint8 else cv2.INTER_LINEAR
     part = cv2.resize(pixels[y:bottom, x:right], size, interpolation=method)
     if part.dtype != np.uint8:
+        # a view, not a copy: NumPy's True is the byte 1
         part = (part > manifest.threshold).view(np.uint8) * np.uint8(255)
     return _png(part, (left_to, top_to), image_size)
 
@@ -130,6 +133,7 @@ def _probability(output: np.ndarray, layout: MaskLayout, manifest: Manifest) -> 
 def _seen(layout: MaskLayout, manifest: Manifest, placement: Placement) -> Tuple[int, int, int, int]:
     """Return the image's box in the output, which may be smaller than the input tensor."""
     across, down = layout.width / manifest.width, layout.height / manifest.height
+    # rounding may lead behind the last pixel, and a box must hold one
     x = min(layout.width - 1, round(placement.x * across))
     y = min(layout.height - 1, round(placement.y * down))
     right = round((placement.x + placement.width) * across)
@@ -147,6 +151,7 @@ def _part(placement: Placement, image_size: Tuple[int, int]) -> Tuple[int, int, 
 def _png(part: np.ndarray, at: Tuple[int, int], image_size: Tuple[int, int]) -> bytes:
     width, height = image_size
     if part.shape != (height, width):
+        # 0 for what `crop` cut away, which the network has not seen
         whole = np.zeros((height, width), np.uint8)
         whole[at[1] : at[1] + part.shape[0], at[0] : at[0] + part.shape[1]] = part
         part = whole

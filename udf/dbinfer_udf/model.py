@@ -38,9 +38,11 @@ class Model:
         self.name: str = spec["model"]
         self.version: int = spec["version"]
         self.manifest = Manifest.from_dict(spec["manifest"])
+        # kept, because a batch compiles the same network once more, and only where one is asked for
         self._compile = partial(Compiled, openvino, entry, self.manifest.precision, threads)
         self.compiled = self._compile()
         self.output = self.compiled.output
+        # a view: it shows what the next inference writes, too
         self.flat = self.output.reshape(-1)
         self.decode = Decoder(self.manifest.color, image_limits(spec["settings"]), target_of(self.manifest))
         self.resize = Resizer(self.manifest).resize
@@ -51,6 +53,7 @@ class Model:
         )
 
         self.batch: Any = None
+        # rows asked for; with the network of one image where no batch is possible, so that nobody tries again
         self._wide: Tuple[int, Compiled] = (1, self.compiled)
         self._load_milliseconds = 0.0
 
@@ -65,6 +68,7 @@ class Model:
             self.batch = None  # it holds the network that goes
             self._wide = (1, self.compiled)
             found = self.compiled
+            # a network that takes one image at a time is no fault
             with contextlib.suppress(ModelError):
                 wide = self._compile(rows)
                 found = wide if same_results(self.compiled, wide) else found

@@ -17,6 +17,7 @@ DEFAULT_MAX_MODELS = 4
 def load_tasks(settings: Dict[str, str], with_model: bool) -> Dict[str, Any]:
     """Import the libraries from the venv of the settings; return the tasks by name: those with a model, or without."""
     libraries.load(settings.get("venv", ""), image_limits(settings).max_pixels)
+    # only now: they import numpy and cv2, which come from the venv
     from .tasks import IMAGE_TASKS, TASKS
 
     return TASKS if with_model else IMAGE_TASKS
@@ -32,15 +33,19 @@ def load_model(session: Any, spec: Dict[str, Any]) -> Tuple[str, Any]:
 
     settings = spec["settings"]
     threads = allowed_threads(settings)
+    # `workers` follows a setting of the session, and decides on the threads alone, which the key holds
     fixed = {name: value for name, value in settings.items() if name != "workers"}
     key = json.dumps([{**spec, "settings": fixed}, threads], sort_keys=True)
+    # taken out and put back at the end, so that the dict is in the order of use
     model = session.models.pop(key, None)
     if model is None:
         bound = max(1, int(settings.get("max_models", DEFAULT_MAX_MODELS)))
+        # before the next one is loaded, which needs the memory
         while len(session.models) >= bound:
             del session.models[next(iter(session.models))]
         openvino = libraries.load(settings.get("venv", ""))["openvino"]
         entry = session.entry(spec["xml_digest"], spec["bin_digest"])
+        # the registry says nothing that counts here: whoever may deploy could have written it
         require_tried(entry, spec["manifest"].get("precision", "f32"), settings, openvino.get_version())
         require_memory(entry.folder, settings)
         model = Model(openvino, entry, spec, threads)

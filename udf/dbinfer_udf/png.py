@@ -64,6 +64,7 @@ def read(data: bytes, limits: Limits) -> Header:
 
 def _chunks(data: bytes) -> Iterator[Tuple[int, int, bytes]]:
     """Yield (offset, length of its content, kind) of each chunk behind the first that lies whole within the data."""
+    # 33: behind the signature (8 bytes) and IHDR (25)
     pos, end = 33, len(data)
     while end >= pos + 12:
         length, kind = _chunk(data, pos)

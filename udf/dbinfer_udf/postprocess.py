@@ -35,7 +35,9 @@ def float_array_literal(values: np.ndarray) -> str:
         values: float32 of any shape; flattened row-major.
     """
     flat = values.ravel()
+    # JSON's list is PostgreSQL's array but for the brackets
     text: bytes = _dumps(flat, None, _NUMPY)
+    # orjson's word for NaN and infinities
     if b"null" in text:
         return _literal_with_gaps(flat)
     return "{" + text[1:-1].decode("ascii") + "}"
@@ -75,6 +77,7 @@ def scores(output: np.ndarray, activation: str, classes: int = 0) -> np.ndarray:
     """
     flat = output.ravel()
     if activation == "softmax":
+        # less the largest, so that no exponential overflows
         powers: np.ndarray = np.exp(flat - flat.max())
         powers /= powers.sum()
         return powers
@@ -103,6 +106,7 @@ def top(values: np.ndarray, k: int) -> List[Tuple[int, float]]:
         )
     down = -values
     if k < values.size:
+        # `not greater` holds for NaN, too, and for all equals of the k-th, which the stable sort then orders
         candidates = np.flatnonzero(~(down > np.partition(down, k - 1)[k - 1]))
     else:
         candidates = np.arange(values.size)

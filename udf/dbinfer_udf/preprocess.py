@@ -64,6 +64,7 @@ class Resizer:
         Returns:
             Where the image lies in the tensor.
         """
+        # OpenCV gives a gray picture no axis of channels
         if image.ndim == 2:
             out = out[:, :, 0]
         if image.shape[:2] == self._shape:
@@ -92,6 +93,7 @@ class Resizer:
 
     def _pad_around(self, image: np.ndarray, out: np.ndarray, placement: Placement) -> Placement:
         right, bottom = placement.x + placement.width, placement.y + placement.height
+        # each time anew: the tensor still holds the image before
         out[: placement.y] = self._pad
         out[bottom:] = self._pad
         out[:, : placement.x] = self._pad
@@ -116,6 +118,7 @@ class Resizer:
         (height, width), (to_height, to_width) = image.shape[:2], out.shape[:2]
         method = self._interpolation
         if self._smooth and (width > to_width or height > to_height):
+            # INTER_AREA averages only where both sides shrink, so the one that does goes first
             if width < to_width or height < to_height:
                 narrowed = (min(width, to_width), min(height, to_height))
                 image = cv2.resize(image, narrowed, interpolation=cv2.INTER_AREA)

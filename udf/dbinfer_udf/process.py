@@ -18,6 +18,7 @@ def server() -> Any:
 def user_function() -> Callable[[], int]:
     """Return the server's GetUserId: the oid of the user whose rights count now."""
     function = server().GetUserId
+    # an oid is unsigned: as ctypes' int, one beyond 2^31 would be negative
     function.restype, function.argtypes = ctypes.c_uint32, []
     return function  # type: ignore[no-any-return]
 
@@ -25,10 +26,12 @@ def user_function() -> Callable[[], int]:
 def content_id() -> Optional[int]:
     """Return the content id of this Greenplum segment (-1: coordinator); None on PostgreSQL."""
     symbols = server()
+    # only Greenplum's server exports it
     if not hasattr(symbols, "Gp_role"):
         return None
     option = symbols.GetConfigOption
     option.restype, option.argtypes = ctypes.c_char_p, [ctypes.c_char_p, ctypes.c_bool, ctypes.c_bool]
+    # missing_ok, not restricted: an error of the server would jump over the frames of Python
     value = option(b"gp_contentid", True, False)
     return None if value is None else int(value)
 
@@ -47,7 +50,9 @@ def session_number() -> int:
 def birth(pid: int) -> str:
     """Return when a process of this host began (clock ticks since boot), or nothing where there is none."""
     try:
+        # a pid is given to another process later; pid and birth are not
         with open("/proc/%d/stat" % pid) as stat:
+            # behind the last parenthesis: the name before it may hold spaces and parentheses
             return stat.read().rpartition(")")[2].split()[19]
     except OSError:
         return ""

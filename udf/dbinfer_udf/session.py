@@ -18,6 +18,7 @@ from .errors import UdfError
 from .gate import Gate
 from .ticket import Ticket, report
 
+# each statement of a long transaction makes tickets, and nothing else ends them
 MAX_TICKETS = 256
 
 
@@ -37,6 +38,7 @@ class Session:
         self.transaction = self._gate.transaction
         self._admission = Admission()
         self._python_runs = interrupts.interrupt_flag()
+        # in GD: dbinfer._text finds the ticket of a row there with one look-up
         self._tickets: Dict[str, Ticket] = gd.setdefault("dbinfer.tickets", {})
         self._tickets_of = self.transaction()
         # Only the dispatcher leaves anything, so PostgreSQL and the segments pay nothing.
@@ -89,6 +91,7 @@ class Session:
         name = token or "dbinfer:%d:%s" % (version_id, secrets.token_hex(8))
         self._forget_old_tickets()
         self._tickets[name] = Ticket(self, version_id, spec, self._gd.pop("dbinfer.asked", perf_counter()))
+        # a given token is the coordinator's, which dbinfer._here finds, not the gate
         if token is None:
             self._gate.keep(caller, model, name)
             if self._handover is not None:
@@ -103,6 +106,7 @@ class Session:
         if left is None:
             return None
         spec = json.loads(left["spec"])
+        # the dispatcher has fetched the files already: both processes share the host's cache
         if left["version_id"] != 0:
             self._admit(plpy, lambda a: a.find(spec))
         name = self.ticket(caller, model, left["version_id"], left["spec"], left["token"])
@@ -141,6 +145,7 @@ class Session:
         try:
             return json.dumps(collect(self, json.loads(settings)))
         except Exception as err:
+            # one sick backend must not hide the others in the view
             return json.dumps(
                 {"problem": "%s: %s" % (type(err).__name__, err), "python": sys.version.split()[0]}
             )
@@ -148,4 +153,5 @@ class Session:
 
 def modules() -> Dict[str, str]:
     """Return the sources of the runtime that this module was loaded from."""
+    # the bootstrap's Finder has them; a loader of files, as in tests, has none
     return getattr(globals()["__loader__"], "modules", {})

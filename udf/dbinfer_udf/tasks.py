@@ -37,6 +37,7 @@ def classify(model: Model, img: bytes, k: Optional[int]) -> str:
     model.require("classification", "classify")
     model.score(img)
     winner, score = best(_class_scores(model))
+    # nine digits give the same float32 again
     return "(%d,%s,%.9g)" % (winner, _label(model, winner), score)
 
 
@@ -76,6 +77,7 @@ def warm(model: Model, img: bytes, k: Optional[int]) -> str:
     """Run the network once on a blank image; return segment, host and milliseconds, with loading where needed."""
     started = perf_counter()
     model.compiled.input.fill(0)
+    # with an inference: the first one is slower, and part of what a first row waits for
     model.compiled.infer()
     milliseconds = (perf_counter() - started) * 1e3 + model.take_load_time()
     row = {"content": process.content_id(), "host": socket.gethostname(), "pid": os.getpid()}
@@ -97,6 +99,7 @@ def _class_scores(model: Model) -> Any:
 
 def _label(model: Model, number: int) -> str:
     labels = model.manifest.labels
+    # more outputs than labels: an empty field of a composite literal is NULL
     return quoted(labels[number]) if number < len(labels) else ""
 
 

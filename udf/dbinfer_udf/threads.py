@@ -19,5 +19,7 @@ def threads(settings: Dict[str, str]) -> int:
         return max(1, int(wanted))
     cores = limits.cores()
     if process.content_id() is None:
+        # + 1: the leader scores, too
         return max(1, cores // (int(settings.get("workers", "0")) + 1))
+    # a host that came after install: one thread, rather than too many
     return max(1, cores // max(1, int(settings.get("segments@" + socket.gethostname(), cores))))

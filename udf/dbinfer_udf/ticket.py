@@ -54,6 +54,7 @@ class Ticket:
 
         `k` is what the task needs beside the image: a number of classes, or the row of a batch.
         """
+        # before all else: a NULL costs neither a library nor a model
         if img is None:
             return None
         session = self._session
@@ -65,11 +66,13 @@ class Ticket:
                 raise UsageError(
                     "this model token belongs to another transaction", hint="Run the statement again."
                 )
+            # the ticket holds a key, not the model, so that max_models bounds what stays in memory
             model = session.models.get(self._key)
             if model is None:
                 return self._first(task, img, k)
             return _task(self._tasks, task)(model, img, k)
         except KeyboardInterrupt:
+            # a cancel on Greenplum; what else it has queued must not reach the next statement
             interrupts.drain_interrupts()
             raise
         except ImageError as err:
@@ -79,6 +82,7 @@ class Ticket:
         except UdfError as err:
             report(plpy, err)
         except Exception as err:
+            # not a bare except, which would swallow the KeyboardInterrupt of a cancel
             raise database_error(
                 plpy,
                 "unexpected %s: %s" % (type(err).__name__, err),
@@ -92,15 +96,18 @@ class Ticket:
 
         Again where other models of the statement drove this one out: the session's bound counts, not the ticket.
         """
+        # only here: what resolves a model imports neither numpy nor OpenVINO
         from .models import load_model, load_tasks
 
         spec = json.loads(self.spec)
+        # image_info reads a header, which needs limits and no model
         if self.version_id == 0:
             return _task(load_tasks(spec, False), task)(spec, img, k)
         self._tasks = load_tasks(spec["settings"], True)
         self._key, model = load_model(self._session, spec)
         if self._asked is not None:
             model.waited_for(perf_counter() - self._asked)
+            # the wait counts for the first load, not for one after the model was dropped
             self._asked = None
         return _task(self._tasks, task)(model, img, k)
 

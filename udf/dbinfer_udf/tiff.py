@@ -95,6 +95,7 @@ def _cost(tags: Dict[int, int], width: int, height: int) -> tuple[int, int, floa
     """Return (strips or tiles, bytes beside the result, seconds)."""
     tiled = _TILE_WIDTH in tags or _TILE_HEIGHT in tags
     across = (tags.get(_TILE_WIDTH) if tiled else 0) or width or 1
+    # without a number of rows, all of them are one strip
     down = tags.get(_TILE_HEIGHT if tiled else _ROWS) or height or 1
     down = down if tiled else min(down, height or 1)
     samples, bits = min(4, tags.get(_SAMPLES, 1)), min(64, tags.get(_BITS, 1))

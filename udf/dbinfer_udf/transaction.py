@@ -45,6 +45,7 @@ def _register() -> Any:
     number of an event and a pointer, and writes digits, never UNTOUCHED.
     """
     symbols = server()
+    # 32 bytes hold the digits of any int32
     buffer = ctypes.create_string_buffer(UNTOUCHED, 32)
     # The server writes there as long as the process lives, whatever becomes of GD.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(buffer))

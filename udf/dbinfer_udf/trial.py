@@ -97,7 +97,7 @@ def run_trial(
         AbandonedError: `stop` said so.
     """
     call = {
-        "paths": [path for path in sys.path if path],
+        "paths": [path for path in sys.path if path],  # "" is the working directory
         "xml": xml,
         "precision": precision,
         "memory": limits.memory_bytes,
@@ -113,12 +113,12 @@ def run_trial(
         message = "the Python that tries it, %s, cannot be started: %s" % (python, err.strerror)
         raise TrialError(message, lasting=False) from err
     try:
-        with contextlib.suppress(BrokenPipeError), process.stdin as source:
+        with contextlib.suppress(BrokenPipeError), process.stdin as source:  # it is dead: _death says why
             source.write(_program(call))
         return _Watch(process, limits, stop).result()
     finally:
         process.kill()
-        process.wait()
+        process.wait()  # a backend must not collect zombies
         process.stdout.close()
         process.stderr.close()
 
@@ -152,11 +152,11 @@ class _Watch:
         while open_pipes:
             for pipe in select.select(list(open_pipes), [], [], POLL)[0]:
                 block = os.read(pipe, 65536)
-                self.text[pipe] = (self.text[pipe] + block)[-(1 << 20) :]
+                self.text[pipe] = (self.text[pipe] + block)[-(1 << 20) :]  # what is tried may print on and on
                 if not block:
                     open_pipes.remove(pipe)
             if self._read_lines():
-                begun = time.monotonic()
+                begun = time.monotonic()  # each step has the whole time for itself
             self._check(time.monotonic() - begun)
         self.process.wait()
 

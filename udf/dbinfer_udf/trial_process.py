@@ -27,6 +27,7 @@ def too_large(memory: int) -> Tuple[str, str]:
 def run(call_json: str) -> None:
     """Be the process that is tried: say each step as a line of JSON on standard output."""
     call = json.loads(call_json)
+    # before anything of the libraries or of the model is read
     _bound_itself(call["memory"])
     sys.path[:] = call["paths"]
     try:
@@ -42,19 +43,25 @@ def run(call_json: str) -> None:
 def _bound_itself(memory: int) -> None:
     """Let the kernel end or refuse what the watching process would see too late, and die with that process."""
     if sys.platform == "linux":
+        # a backend that is killed cannot end this process
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # the mask is inherited, also from a backend that blocks signals
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    # a crash is one of the answers here, and not worth a core file
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # not RLIMIT_AS: threads and allocators reserve addresses that they never use
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
 
 
 def _measure(xml: str, precision: str) -> Tuple[float, float, int]:
+    # None makes its import fail: no telemetry, and no thread of it
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     import numpy as np
     import openvino
 
     config = {
         "INFERENCE_PRECISION_HINT": precision,
+        # max_inference_seconds is meant for one thread, whatever backends use
         "INFERENCE_NUM_THREADS": 1,
         "NUM_STREAMS": 1,
         "ENABLE_CPU_PINNING": False,
@@ -71,6 +78,7 @@ def _measure(xml: str, precision: str) -> Tuple[float, float, int]:
         request.infer()
         taken.append((time.perf_counter() - started) * 1e3)
         _say(image=taken[-1])
+    # the median of the random images: the two before warm up
     return round(compile_milliseconds, 1), round(sorted(taken[2:])[1], 3), _peak()
 
 
@@ -85,4 +93,5 @@ def _peak() -> int:
 
 def _say(**step: Any) -> None:
     sys.stdout.write(json.dumps(step) + "\n")
+    # who watches counts the time of each step from the line before
     sys.stdout.flush()

@@ -39,7 +39,9 @@ def require_tried(entry: Entry, precision: str, settings: Dict[str, str], openvi
     outcome = _read(entry, asked)
     if outcome is None:
         with interrupts.signals_open(), _alone(entry):
+            # read again: who waited for the lock finds what the other process found
             outcome = _read(entry, asked) or _try(entry, precision, limits, settings)
+            # a fault of the host says nothing about the model
             if outcome["lasting"]:
                 _write(entry, dict(outcome, asked=asked))
     if outcome["error"]:
@@ -64,6 +66,7 @@ def _alone(entry: Entry) -> Iterator[None]:
 
 def _locked(lock: Any) -> bool:
     try:
+        # asked in steps, because nothing could interrupt a flock that waits
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
@@ -108,6 +111,7 @@ def _read(entry: Entry, asked: List[Any]) -> Optional[Dict[str, Any]]:
     try:
         with open(_path(entry)) as file:
             values = json.load(file)
+            # of the open file: another may have its name by now
             age = time.time() - os.fstat(file.fileno()).st_mtime
     except (OSError, ValueError):
         return None
@@ -117,6 +121,7 @@ def _read(entry: Entry, asked: List[Any]) -> Optional[Dict[str, Any]]:
         or not {"error", "setting"} <= set(values)
     ):
         return None
+    # a clock that was set back must keep no failure; not lasting, because writing it again renews its age
     return None if values["error"] and not 0 <= age < FAILURE_SECONDS else dict(values, lasting=False)
 
 

@@ -28,6 +28,7 @@ def sweep(cache: str) -> None:
     for pattern in ("*" + SUFFIX, os.path.join("blobs", "*" + SUFFIX)):
         for path in glob.glob(os.path.join(models, pattern)):
             if not _owner_lives(os.path.basename(path)):
+                # rmtree removes folders only, unlink files only
                 shutil.rmtree(path, ignore_errors=True)
                 with contextlib.suppress(OSError):
                     os.unlink(path)
@@ -35,4 +36,5 @@ def sweep(cache: str) -> None:
 
 def _owner_lives(name: str) -> bool:
     owner = name.partition("-")[0]
+    # another process may have the pid by now, which only keeps the file longer
     return owner.isdigit() and os.path.exists("/proc/" + owner)

@@ -46,6 +46,7 @@ def _above(path: str) -> Iterator[str]:
 def _inside(top: str, version: str) -> Iterator[str]:
     yield top
     yield from _entries(top)
+    # a link to the interpreter, which the trial starts
     yield os.path.join(top, "bin", "python")
     yield os.path.join(top, "lib", "python" + version)
     packages = site_packages(top, version)
@@ -68,6 +69,7 @@ def _why(path: str, uid: int, gid: Optional[int]) -> Optional[str]:
         status = os.stat(path)
     except OSError:  # a link to nowhere imports nothing
         return None
+    # in a sticky folder such as /tmp nobody can rename what belongs to another
     sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
     if status.st_uid not in (0, uid):
         return "%s belongs to %s" % (path, _name(status.st_uid))

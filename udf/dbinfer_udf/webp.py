@@ -20,6 +20,7 @@ def read(data: bytes, limits: Limits) -> Header:
     kind = data[12:16]
     if kind == b"VP8 ":
         width, height = struct.unpack_from("<HH", data, 26)
+        # 14 bits each; the two above them are a scale for display
         return _header(data, (width & 0x3FFF, height & 0x3FFF, 3), 1, complete, _LOSSY)
     if kind == b"VP8L":
         bits = struct.unpack_from("<I", data, 21)[0]
@@ -53,9 +54,11 @@ def _walk(data: bytes, limits: Limits) -> tuple[int, int, bool]:
         kind, length = data[pos : pos + 4], int.from_bytes(data[pos + 4 : pos + 8], "little")
         if kind == b"EXIF" and not orientation:
             exif = data[pos + 8 : pos + 8 + length]
+            # some writers keep the prefix that EXIF has in a JPEG
             orientation = exif_orientation(exif[6:] if exif[:6] == b"Exif\0\0" else exif)
         frames += kind == b"ANMF"
         lossless = lossless or kind == b"VP8L"
+        # chunks begin at even offsets
         pos += 8 + length + (length & 1)
         seen += 1
         check_count(seen, limits.max_segments, "chunks", "max_image_segments")
