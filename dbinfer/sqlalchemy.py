@@ -42,9 +42,9 @@ class Composite:
         self.call, self.fields = call, fields
 
     def __getattr__(self, name: str) -> ColumnElement[Any]:
-        field = name.rstrip("_")
-        if field not in self.__dict__.get("fields", ()):
-            raise AttributeError(f"{name!r} is none of the fields {', '.join(self.fields)}")
+        field, fields = name.rstrip("_"), self.__dict__.get("fields", ())  # copy asks before there are any
+        if field not in fields:
+            raise AttributeError(f"{name!r} is none of the fields {', '.join(fields)}")
         dot = Grouping(self.call).op(".", precedence=100, return_type=FIELDS[field])
         return dot(literal_column(field))
 

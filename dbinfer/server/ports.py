@@ -23,7 +23,7 @@ def choose_port(state: State, say: Say) -> None:
     chosen = free_port()
     if chosen is None:
         raise ServerError(
-            f"there is there is there is there is no free port between {PORTS[0]} and {PORTS[-1]} on 127.0.0.1",
+            f"there is no free port between {PORTS[0]} and {PORTS[-1]} on 127.0.0.1",
             "Stop a program that listens on one of them.",
         )
     if state.port:

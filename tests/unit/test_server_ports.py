@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import socket
 
+import pytest
+
+from dbinfer.errors import ServerError
 from dbinfer.server import ports
+from dbinfer.state.record import State
 
 
 def test_a_port_in_use_is_not_offered() -> None:
@@ -15,3 +19,9 @@ def test_a_port_in_use_is_not_offered() -> None:
         assert not ports.port_is_free(port)
         assert ports.free_port(range(port, port + 1)) is None
         assert ports.free_port(range(port, port + 50)) not in (None, port)
+
+
+def test_a_full_range_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "free_port", lambda: None)
+    with pytest.raises(ServerError, match=r"^there is no free port between 15432 and 15631 on 127\.0\.0\.1"):
+        ports.choose_port(State(), print)
