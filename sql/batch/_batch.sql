@@ -5,6 +5,7 @@ LANGUAGE plpython3u VOLATILE PARALLEL SAFE COST 10000 AS $$
 ticket = GD.get("dbinfer.tickets", {}).get(token)
 if ticket is None:
     plpy.error("dbinfer: unknown model token", hint="Call dbinfer.classify_table.", sqlstate="22023")
+# the image goes within the row: run() would answer a NULL at once, and that row would be missing
 return ticket.run(plpy, "batch", b"", on_error, (scan, id, img, on_error))
 $$;
 COMMENT ON FUNCTION dbinfer._batch(text, bigint, bytea, text, text) IS 'internal: scores rows in batches; call dbinfer.classify_table';

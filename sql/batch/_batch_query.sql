@@ -2,6 +2,8 @@
 -- where the row lies; one state of each process moves, with less than a batch of images.
 CREATE OR REPLACE FUNCTION dbinfer._batch_query(images regclass, id_column name, img_column name, model text, on_error text)
 RETURNS text LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
+-- 40 is the ( of a literal with results: rows that wait begin with an id. md5: a name for this scan, so that rows which an
+-- earlier one has left in a process are not taken for its own
 SELECT pg_catalog.format($q$
   SELECT pg_catalog.count(*),
          dbinfer._collect(pg_catalog.convert_from(b, 'UTF8')::dbinfer._scored) FILTER (WHERE pg_catalog.get_byte(b, 0) OPERATOR(pg_catalog.=) 40),

@@ -30,6 +30,7 @@ BEGIN
         wanted, images, found, pg_catalog.array_to_string(types, ' or ')), HINT = 'Make a view that casts it, and name the view.';
     END IF;
   END LOOP;
+  -- an estimate, because counting would read the whole table before the scan does
   IF EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) images::pg_catalog.oid
                 AND c.reltuples OPERATOR(pg_catalog.>) most) THEN
     RAISE program_limit_exceeded USING MESSAGE = pg_catalog.format('dbinfer: %s has more rows than can be classified at once (30 million)', images),
@@ -47,6 +48,7 @@ BEGIN
       $q$, model, on_error) INTO rest USING waiting;
     batches := pg_catalog.array_append(batches, rest);
   END IF;
+  -- a plan that loses rows would otherwise give a shorter answer, and nobody would see it
   SELECT total OPERATOR(pg_catalog.-) coalesce(pg_catalog.sum(pg_catalog.cardinality(b.ids)), 0) INTO total
     FROM pg_catalog.unnest(batches) b;
   IF total OPERATOR(pg_catalog.<>) 0 THEN

@@ -6,6 +6,7 @@ LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 100000 COST 1000000 AS $$
 DECLARE
   batches dbinfer._scored[] := dbinfer._batches(images, model, on_error, id_column, img_column);
 BEGIN
+  -- the four are equally long, and in one SELECT list they advance together
   RETURN QUERY SELECT pg_catalog.unnest(b.ids), pg_catalog.unnest(b.classes), pg_catalog.unnest(b.labels), pg_catalog.unnest(b.scores)
     FROM pg_catalog.unnest(batches) b;
 END $$;

@@ -3,6 +3,7 @@
 CREATE OR REPLACE FUNCTION dbinfer.set_setting(name text, value text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+  -- the highest values: a bytea ends at 1 GB
   settings jsonb := '{"threads": 1024, "max_models": 64, "max_image_bytes": 1073741823, "max_image_pixels": 1073741823,
     "max_image_memory": 8589934592, "max_image_expansion": 1000000, "max_image_scans": 10000, "max_image_segments": 10000000,
     "max_image_frames": 1000000, "max_image_seconds": 3600}';
@@ -12,6 +13,7 @@ BEGIN
     RAISE insufficient_privilege USING MESSAGE = format('%L is not a setting that can be changed here', name),
       HINT = format('Settings: %s. A superuser changes the others: dbinfer install --help',
         (SELECT string_agg(key, ', ' ORDER BY key) FROM jsonb_object_keys(settings) key));
+  -- IS NOT TRUE: NULL is refused, too
   ELSIF (value ~ '^[1-9][0-9]{0,9}$' AND value::bigint <= highest OR name = 'threads' AND value = 'auto') IS NOT TRUE THEN
     RAISE invalid_parameter_value USING MESSAGE = format('%s cannot be %L', name, value),
       HINT = format('Use a number from 1 to %s%s.', highest, CASE name WHEN 'threads' THEN ', or auto' ELSE '' END);

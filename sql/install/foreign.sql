@@ -24,6 +24,7 @@ SELECT x.found FROM (
   SELECT pg_catalog.format('%%s of %%s', x.what, x.relation::regclass)
     FROM (SELECT 'trigger ' || g.tgname AS what, g.tgrelid AS relation FROM pg_catalog.pg_trigger g WHERE NOT g.tgisinternal
           UNION ALL
+          -- _RETURN is what a view is made of
           SELECT 'rule ' || r.rulename, r.ev_class FROM pg_catalog.pg_rewrite r WHERE r.rulename <> '_RETURN'
           UNION ALL
           SELECT 'policy ' || y.polname, y.polrelid FROM pg_catalog.pg_policy y
@@ -31,6 +32,7 @@ SELECT x.found FROM (
           SELECT 'default of column ' || a.attname, d.adrelid FROM pg_catalog.pg_attrdef d
             JOIN pg_catalog.pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
           UNION ALL
+          -- n: NOT NULL, which PostgreSQL 18 keeps as a constraint
           SELECT 'constraint ' || k.conname, k.conrelid FROM pg_catalog.pg_constraint k WHERE k.contype NOT IN ('p', 'n')
           UNION ALL
           SELECT 'index ' || i.indexrelid::regclass, i.indrelid FROM pg_catalog.pg_index i WHERE NOT i.indisprimary

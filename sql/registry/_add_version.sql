@@ -6,6 +6,7 @@ BEGIN
     RAISE invalid_name USING MESSAGE = format('%L is not a valid model name', model_name),
       HINT = 'A name starts with a letter and has at most 63 letters, digits, _ . and -.';
   END IF;
+  -- IS NOT TRUE: a missing key gives NULL, and is refused, too
   IF (jsonb_typeof(facts->'manifest') = 'object' AND facts->>'size' ~ '^[0-9]{1,15}$'
       AND facts->>'source_digest' ~ '^[0-9a-f]{64}$' AND facts->>'xml_digest' ~ '^[0-9a-f]{64}$'
       AND facts->>'bin_digest' ~ '^[0-9a-f]{64}$' AND jsonb_typeof(facts->'xml_parts') = 'array'

@@ -2,13 +2,16 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.add_version(model_name text, facts jsonb, activate boolean) RETURNS integer
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+  -- computed here and not in the INSERT: every copy of a replicated table must get the same
   new_id integer := nextval('dbinfer_private.version_id');
   new_version integer;
   stamp timestamptz := now();
+  -- not current_user, which is the owner here
   author text := session_user;
   k text;
   part_digest text;
 BEGIN
+  -- counted apart from the versions, so that the number of a dropped one is not given again
   SELECT l.version + 1 INTO new_version FROM dbinfer_private.last_version l WHERE l.model = model_name;
   new_version := coalesce(new_version, 1);
   DELETE FROM dbinfer_private.last_version l WHERE l.model = model_name;
@@ -18,6 +21,7 @@ BEGIN
   END IF;
   INSERT INTO dbinfer_private.model_version VALUES (new_id, model_name, new_version, facts->>'source_digest',
     facts->>'xml_digest', facts->>'bin_digest', facts->'manifest', (facts->>'size')::bigint, stamp, author, facts->'trial');
+  -- one by one: INSERT ... SELECT of jsonb_array_elements_text WITH ORDINALITY crashed a Greenplum coordinator
   FOREACH k IN ARRAY ARRAY['xml', 'bin'] LOOP
     FOR i IN 1 .. jsonb_array_length(facts->(k || '_parts')) LOOP
       part_digest := facts->(k || '_parts')->>(i - 1);

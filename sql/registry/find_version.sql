@@ -25,6 +25,7 @@ BEGIN
       RAISE undefined_object USING MESSAGE = format('model "%s" has no active version', base),
         HINT = format('Activate one: dbinfer activate %s@VERSION', base);
     END IF;
+  -- never an alias, which begins with a letter; nine digits always fit an integer
   ELSIF suffix ~ '^[0-9]{1,9}$' THEN
     number := suffix::integer;
   ELSE

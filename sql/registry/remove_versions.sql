@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.remove_versions(gone text, gone_version integer) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+  -- by hand: Greenplum does not enforce foreign keys of replicated tables; last_version stays, see add_version
   DELETE FROM dbinfer_private.model_part p WHERE p.version_id IN (SELECT v.id FROM dbinfer_private.model_version v
     WHERE v.model = gone AND (gone_version IS NULL OR v.version = gone_version));
   DELETE FROM dbinfer_private.alias a WHERE a.model = gone AND (gone_version IS NULL OR a.version = gone_version);

@@ -3,6 +3,7 @@ CREATE OR REPLACE FUNCTION dbinfer._admit(model text, note text, given_token tex
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp /* postgresql: SET jit = off */ AS $$
 DECLARE
+  -- takes the note, so that a call which fails below leaves none behind
   caller oid := dbinfer_private.caller(model, note);
   settings text := dbinfer_private.settings();
   wanted integer;
@@ -16,7 +17,9 @@ BEGIN
   /* greenplum: IF current_setting('gp_role') = 'execute' AND current_setting('gp_contentid') = '-1' THEN
     RETURN dbinfer_private.take_ticket(caller, model, given_token);
   END IF; */
+  -- a token says what is wanted and gives no right: the grant is checked below all the same
   wanted := CASE WHEN given_token IS NOT NULL THEN dbinfer_private.token_version(given_token)
+                 -- no model: image_info, which needs the limits alone
                  WHEN model = '' THEN 0
                  ELSE dbinfer_private.find_version(model) END;
   IF wanted = 0 THEN
@@ -28,10 +31,12 @@ BEGIN
   IF NOT FOUND THEN
     RAISE undefined_object USING MESSAGE = 'the model version of this token does not exist', HINT = 'Run the statement again.';
   END IF;
+  -- before anything is loaded for who may not run it
   PERFORM dbinfer_private.check_grant(caller, v.model);
   PERFORM dbinfer_private.load_runtime();
   IF dbinfer_private.need_model(v.xml_digest, v.bin_digest, settings) THEN
     FOR p IN SELECT m.kind, d.data FROM dbinfer_private.model_part m JOIN dbinfer_private.part d ON d.digest = m.digest
+             -- the files are written in this order, part after part
              WHERE m.version_id = v.id ORDER BY m.kind, m.part LOOP
       PERFORM dbinfer_private.feed_part(p.kind, p.data);
     END LOOP;

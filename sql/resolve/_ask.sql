@@ -6,6 +6,7 @@ CREATE OR REPLACE FUNCTION dbinfer._ask(model text, empty boolean DEFAULT NULL) 
 LANGUAGE plpython3u STABLE PARALLEL SAFE AS $$
 import ctypes, secrets, time
 note, GD["dbinfer.asked"] = secrets.token_hex(16), time.perf_counter()
+# an oid is unsigned, what ctypes returns is not
 GD["dbinfer.note"] = (note, model, ctypes.PyDLL(None).GetUserId() & 0xFFFFFFFF)
 return note
 $$;

@@ -1,5 +1,6 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.caller(model text, note text) RETURNS oid
 LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
+# pop, whether it fits or not: a note counts once
 noted = GD.pop("dbinfer.note", None)
 return noted[2] if noted is not None and noted[:2] == (note, model) else None
 $$;

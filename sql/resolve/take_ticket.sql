@@ -6,6 +6,7 @@ DECLARE
   digest text := dbinfer_private.left_digest();
   taken text;
 BEGIN
+  -- raises where it has not the form of a token, whose end becomes the name of a file
   PERFORM dbinfer_private.token_version(token);
   IF digest IS NOT NULL THEN
     IF dbinfer_private.need_runtime(digest) THEN

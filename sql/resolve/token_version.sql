@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.token_version(token text) RETURNS integer
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+  -- nine digits always fit an integer
   IF token !~ '^dbinfer:[0-9]{1,9}:[0-9a-f]{16}$' THEN
     RAISE invalid_parameter_value USING MESSAGE = 'invalid model token',
       HINT = 'Call dbinfer.predict, classify, segment or embed.';

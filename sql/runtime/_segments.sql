@@ -9,6 +9,7 @@ BEGIN
   found := dbinfer_private.status(dbinfer_private.settings());
   IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = 'dbinfer_admin' AND pg_has_role(session_user, r.oid, 'MEMBER')) THEN
     found := found - 'host' - 'venv' - 'cache_dir' - 'cache_bytes' - 'cache_free';
+    -- its words name hosts and folders
     IF found->>'problem' IS NOT NULL THEN
       found := found || '{"problem": "An administrator sees what is wrong here: dbinfer doctor"}';
     END IF;

@@ -9,6 +9,7 @@ DECLARE
 BEGIN
   SELECT s.value INTO wanted FROM dbinfer_private.setting s WHERE s.name = 'runtime_digest';
   IF dbinfer_private.need_runtime(wanted) THEN
+    -- sources and digest in one query: where this is VOLATILE, an upgrade may commit between two
     FOR m IN SELECT r.name, r.source, s.value AS digest FROM dbinfer_private.runtime_module r
              JOIN dbinfer_private.setting s ON s.name = 'runtime_digest' LOOP
       PERFORM dbinfer_private.feed_module(m.name, m.source);

@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.need_runtime(digest text) RETURNS boolean
 LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
 session = GD.get("dbinfer")
+# what a cancelled statement has fed goes
 GD["dbinfer.modules"] = {}
 return session is None or session.digest != digest
 $$;

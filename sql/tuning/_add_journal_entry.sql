@@ -5,6 +5,7 @@ BEGIN
   IF of_study IS NULL OR told IS NULL THEN
     RAISE null_value_not_allowed USING MESSAGE = 'an entry of the journal needs a study and a value';
   END IF;
+  -- -1: under other numbers, the workers of a study hold locks of the same name
   PERFORM pg_advisory_xact_lock(hashtext('dbinfer.tune ' || of_study), -1);
   INSERT INTO dbinfer_private.tuning_journal
   SELECT of_study, coalesce(max(j.number), -1) + 1, told, now() FROM dbinfer_private.tuning_journal j WHERE j.study = of_study;

@@ -10,6 +10,7 @@ WITH entry AS (
   -- 5 sets a parameter, 6 state and values, 7 the score of an epoch, 8 an attribute
   SELECT e.study, e.trial,
          jsonb_object_agg(e.entry->>'param_name',
+           -- of a parameter with choices, Optuna stores which one
            CASE WHEN (e.entry->>'distribution')::jsonb->>'name' = 'CategoricalDistribution'
                 THEN (e.entry->>'distribution')::jsonb->'attributes'->'choices'->((e.entry->>'param_value_internal')::numeric::integer)
                 ELSE e.entry->'param_value_internal' END) FILTER (WHERE e.op = 5) AS params,
@@ -20,6 +21,7 @@ WITH entry AS (
 )
 SELECT b.study,
        b.trial,
+       -- Optuna's states in the order of their numbers, from 0
        (ARRAY['running', 'complete', 'pruned', 'failed', 'waiting'])[coalesce(t.last->>'state', b.entry->>'state', '0')::integer + 1] AS state,
        (t.last->'values'->>0)::double precision AS value,
        coalesce(t.params, '{}') AS params,
