@@ -12,6 +12,7 @@ from dbinfer.cli._options import Json, err_console, print_json, print_table
 
 if TYPE_CHECKING:
     from dbinfer.train.compare import Comparison
+    from dbinfer.train.options import TrainJob
 
 HELP = """Compare variants of a training: data distributed over ranks, all data on each rank, one process.
 
@@ -19,11 +20,16 @@ Prints a table per epoch, the speed-up and the efficiency, and draws a figure. A
 the cores. The efficiency compares with as many independent processes at once. On one machine this shows what the
 exchange between ranks costs, not what more machines would gain.
 
+--sweep trains at several sizes, with ranks that exchange gradients and with as many that do not, and names the
+smallest size from which on the efficiency reaches 0.9.
+
 Examples:
 
     $ dbinfer bench train
 
     $ dbinfer bench train --ranks 2 --launcher mpi --epochs 6 --out runs/compare
+
+    $ dbinfer bench train --sweep width --ranks 2 --epochs 2 --out runs/width
 
     $ dbinfer bench train digits --data digits --batch 32 --json
 """
@@ -47,6 +53,11 @@ def _train(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the runs and the figure. Default: a temporary one.")
     ] = None,
+    sweep: Annotated[
+        str, typer.Option(help="Compare sizes of one thing: width (of a U-Net), batch or ranks.")
+    ] = "",
+    momentum: Annotated[float, typer.Option(help="Momentum, with --optimizer sgd.")] = 0.9,
+    optimizer: Annotated[str, typer.Option(help="adam, sgd or rmsprop.")] = "adam",
     as_json: Json = False,
 ) -> None:
     from dbinfer.train.compare import compare
@@ -65,13 +76,33 @@ def _train(
         ranks=ranks,
         launcher=launcher,
         warmup=1,
+        momentum=momentum,
+        optimizer=optimizer,
     )
+    if sweep:
+        _sweep(job, sweep, as_json)
+        return
     with err_console.status("starting") as status:
         result = compare(job, status.update)
     if as_json:
         print_json(result.to_dict())
     else:
         _print(result)
+
+
+def _sweep(job: TrainJob, kind: str, as_json: bool) -> None:
+    from dbinfer.train.sweep import sweep
+
+    with err_console.status("starting") as status:
+        report = sweep(job, kind, say=status.update)
+    if as_json:
+        print_json(report.to_dict())
+        return
+    columns = [kind, "ranks", "together\nimages/s", "apart\nimages/s", "efficiency", "exchange's\nshare"]
+    print_table(f"{job.network}, {kind}", columns, report.rows())
+    answer = "no size here" if report.smallest is None else f"{kind} {report.smallest} on"
+    typer.echo(f"training together pays (efficiency 0.9) from: {answer}")
+    typer.echo(f"figure: {report.figure}")
 
 
 def _print(result: Comparison) -> None:

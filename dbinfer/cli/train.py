@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HELP = """Train a network of the zoo, on one core or on many ranks.
 
---data is `digits` or `strokes` (built in), a folder with CLASS/IMAGE files, a folder with NAME.jpg and
+--data is `digits`, `strokes`, `mnist`, `cifar10:ARCHIVE`, a folder with CLASS/IMAGE files, a folder with NAME.jpg and
 NAME_mask.gif, or a SQL query that returns an image, a mask or label, and a unique key. The run's folder gets
 NETWORK.keras, manifest.json, history.csv, curves.png, run.json and checkpoints. Convert NETWORK.keras with
 `dbinfer convert`.

@@ -92,12 +92,8 @@ class Comparison:
             "cores": self.cores,
             "figure": str(self.figure),
         }
-        return {
-            **measured,
-            **numbers,
-            "independent_images_per_second": self.independent,
-            "variants": variants,
-        }
+        rate = {"independent_images_per_second": self.independent}
+        return {**measured, **numbers, **rate, "variants": variants}
 
 
 def compare(job: TrainJob, say: Callable[[str], None] = lambda text: None) -> Comparison:
@@ -116,10 +112,12 @@ def compare(job: TrainJob, say: Callable[[str], None] = lambda text: None) -> Co
     count = cores()
     job = replace(job, threads=max(1, count // job.ranks), keep=0, final="last")
     single = replace(job, ranks=1, hosts="")
-    distributed = _run(job, "distributed", f"{job.ranks} ranks, data distributed", say)
-    everything = _run(replace(job, sharding="all"), "everything", f"{job.ranks} ranks, each all data", say)
-    alone = _run(single, "alone", "one process", say)
-    independent = _independent(single, job.ranks, say)
+    distributed = run_variant(job, "distributed", f"{job.ranks} ranks, data distributed", say)
+    everything = run_variant(
+        replace(job, sharding="all"), "everything", f"{job.ranks} ranks, each all data", say
+    )
+    alone = run_variant(single, "alone", "one process", say)
+    independent = run_independent(single, job.ranks, say)
     figure = job.folder / "comparison.png"
     result = Comparison(
         network.metrics[0], job.ranks, count, distributed, everything, alone, independent, figure
@@ -128,7 +126,8 @@ def compare(job: TrainJob, say: Callable[[str], None] = lambda text: None) -> Co
     return result
 
 
-def _run(job: TrainJob, name: str, title: str, say: Callable[[str], None]) -> Variant:
+def run_variant(job: TrainJob, name: str, title: str, say: Callable[[str], None]) -> Variant:
+    """Train one variant in a folder of its own."""
     say(title)
     job = replace(job, out=str(job.folder / name))
     job.folder.mkdir(parents=True, exist_ok=True)
@@ -136,14 +135,14 @@ def _run(job: TrainJob, name: str, title: str, say: Callable[[str], None]) -> Va
     return Variant(title, read_report(job).history)
 
 
-def _independent(job: TrainJob, count: int, say: Callable[[str], None]) -> float:
+def run_independent(job: TrainJob, count: int, say: Callable[[str], None]) -> float:
     """Return the images per second of `count` single processes at once: the sum of each one's fastest epoch."""
     # Only speed is asked here, and that of the fastest epoch: few of them tell it
     job = replace(job, epochs=min(job.epochs, 3), val="none")
     names = [f"independent-{number}" for number in range(count)]
     say(f"{count} independent processes at once")
     with ThreadPoolExecutor(count) as pool:
-        variants = list(pool.map(lambda name: _run(job, name, name, lambda text: None), names))
+        variants = list(pool.map(lambda name: run_variant(job, name, name, lambda text: None), names))
     return sum(variant.images_per_second for variant in variants)
 
 
