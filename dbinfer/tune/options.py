@@ -41,9 +41,9 @@ class TuneOptions:
     def __post_init__(self) -> None:
         for key in ("trials", "workers"):
             if getattr(self, key) < 1:
-                raise UsageError(f"{key} is {getattr(self, key)}, but must be at least 1.")
+                raise UsageError(f"{key} is {getattr(self, key)}, but must be at least 1")
         if self.pruner not in PRUNERS:
-            raise UsageError(f"pruner is {self.pruner!r}, but must be one of {', '.join(PRUNERS)}.")
+            raise UsageError(f"pruner is {self.pruner!r}, but must be one of {', '.join(PRUNERS)}")
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ class TuneJob:
         }
         train = TrainJob(network, data, dsn, **values)
         if train.val == "none":
-            raise UsageError("val is none, but a search compares its trials by their validation.")
+            raise UsageError("val is none, but a search compares its trials by their validation")
         if train.ranks > 1 or train.resume:
-            raise UsageError("a trial is trained by one process from its start: leave ranks and resume out.")
+            raise UsageError("a trial is trained by one process from its start: leave ranks and resume out")
         return cls(train, tuple(search), study, options.trials, options.pruner)
 
     @property

@@ -116,9 +116,7 @@ def make_report(study: Any, job: TuneJob, metric: str) -> TuneReport:
     complete = [trial for trial in trials if trial.state == "complete" and trial.value is not None]
     if not complete:
         notes = [trial.note for trial in trials if trial.note]
-        raise DataError(
-            f"none of the {len(trials)} trials was trained to its end.", notes[0] if notes else ""
-        )
+        raise DataError(f"none of the {len(trials)} trials was trained to its end", notes[0] if notes else "")
     best = max(complete, key=lambda trial: trial.value or 0.0)
     model, manifest = _keep_model(job, best, len(trials))
     again = sorted({t.user_attrs[AGAIN] for t in study.get_trials(deepcopy=False) if AGAIN in t.user_attrs})
@@ -138,7 +136,7 @@ def _keep_model(job: TuneJob, best: Trial, trials: int) -> tuple[Path, Path]:
         manifest = Manifest.from_json((folder / "manifest.json").read_text(encoding="utf-8"))
     except OSError as err:
         raise DataError(
-            f"the model of the best trial cannot be read: {err}.",
+            f"the model of the best trial cannot be read: {err}",
             "All hosts of --hosts must share the folder of --out.",
         ) from err
     tuning = {

@@ -49,18 +49,18 @@ def read_search(texts: Sequence[str], network: str) -> tuple[Dimension, ...]:
         UsageError: it is empty, or one of the texts names no option or no values.
     """
     if not texts:
-        raise UsageError("the search space is empty.", EXAMPLE)
+        raise UsageError("the search space is empty", EXAMPLE)
     found = tuple(_dimension(text) for text in texts)
     build = tuple(inspect.signature(NETWORKS[network].build).parameters) if network in NETWORKS else ()
     known = [name for name in TRAINING if name in {entry.name for entry in fields(TrainOptions)}]
     for number, one in enumerate(found):
         if one.name not in (*known, *build):
             raise UsageError(
-                f"search names the option {one.name!r}, which cannot be searched.",
+                f"search names the option {one.name!r}, which cannot be searched",
                 f"Options of training: {', '.join(known)}; of {network}: {', '.join(build)}.",
             )
         if one.name in [other.name for other in found[:number]]:
-            raise UsageError(f"search names the option {one.name!r} twice.")
+            raise UsageError(f"search names the option {one.name!r} twice")
     return found
 
 
@@ -76,7 +76,7 @@ def _dimension(text: str) -> Dimension:
     low, dots, rest = values.partition("..")
     if not name or not values.strip(","):
         raise UsageError(
-            f"search is {text!r}, but must be NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C.", EXAMPLE
+            f"search is {text!r}, but must be NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C", EXAMPLE
         )
     if not dots:
         return Dimension(name, choices=tuple(_value(word) for word in values.split(",") if word))
@@ -85,7 +85,7 @@ def _dimension(text: str) -> Dimension:
     numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in ends)
     if not numbers or ends[0] >= ends[1] or kind not in ("", "log") or (kind and ends[0] <= 0):
         raise UsageError(
-            f"search is {text!r}, but a range needs two numbers, the smaller first, and above 0 for :log.",
+            f"search is {text!r}, but a range needs two numbers, the smaller first, and above 0 for :log",
             EXAMPLE,
         )
     return Dimension(name, ends[0], ends[1], bool(kind))

