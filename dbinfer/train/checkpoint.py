@@ -13,7 +13,8 @@ import numpy as np
 
 from dbinfer.errors import TrainError
 from dbinfer.train.history import Epoch
-from dbinfer.train.options import TrainJob, renamed
+from dbinfer.train.options import TrainJob
+from dbinfer.train.options_file import renamed
 
 PREFIX = "checkpoint-"
 STATE, WEIGHTS, OPTIMIZER = "checkpoint.json", "weights.npz", "optimizer.npz"

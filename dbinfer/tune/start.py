@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from dbinfer.dsn import resolve
 from dbinfer.errors import DataError, DbinferError, TrainError
+from dbinfer.machine import cores
 from dbinfer.progress import OnProgress, Progress, silent
 from dbinfer.tune.options import TuneJob, TuneOptions
 from dbinfer.tune.report import TuneReport, ended_trials, make_report
@@ -22,9 +23,7 @@ from dbinfer.tune.search import read_search
 
 MODULE = "dbinfer.tune.worker"
 EVERY = 0.5  # seconds between looks at workers and trials
-DEATHS = (
-    3  # of one worker's place, one after the other without an ended trial between: then it is no accident
-)
+DEATHS = 3  # of one worker, without an ended trial between them: then it is no accident
 
 
 def tune(
@@ -108,7 +107,7 @@ class _Crew:
     """All workers of a search."""
 
     def __init__(self, job: TuneJob, hosts: Sequence[str], environment: dict[str, str]) -> None:
-        threads = job.train.threads or max(1, len(os.sched_getaffinity(0)) // len(hosts))
+        threads = job.train.threads or max(1, cores() // len(hosts))
         self._job = replace(job, train=replace(job.train, threads=threads))
         self._environment = environment
         self._ended = 0
@@ -193,8 +192,8 @@ def _failure(log: Path) -> DbinferError | None:
 
 
 def _died(worker: _Worker) -> TrainError:
-    lines = [line for line in worker.log.read_text(errors="replace").splitlines() if line.strip()][-5:]
-    told = "".join(f"\n  {line}" for line in lines)
+    lines = [line for line in worker.log.read_text(errors="replace").splitlines() if line.strip()]
+    told = "".join(f"\n  {line}" for line in lines[-5:])
     return TrainError(
         f"a worker on {worker.host or 'this host'} died again and again.{told}", f"See {worker.log}."
     )
