@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dbinfer._version import __version__
 from dbinfer.bench import BenchOptions, BenchReport, bench
+from dbinfer.cache import CacheOptions, CacheReport, cache
 from dbinfer.connection import connect
 from dbinfer.convert import ConvertOptions, ConvertReport, convert
 from dbinfer.demo import DemoOptions, DemoReport, demo
@@ -47,6 +48,8 @@ from dbinfer.tune import TuneOptions, TuneReport, tune
 __all__ = [
     "BenchOptions",
     "BenchReport",
+    "CacheOptions",
+    "CacheReport",
     "ConvertOptions",
     "ConvertReport",
     "DbinferError",
@@ -81,6 +84,7 @@ __all__ = [
     "activate",
     "alias",
     "bench",
+    "cache",
     "connect",
     "convert",
     "default",

@@ -19,6 +19,7 @@ GROUPS = (
     "convert",
     "deploy",
     "registry",
+    "cache",
     "quantize",
     "data",
     "bench",

@@ -44,6 +44,10 @@ def install(
         str | None,
         typer.Option(help="Folder for model files on every host. Default: in the data directory."),
     ] = None,
+    cache_limit_mb: Annotated[
+        int | None,
+        typer.Option(min=1, help="Size of that folder before models unused for longest go. Default: 10240."),
+    ] = None,
     threads: Annotated[str | None, typer.Option(help="Threads per backend: 'auto' or a number.")] = None,
     max_models: Annotated[
         int | None, typer.Option(min=1, help="How many models a backend keeps loaded. Default: 4.")
@@ -84,6 +88,7 @@ def install(
     options = InstallOptions(
         venv=venv,
         cache_dir=cache_dir,
+        cache_limit_mb=cache_limit_mb,
         threads=threads,
         max_models=max_models,
         max_image_bytes=max_image_bytes,

@@ -17,6 +17,7 @@ class InstallOptions:
     Attributes:
         venv: folder of the Python packages that backends import, the same on every host.
         cache_dir: folder on every host for model files; None: inside the data directory.
+        cache_limit_mb: of that folder; beyond it the models that were not used for longest go.
         threads: of each backend: auto or a number.
         max_models: that one backend keeps loaded.
         max_image_bytes, max_image_pixels: larger images are refused.
@@ -27,6 +28,7 @@ class InstallOptions:
 
     venv: str | None = None
     cache_dir: str | None = None
+    cache_limit_mb: int | None = None
     threads: str | None = None
     max_models: int | None = None
     max_image_bytes: int | None = None

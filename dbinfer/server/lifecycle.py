@@ -103,6 +103,8 @@ def up(
         setup.choose_venv(options.venv, options.own_venv)
         setup.start()
         setup.fill()
+        if not ran:
+            setup.tidy()
     return replace(status(found.path), changed=not ran)
 
 

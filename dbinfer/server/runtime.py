@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 from dataclasses import dataclass
 from importlib import resources
@@ -11,6 +12,7 @@ from pathlib import Path
 from dbinfer.errors import ServerError
 from dbinfer.server.account import Account
 from dbinfer.server.folders import Say, discard
+from dbinfer.state import process, record
 from dbinfer.state.home import Home
 from dbinfer_udf.venv import why_unsafe
 
@@ -54,16 +56,38 @@ def python_at(program: Path) -> Python:
     return Python(program, asked.stdout.strip())
 
 
+def own_venv(home: Home, python: Python) -> Path:
+    """Return the folder of the runtime for this Python and the current pins, whether or not it is there."""
+    digest = hashlib.sha256(requirements().encode()).hexdigest()[:10]
+    # Other pins get another folder, so that open sessions keep what they import from
+    return home.runtimes / f"py{python.version}-{digest}"
+
+
+def discard_old(home: Home, python: Python, say: Say) -> None:
+    """Remove the runtimes of this state folder that `ensure` would not return and that no running server uses.
+
+    One without its stamp stays: another process may be making it.
+    """
+    servers = process.servers()
+    if servers is None:
+        return
+    try:
+        used = {Path(state.venv) for state in map(record.load, {home, *servers}) if state is not None}
+    except ServerError:  # another user's server, of which nobody here knows what it imports
+        return
+    for venv in sorted(home.runtimes.glob("py*-*")):
+        if venv not in {own_venv(home, python), *used} and (venv / STAMP).is_file() and not venv.is_symlink():
+            say(f"removing {venv}, which no server uses any more")
+            shutil.rmtree(venv, ignore_errors=True)
+
+
 def ensure(home: Home, python: Python, say: Say) -> Path:
     """Return the runtime for this Python and the current pins; make it when it is not there yet.
 
     Raises:
         ServerError: the venv module or pip is missing, or pip could not install (no network).
     """
-    pins = requirements()
-    digest = hashlib.sha256(pins.encode()).hexdigest()[:10]
-    # Other pins get another folder, so that open sessions keep what they import from
-    venv = home.runtimes / f"py{python.version}-{digest}"
+    pins, venv = requirements(), own_venv(home, python)
     stamp = venv / STAMP
     if stamp.exists() and stamp.read_text() == pins:
         return venv

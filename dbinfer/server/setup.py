@@ -62,6 +62,12 @@ class Setup:
         cluster.start(self.known, self.say)
         self.say(f"the embedded server runs on port {self.known.port} of 127.0.0.1.")
 
+    def tidy(self) -> None:
+        """Remove the runtimes of earlier versions; only where no session of before can still import from them."""
+        assert self.found.plpython is not None, "postgres.find returns only installations with PL/Python"
+        python = runtime.python_at(postgres.linked_python(self.found.plpython))
+        runtime.discard_old(self.home, python, self.say)
+
     def _record(self) -> None:
         self.known.version, self.known.bindir = self.found.version, str(self.found.bindir)
         self.known.socket_dir = str(folders.socket_dir(self.home, self.account))

@@ -33,6 +33,22 @@ def _is_postmaster(home: Home, pid: int) -> bool:
     return bool(words) and Path(words[0]).name in ("postgres", "postmaster") and str(home.data) in words
 
 
+def servers() -> list[Home] | None:
+    """Return the state folders of all embedded servers that run on this machine; None where that is unknown."""
+    if not PROC.joinpath("self").exists():
+        return None
+    found = (_home(_cmdline(int(entry.name))) for entry in PROC.glob("[0-9]*"))
+    return [home for home in found if home is not None]
+
+
+def _home(words: list[str]) -> Home | None:
+    """Return the state folder of a postmaster with this command line, if it is an embedded one."""
+    if Path(words[0] if words else "").name not in ("postgres", "postmaster"):
+        return None
+    homes = [Home(Path(word).parent) for word in words[1:] if word.startswith("/") and word.endswith("/data")]
+    return next((home for home in homes if home.state.exists()), None)
+
+
 def _alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)

@@ -4,7 +4,8 @@ CREATE OR REPLACE FUNCTION dbinfer.set_setting(name text, value text) RETURNS vo
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   -- the highest values: a bytea ends at 1 GB
-  settings jsonb := '{"threads": 1024, "max_models": 64, "max_image_bytes": 1073741823, "max_image_pixels": 1073741823,
+  settings jsonb := '{"threads": 1024, "max_models": 64, "cache_limit_mb": 1000000000, "max_image_bytes": 1073741823,
+    "max_image_pixels": 1073741823,
     "max_image_memory": 8589934592, "max_image_expansion": 1000000, "max_image_scans": 10000, "max_image_segments": 10000000,
     "max_image_frames": 1000000, "max_image_seconds": 3600}';
   highest bigint := (settings ->> name)::bigint;
@@ -21,6 +22,6 @@ BEGIN
   PERFORM dbinfer_private.set_setting(name, value);
   PERFORM dbinfer_private.forget();
 END $$;
-COMMENT ON FUNCTION dbinfer.set_setting(text, text) IS 'sets threads, max_models or a limit of images (max_image_bytes and so on, docs/security.md), from the next statement on';
+COMMENT ON FUNCTION dbinfer.set_setting(text, text) IS 'sets threads, max_models, cache_limit_mb or a limit of images (max_image_bytes and so on, docs/security.md), from the next statement on';
 REVOKE ALL ON FUNCTION dbinfer.set_setting(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.set_setting(text, text) TO dbinfer_admin;

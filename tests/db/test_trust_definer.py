@@ -21,6 +21,7 @@ CALLS = {
                "NULL, dbinfer._ask(NULL), 'dbinfer:1:0000000000000000'", "'x', NULL, 'x'"],
     "_admit_segment": ["NULL", "''", "dbinfer._ask('secret')"],
     "_segments": [],
+    "_cache": ["NULL", "'x'"],
     "activate": ["'secret', 99", "NULL, 1", "'secret', NULL", "'no', 1"],
     "set_alias": ["'secret', 'a b', 1", "'secret', NULL, 1", "'secret', 'a', 99", "'no', 'a', 1"],
     "drop_alias": ["'secret', 'no'", "NULL, NULL"],

@@ -59,6 +59,17 @@ def constant(folder: Path, number: float, name: str = "constant", **values: Any)
     return _write(_graph(head), folder, name, manifest("tensor", **values))
 
 
+def large(folder: Path, number: float, name: str) -> Path:
+    """Write a model like `constant`, whose file has 2.4 MB."""
+
+    def head(ops: Any, image: Any) -> Any:
+        weights = np.random.default_rng(int(number)).standard_normal((200_000, 3)).astype(np.float32)
+        used = ops.reduce_mean(ops.multiply(_mean(ops, image), weights), np.array([0]), True)
+        return ops.add(ops.multiply(used, np.zeros(3, np.float32)), np.full(3, number, np.float32))
+
+    return _write(_graph(head), folder, name, manifest("tensor"))
+
+
 def red_mask(folder: Path, name: str = "redness", **values: Any) -> Path:
     """Write a segmentation network: the mask is where red is above 127."""
 

@@ -15,7 +15,9 @@ from dbinfer.errors import ServerError
 from dbinfer.server import runtime
 from dbinfer.server.account import Account
 from dbinfer.server.runtime import Python
+from dbinfer.state import process, record
 from dbinfer.state.home import Home
+from dbinfer.state.record import State
 
 HERE = Python(Path(sys.executable), f"{sys.version_info[0]}.{sys.version_info[1]}")
 
@@ -60,6 +62,57 @@ def test_a_runtime_with_the_current_pins_is_used_again(place: Home) -> None:
     (venv / runtime.STAMP).write_text(runtime.requirements())
     assert runtime.ensure(place, Python(Path("/nowhere/python"), "3.11"), said.append) == venv
     assert len(said) == 1, "nothing is said when nothing is done"
+
+
+def made(home: Home, name: str) -> Path:
+    (home.runtimes / name).mkdir(parents=True)
+    (home.runtimes / name / runtime.STAMP).write_text("pins of another version")
+    return home.runtimes / name
+
+
+def test_runtimes_that_no_server_uses_go(place: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stays: our own, this server's, another running server's, and one that is being made."""
+    other, stranger = Home(place.path / "other"), Home(place.path / "stranger")
+    named, lent, old = made(place, "py3.9-named"), made(place, "py3.9-lent"), made(place, "py3.9-old")
+    current = made(place, runtime.own_venv(place, HERE).name)
+    (unfinished := place.runtimes / "py3.9-unfinished").mkdir()
+    elsewhere = made(stranger, "py3.9-old")
+    other.path.mkdir()
+    for home, venv in ((place, named), (other, lent)):
+        record.save(home, State(venv=str(venv)))
+    monkeypatch.setattr(process, "servers", lambda: [other])
+    runtime.discard_old(place, HERE, lambda text: None)
+    assert not old.exists()
+    assert all(folder.is_dir() for folder in (named, lent, current, unfinished, elsewhere))
+
+
+def test_no_runtime_goes_where_a_servers_state_cannot_be_read(
+    place: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, other = made(place, "py3.9-old"), Home(place.path / "other")
+    other.path.mkdir()
+    other.state.write_text("damaged")
+    for known in ([other], None):
+        monkeypatch.setattr(process, "servers", lambda known=known: known)
+        runtime.discard_old(place, HERE, lambda text: None)
+        assert old.is_dir()
+
+
+def test_a_running_server_is_found_by_its_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path / "state folder")
+    home.path.mkdir()
+    home.state.write_text("{}")
+    for number, words in enumerate(
+        (["postgres", "-D", str(home.data)], ["postgres", "-D", "/x/data"], ["cat"], [])
+    ):
+        (tmp_path / "proc" / str(number)).mkdir(parents=True)
+        (tmp_path / "proc" / str(number) / "cmdline").write_text("\0".join([*words, ""]))
+    monkeypatch.setattr(process, "PROC", tmp_path / "proc")
+    assert process.servers() is None
+    (tmp_path / "proc" / "self").mkdir()
+    assert process.servers() == [home]
 
 
 def test_a_missing_venv_module_names_the_package(place: Home) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from time import monotonic
 from typing import Any, Dict, Optional
 
-from . import cache
+from . import cache, housekeeping
 from .errors import ModelError
+
+# How often a session marks a model as used; far below housekeeping's BUSY_SECONDS
+MARK_SECONDS = 60
 
 
 class Admission:
@@ -15,11 +19,14 @@ class Admission:
     def __init__(self) -> None:
         self._entries: Dict[str, cache.Entry] = {}
         self._writer: Optional[cache.Writer] = None
+        self._settings: Dict[str, str] = {}
+        self._marked: Dict[str, float] = {}
 
     def need(self, xml_digest: str, bin_digest: str, settings: str) -> bool:
         """Return whether the host cache lacks the model's files; then parts may be fed."""
         self._abandon()
-        entry = self._entry(xml_digest, bin_digest, json.loads(settings))
+        self._settings = json.loads(settings)
+        entry = self._entry(xml_digest, bin_digest, self._settings)
         if entry.good():
             return False
         self._writer = cache.Writer(entry)
@@ -48,17 +55,27 @@ class Admission:
         folder = settings.get("cache_dir") or cache.default_folder()
         entry = cache.Entry(cache.open_cache(folder), xml_digest, bin_digest)
         self._entries[xml_digest + bin_digest] = entry
+        self._mark_used(
+            entry
+        )  # before anybody looks whether the files are there: they must not go after that
         return entry
+
+    def _mark_used(self, entry: cache.Entry) -> None:
+        now = monotonic()
+        if now - self._marked.get(entry.folder, -MARK_SECONDS) >= MARK_SECONDS:
+            self._marked[entry.folder] = now
+            housekeeping.mark_used(entry.folder)
 
     def feed(self, kind: str, data: bytes) -> None:
         """Take one part (kind `xml` or `bin`)."""
         self._writer.write(kind, data)  # type: ignore[union-attr]
 
     def finish(self) -> None:
-        """Put the files that were fed into the cache."""
+        """Put the files that were fed into the cache, and keep the cache within its limit."""
         # forgotten first: where finish() fails, its files are gone
         writer, self._writer = self._writer, None
         writer.finish()  # type: ignore[union-attr]
+        housekeeping.make_room(writer.entry, self._settings)  # type: ignore[union-attr]
 
     def entry(self, xml_digest: str, bin_digest: str) -> cache.Entry:
         """Return the cache folder of a model that `need` was asked about."""

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from typing import Any, BinaryIO, Dict, List, Optional, Tuple
+from typing import Any, BinaryIO, Dict, List, Tuple
 
 from .errors import ModelError
 from .unfinished import sweep, temporary_file
@@ -67,6 +67,11 @@ def sha256_file(path: str) -> str:
     return digest.hexdigest()
 
 
+def entry_name(digests: str) -> str:
+    """Return the name of a model's folder in the cache, of the digests of model.xml and model.bin joined."""
+    return hashlib.sha256(digests.encode()).hexdigest()[:32]
+
+
 class Entry:
     """One model's folder in the cache.
 
@@ -77,7 +82,7 @@ class Entry:
 
     def __init__(self, cache: str, xml_digest: str, bin_digest: str) -> None:
         self.digests = {"xml": xml_digest, "bin": bin_digest}
-        self.folder = os.path.join(cache, hashlib.sha256((xml_digest + bin_digest).encode()).hexdigest()[:32])
+        self.folder = os.path.join(cache, entry_name(xml_digest + bin_digest))
 
     def path(self, kind: str) -> str:
         """Return the path of model.xml or model.bin."""
@@ -186,14 +191,3 @@ def _full(folder: str, err: OSError) -> ModelError:
         hint="Make room there, or choose another folder: dbinfer install --cache-dir FOLDER",
         sqlstate="53100" if err.errno == 28 else "58030",  # ENOSPC: disk full; else an I/O error
     )
-
-
-def usage(folder: str) -> Tuple[int, Optional[int]]:
-    """Return the bytes used by the cache folder and those free on its disk (None where it is not there)."""
-    if not os.path.isdir(folder):
-        return 0, None
-    used = sum(
-        os.lstat(os.path.join(where, name)).st_size for where, _, names in os.walk(folder) for name in names
-    )
-    free = os.statvfs(folder)
-    return used, free.f_bavail * free.f_frsize

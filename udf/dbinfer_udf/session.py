@@ -10,9 +10,9 @@ import json
 import secrets
 import sys
 from time import perf_counter
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
-from . import cache, handover, interrupts, process
+from . import cache, handover, housekeeping, interrupts, process
 from .admit import Admission
 from .errors import UdfError
 from .gate import Gate
@@ -137,6 +137,14 @@ class Session:
         """Drop everything; another runtime takes over."""
         self._tickets.clear()
         self.models.clear()
+
+    def cache(self, plpy: Any, settings: str, digests: Optional[List[str]]) -> str:
+        """Return the facts of this host's cache as JSON; `digests` None: prune nothing."""
+        self.settle()
+        try:
+            return json.dumps(housekeeping.collect(json.loads(settings), digests))
+        except UdfError as err:
+            report(plpy, err)
 
     def status(self, plpy: Any, settings: str) -> str:
         """Return what there is to know of this backend and its host, as JSON."""

@@ -7,7 +7,7 @@ import socket
 import sys
 from typing import Any, Dict
 
-from . import cache, libraries, limits, process
+from . import cache, housekeeping, libraries, limits, process
 from .errors import UdfError
 from .image_limits import image_limits
 from .threads import threads
@@ -33,7 +33,7 @@ def collect(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
         libraries.load(row["venv"], image_limits(settings).max_pixels)
         row.update(libraries.versions())
         cache.open_cache(row["cache_dir"])
-        row["cache_bytes"], row["cache_free"] = cache.usage(row["cache_dir"])
+        row["cache_bytes"], row["cache_free"] = housekeeping.usage(row["cache_dir"])
     except UdfError as err:
         row["problem"] = err.message + (" " + err.hint if err.hint else "")
     return row

@@ -24,9 +24,9 @@ def temporary_folder(folder: str) -> str:
 
 def sweep(cache: str) -> None:
     """Remove what backends left half written that were killed, or ended after a cancelled statement."""
-    models = os.path.join(glob.escape(cache), "*")
-    for pattern in ("*" + SUFFIX, os.path.join("blobs", "*" + SUFFIX)):
-        for path in glob.glob(os.path.join(models, pattern)):
+    removed = "[0-9]*-*" + SUFFIX  # a model's folder on its way out; only ours have such names
+    for pattern in (removed, os.path.join("*", "*" + SUFFIX), os.path.join("*", "blobs", "*" + SUFFIX)):
+        for path in glob.glob(os.path.join(glob.escape(cache), pattern)):
             if not _owner_lives(os.path.basename(path)):
                 # rmtree removes folders only, unlink files only
                 shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,124 @@
+"""The host cache's limit: what was not used for longest goes, and nothing that somebody may be about to use."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from dbinfer_udf import housekeeping
+from dbinfer_udf.admit import MARK_SECONDS, Admission
+from dbinfer_udf.cache import Entry, entry_name
+
+MB = 1 << 20
+LIMIT = {"cache_limit_mb": "3"}
+
+
+def model(cache: Path, name: str, idle: float, size: int = MB) -> Entry:
+    """Make a model in the cache that was used so many seconds ago."""
+    entry = Entry(str(cache), name, "")
+    os.makedirs(os.path.join(entry.folder, "blobs"))
+    for part in ("model.bin", "blobs/1.blob"):
+        Path(entry.folder, part).write_bytes(bytes(size // 2))
+    os.utime(entry.folder, (time.time() - idle,) * 2)
+    return entry
+
+
+def left(cache: Path, *entries: Entry) -> list[bool]:
+    assert not list(cache.glob("*.tmp"))
+    return [os.path.exists(entry.folder) for entry in entries]
+
+
+def test_what_was_not_used_for_longest_goes_until_the_rest_fits(tmp_path: Path) -> None:
+    models = [model(tmp_path, str(hours), hours * 3600) for hours in (3, 5, 1, 4, 2)]
+    new = model(tmp_path, "new", 0)
+    housekeeping.make_room(new, LIMIT)
+    assert left(tmp_path, *models, new) == [False, False, True, False, True, True]
+    housekeeping.make_room(new, LIMIT)
+    assert left(tmp_path, *models, new) == [False, False, True, False, True, True]
+
+
+def test_within_the_limit_everything_stays(tmp_path: Path) -> None:
+    models = [model(tmp_path, str(hours), hours * 3600) for hours in (1, 2, 3)]
+    housekeeping.make_room(models[0], LIMIT)
+    housekeeping.make_room(models[0], {})
+    assert left(tmp_path, *models) == [True] * 3
+
+
+def test_neither_the_new_model_nor_one_in_use_goes(tmp_path: Path) -> None:
+    new = model(tmp_path, "new", 9000, 9 * MB)
+    used = model(tmp_path, "used", housekeeping.BUSY_SECONDS / 2)
+    future = model(tmp_path, "future", -9000)
+    housekeeping.make_room(new, LIMIT)
+    assert left(tmp_path, new, used, future) == [True] * 3
+
+
+def test_a_model_that_somebody_begins_to_use_stays(tmp_path: Path) -> None:
+    entry = model(tmp_path, "a", 9000)
+    (seen,) = housekeeping.find(str(tmp_path))
+    housekeeping.mark_used(entry.folder)
+    assert housekeeping._remove(seen) is False
+    assert left(tmp_path, entry) == [True]
+
+
+def test_what_is_no_model_stays(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "mine-2.tmp").write_text("mine")
+    (tmp_path / ("a" * 32)).write_text("a file")
+    (tmp_path / ("b" * 32)).symlink_to(tmp_path / "notes")
+    assert housekeeping.find(str(tmp_path)) == []
+    assert housekeeping.prune(str(tmp_path), []) == []
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_prune_removes_what_is_not_named_and_idle(tmp_path: Path) -> None:
+    named, idle, busy = (
+        model(tmp_path, "n", 9000),
+        model(tmp_path, "i", 9000),
+        model(tmp_path, "b", 60),
+    )
+    (tmp_path / "999999999-gone.tmp").mkdir()  # left by a backend that was killed while it removed a model
+    removed = housekeeping.prune(str(tmp_path), {entry_name("n")})
+    assert [(one.path, one.size) for one in removed] == [(idle.folder, MB)]
+    assert left(tmp_path, named, idle, busy) == [True, False, True]
+
+
+def test_a_cache_that_is_gone_or_closed_raises_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = model(tmp_path / "gone", "a", 9000, 9 * MB)
+    seen = housekeeping.find(str(tmp_path / "gone"))
+    os.rename(tmp_path / "gone", tmp_path / "moved")
+    housekeeping.make_room(entry, LIMIT)
+    housekeeping.mark_used(entry.folder)
+    assert housekeeping._remove(seen[0]) is False
+
+    def closed(*paths: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "rename", closed)
+    new = model(tmp_path / "moved", "new", 0)
+    housekeeping.make_room(new, LIMIT)
+    assert left(tmp_path / "moved", new) == [True]
+
+
+def test_usage_survives_files_that_go_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model(tmp_path, "a", 0)
+    walked = [(str(tmp_path), [], ["never there"])]
+    monkeypatch.setattr(os, "walk", lambda folder: walked)
+    assert housekeeping.usage(str(tmp_path))[0] == 0
+
+
+def test_a_session_marks_a_model_once_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marked: list[str] = []
+    clock = [0.0]
+    monkeypatch.setattr("dbinfer_udf.admit.monotonic", lambda: clock[0])
+    monkeypatch.setattr(housekeeping, "mark_used", marked.append)
+    tmp_path.chmod(0o700)
+    admission = Admission()
+    for now, count in ((0.0, 1), (1.0, 1), (MARK_SECONDS, 2)):
+        clock[0] = now
+        admission._entry("x", "y", {"cache_dir": str(tmp_path)})
+        assert len(marked) == count
