@@ -70,7 +70,7 @@ def test_deploy_load_score_and_doctor_from_outside(database: Database, tmp_path:
     with closing(psycopg2.connect(database.dsn)) as db:
         found = rows(db, "SELECT c.label, a.label FROM answers a JOIN colours c USING (id) ORDER BY 1")
     assert found == [("blue", "blue"), ("green", "green"), ("red", "red")]
-    (answer,) = facts(database.dsn, "predict", str(images / "red" / "0.png"), "--model", "colours")
+    (answer,) = facts(database.dsn, "predict", str(images / "red" / "0.png"), "--model", "colours")["answers"]
     assert answer["value"]["label"] == "red"
     assert facts(database.dsn, "doctor")["ok"]
 
