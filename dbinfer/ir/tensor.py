@@ -13,8 +13,20 @@ if TYPE_CHECKING:
 ELEMENTS = {"f32": "float32", "f16": "float16", "u8": "uint8"}
 
 
+def normalized(pixels: NDArray[Any], manifest: Manifest) -> NDArray[Any]:
+    """Return x = (pixel - mean) / scale of an image (height, width, channels), computed in float32."""
+    import numpy as np
+
+    x: NDArray[Any] = pixels.astype(np.float32)
+    if manifest.mean:
+        x = x - np.asarray(manifest.mean, np.float32)
+    if manifest.scale:
+        x = x / np.asarray(manifest.scale, np.float32)
+    return x
+
+
 def input_tensor(pixels: NDArray[Any], manifest: Manifest, layout: str, element: str = "f32") -> NDArray[Any]:
-    """Return the tensor of one image: x = (pixel - mean) / scale, computed in float32.
+    """Return the tensor of one image, normalized.
 
     Args:
         pixels: uint8 (height, width, channels) in the size and colour order of the manifest.
@@ -26,10 +38,6 @@ def input_tensor(pixels: NDArray[Any], manifest: Manifest, layout: str, element:
     """
     import numpy as np
 
-    x: NDArray[Any] = pixels.astype(np.float32)
-    if manifest.mean:
-        x = x - np.asarray(manifest.mean, np.float32)
-    if manifest.scale:
-        x = x / np.asarray(manifest.scale, np.float32)
+    x = normalized(pixels, manifest)
     x = x[None] if layout == "NHWC" else x.transpose(2, 0, 1)[None]
     return np.ascontiguousarray(x, dtype=ELEMENTS[element])

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbinfer.errors import DataError
+from dbinfer.ir.tensor import normalized
 from dbinfer.train.data.source import Samples, Target
 from dbinfer_udf.errors import ImageError
 from dbinfer_udf.image import Decoder, target_of
@@ -61,8 +62,6 @@ class Loader:
         # What the image is padded with belongs to no object
         mask = replace(manifest, channels=1, color="GRAY", pad_value=0, mean=(), scale=())
         self._resize_mask = Resizer(mask).resize
-        self._mean = np.array(manifest.mean or (0.0,), np.float32)
-        self._scale = np.array(manifest.scale or (1.0,), np.float32)
         self._skip_bad = skip_bad
         self._warned: set[int] = set()
 
@@ -79,7 +78,7 @@ class Loader:
         image, target = self._pixels(index)
         if seed is not None:
             image, target = augment(image, target, seed.generator(index))
-        return (image.astype(np.float32) - self._mean) / self._scale, _truth(target)
+        return normalized(image, self._manifest), _truth(target)
 
     def try_load(self, index: int, seed: Seed | None = None) -> tuple[Float, Any] | None:
         """Return the sample, or None where it is unreadable and bad samples are to be skipped."""
