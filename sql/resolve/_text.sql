@@ -1,7 +1,7 @@
 -- The result leaves as text. Never uses plpy, which crashes parallel workers.
 CREATE OR REPLACE FUNCTION dbinfer._text(task text, img bytea, token text, on_error text, k integer) RETURNS text
 LANGUAGE plpython3u STABLE PARALLEL SAFE COST 10000 AS $$
-# the only look-up of a row; without a ticket of this process, a token is worth nothing
+# the only look-up of a row: a token is worth nothing without a ticket of this process
 ticket = GD.get("dbinfer.tickets", {}).get(token)
 if ticket is None:
     plpy.error("dbinfer: unknown model token", hint="Call dbinfer.predict, classify, segment or embed.", sqlstate="22023")
