@@ -9,7 +9,8 @@ from pathlib import Path
 
 import figures
 import pytest
-from breakable import Breakable, breakable
+from asking import ask
+from breakable import IMAGE, PREDICT, SEVEN, Breakable, breakable
 from servers import backend_venv, db, dsn, empty_dsn, server, server_dsn, session_env, venv
 
 from dbinfer import server as embedded
@@ -33,6 +34,16 @@ def own_server(session_env: pytest.MonkeyPatch) -> Iterator[embedded.ServerRepor
 def broken(own_server: embedded.ServerReport, tmp_path_factory: pytest.TempPathFactory) -> Breakable:
     """A database with models, whose cache lies in a folder of its own."""
     return breakable(own_server, tmp_path_factory.mktemp("irs"))
+
+
+@pytest.fixture
+def as_before(broken: Breakable, request: pytest.FixtureRequest) -> Iterator[None]:
+    """After a fault: nothing is left lying about, and a new session scores."""
+    yield
+    figures.record(request.node.name, faults=1)
+    assert broken.leftovers() == []
+    with broken.session() as db:
+        assert ask(db, PREDICT, IMAGE, "seven") == SEVEN
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

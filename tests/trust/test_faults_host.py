@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import figures
 import pytest
 from asking import ask, refused, rows
 from breakable import IMAGE, PREDICT, SEVEN, SLOW, WEIGHED, Breakable, empty, outcome
@@ -19,17 +18,10 @@ from dbinfer import server as embedded
 from dbinfer.install import InstallOptions, install
 from dbinfer.registry import deploy
 
-pytestmark = pytest.mark.postgres_only("breaks a server that is its own")
-
-
-@pytest.fixture(autouse=True)
-def as_before(broken: Breakable, request: pytest.FixtureRequest) -> Iterator[None]:
-    """After each fault: nothing is left lying about, and a new session scores."""
-    yield
-    figures.record(request.node.name, faults=1)
-    assert broken.leftovers() == []
-    with broken.session() as db:
-        assert ask(db, PREDICT, IMAGE, "seven") == SEVEN
+pytestmark = [
+    pytest.mark.postgres_only("breaks a server that is its own"),
+    pytest.mark.usefixtures("as_before"),
+]
 
 
 @pytest.fixture

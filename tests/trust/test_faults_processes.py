@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import figures
 import psycopg2
 import pytest
 import tiny_models
@@ -17,20 +15,13 @@ from asking import ask, make_images, rows
 from breakable import IMAGE, PREDICT, SEVEN, SLOW, Breakable, empty, kill, outcome, until
 from costly_models import wide_model
 
-pytestmark = pytest.mark.postgres_only("breaks a server that is its own")
+pytestmark = [
+    pytest.mark.postgres_only("breaks a server that is its own"),
+    pytest.mark.usefixtures("as_before"),
+]
 SCORING = """
 SELECT pid FROM pg_stat_activity
  WHERE state = 'active' AND query LIKE '%count(dbinfer.predict%' AND pid <> pg_backend_pid()"""
-
-
-@pytest.fixture(autouse=True)
-def as_before(broken: Breakable, request: pytest.FixtureRequest) -> Iterator[None]:
-    """After each fault: nothing is left lying about, and a new session scores."""
-    yield
-    figures.record(request.node.name, faults=1)
-    assert broken.leftovers() == []
-    with broken.session() as db:
-        assert ask(db, PREDICT, IMAGE, "seven") == SEVEN
 
 
 def test_a_backend_killed_while_scoring_costs_its_statement_only(broken: Breakable) -> None:
