@@ -13,6 +13,8 @@ from psycopg2.extensions import connection as Connection
 from dbinfer.load import LoadOptions, load
 from dbinfer.registry import deploy, models
 from dbinfer.score import PredictOptions, ScoreOptions, predict, score
+from dbinfer.train.data.query import Query
+from dbinfer.train.data.snapshot import Snapshot
 
 # Pairs without an operator of the server's own: an operator of these types is the best match wherever it is found
 PAIRS = [
@@ -56,6 +58,29 @@ def photos(tmp_path: Path) -> Path:
     for name, colour in (("red", (200, 0, 0)), ("blue", (0, 0, 100))):
         (tmp_path / f"{name}.png").write_bytes(tiny_models.file(tiny_models.picture(*colour)))
     return tmp_path
+
+
+def test_training_runs_no_operator_or_function_of_others(
+    db: Connection, dsn: str, photos: Path, planted: None
+) -> None:
+    """`unnest(bigint[])` is a better match than the server's unnest(anyarray), `=` of varchar than that of text."""
+    rows(
+        db,
+        "CREATE FUNCTION public.unnest(bigint[]) RETURNS SETOF bigint LANGUAGE plpgsql AS $$ BEGIN INSERT INTO "
+        "public.stolen VALUES (current_user, 'unnest'); RETURN QUERY SELECT pg_catalog.unnest($1); END $$",
+    )
+    rows(db, "CREATE TABLE public.lesson (key varchar, img bytea, word varchar)")
+    for path in photos.iterdir():
+        rows(db, "INSERT INTO public.lesson VALUES (%s, %s, %s)", path.stem, path.read_bytes(), path.stem)
+    snapshot = Snapshot(dsn)
+    try:
+        for text in ("SELECT img, word, key FROM lesson", "SELECT img, img FROM lesson"):
+            query = Query.find(text, snapshot)
+            assert len(query.open([1, 0])) == 2
+    finally:
+        snapshot.close()
+        rows(db, "DROP FUNCTION public.unnest(bigint[])")
+    assert rows(db, "SELECT DISTINCT * FROM public.stolen") == []
 
 
 def test_load_score_and_predict_run_no_operator_of_others(

@@ -6,20 +6,26 @@ Who may create in a schema of that path could otherwise have his own operator ru
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from dbinfer import sqlfiles
+from dbinfer.errors import DataError
 from dbinfer.install.content import RERUN_FOLDERS
+from dbinfer.train.data.query import Query
 
 GRAMMAR = {
     "coalesce", "exists", "any", "all", "values", "filter", "in", "case", "over", "array", "row", "returns", "table",
     "format", "on", "by", "select", "and", "or", "not", "where", "from", "as", "distinct", "with", "key", "least",
-    "greatest", "operator", "s", "a", "x", "gp_dist_random",
+    "greatest", "operator", "s", "a", "x", "q", "w", "join", "gp_dist_random",
 }  # fmt: skip
 TYPES = "text|bytea|json|jsonb|name|oid|regclass|regtype|regprocedure"
-LOOKS_UP_AN_OPERATOR = r"\b(LIKE|ILIKE|SIMILAR TO|BETWEEN|DISTINCT FROM|NULLIF|USING \(|IN \()"
+LOOKS_UP_AN_OPERATOR = r"\b(LIKE|ILIKE|SIMILAR TO|BETWEEN|DISTINCT FROM|NULLIF|USING ?\(|IN \()"
 
 
 def bare(text: str) -> str:
@@ -58,9 +64,61 @@ def test_nothing_of_the_callers_path_is_named(name: str, text: str) -> None:
     assert {word.lower() for word in called} - GRAMMAR == set()
 
 
+class Recorder:
+    """A snapshot without rows that keeps the statements it is given."""
+
+    on_segments = False
+
+    def __init__(self, second: int, key: bool) -> None:
+        self.kinds = [17, second, *([1043] if key else [])]
+        self.statements: list[str] = []
+
+    @contextmanager
+    def cursor(self, name: str | None = None) -> Iterator[Any]:
+        yield self
+
+    def execute(self, text: str, values: object = None) -> None:
+        self.statements.append(text)
+        types = self.kinds if "LIMIT 0" in text else []
+        self.description = [SimpleNamespace(type_code=kind, name="") for kind in types]
+
+    def fetchone(self) -> tuple[str]:
+        return ("OPERATOR(pg_catalog.=)" if "pg_opclass" in self.statements[-1] else "character varying",)
+
+    def fetchall(self) -> list[tuple[str]]:
+        return [("no",)] if "DISTINCT" in self.statements[-1] else []
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+
+@pytest.mark.parametrize("second", [17, 25])
+@pytest.mark.parametrize("key", [False, True])
+def test_training_reads_its_query_without_the_callers_path(second: int, key: bool) -> None:
+    snapshot = Recorder(second, key)
+    query = Query.find("SELECT", cast(Any, snapshot))
+    assert query.count() == 0
+    query.open([])
+    with pytest.raises((DataError, IndexError)):
+        query.open([0])
+    assert len(snapshot.statements) >= 4
+    for statement in snapshot.statements:
+        test_nothing_of_the_callers_path_is_named(
+            "", statement.replace("*", "").replace("EXPLAIN (COSTS OFF)", "")
+        )
+
+
 def test_the_pattern_finds_what_it_should() -> None:
     assert len(bodies()) > 20
-    for loose in ("SELECT a = b", "SELECT count(*)", "SELECT x::text", "a || b", "x LIKE ''", "a <> ALL (b)"):
+    for loose in (
+        "SELECT a = b",
+        "SELECT count(*)",
+        "SELECT x::text",
+        "a || b",
+        "x LIKE ''",
+        "a <> ALL (b)",
+        "a JOIN b USING (c)",
+    ):
         with pytest.raises(AssertionError):
             test_nothing_of_the_callers_path_is_named("loose", loose)
 

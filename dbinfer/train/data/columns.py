@@ -16,8 +16,24 @@ CURE = (
 )
 
 
-def columns(snapshot: Snapshot, text: str) -> tuple[int, str]:
-    """Return the type of the second column, and the name of the third one's type; empty without one."""
+EQUALS = "OPERATOR(pg_catalog.=)"
+# What sorting goes by as well. Types of extensions (citext) have one of their own; for all others EQUALS does.
+FIND_EQUALS = """
+SELECT pg_catalog.format('OPERATOR(%%I.%%s)', s.nspname, o.oprname)
+  FROM pg_catalog.pg_opclass c
+  JOIN pg_catalog.pg_am m ON m.oid OPERATOR(pg_catalog.=) c.opcmethod
+  JOIN pg_catalog.pg_amop p ON p.amopfamily OPERATOR(pg_catalog.=) c.opcfamily
+  JOIN pg_catalog.pg_operator o ON o.oid OPERATOR(pg_catalog.=) p.amopopr
+  JOIN pg_catalog.pg_namespace s ON s.oid OPERATOR(pg_catalog.=) o.oprnamespace
+ WHERE m.amname OPERATOR(pg_catalog.=) 'btree' AND c.opcdefault
+   AND p.amopstrategy OPERATOR(pg_catalog.=) 3::pg_catalog.int2
+   AND c.opcintype OPERATOR(pg_catalog.=) %(type)s::pg_catalog.oid
+   AND p.amoplefttype OPERATOR(pg_catalog.=) c.opcintype AND p.amoprighttype OPERATOR(pg_catalog.=) c.opcintype
+"""
+
+
+def columns(snapshot: Snapshot, text: str) -> tuple[int, str, str]:
+    """Return the second column's type, and of the third the type's name and `=`; empty name without one."""
     with snapshot.cursor() as cursor:
         # No row, but the server tells the columns
         cursor.execute(f"SELECT * FROM ({text}) AS q LIMIT 0")
@@ -29,10 +45,13 @@ def columns(snapshot: Snapshot, text: str) -> tuple[int, str]:
                 f"the query returns the columns {names}, but must return an image and a mask or label", CURE
             )
         if len(kinds) == 2:
-            return kinds[1], ""
+            return kinds[1], "", EQUALS
         # By name, because the keys go back to the server as an array of this type
         cursor.execute("SELECT pg_catalog.format_type(%s, NULL)", (kinds[2],))
-        return kinds[1], str(cursor.fetchone()[0])
+        name = str(cursor.fetchone()[0])
+        cursor.execute(FIND_EQUALS, {"type": kinds[2]})
+        found = cursor.fetchone()
+        return kinds[1], name, str(found[0]) if found else EQUALS
 
 
 def check_tables(snapshot: Snapshot, text: str) -> None:

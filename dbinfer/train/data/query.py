@@ -10,12 +10,13 @@ from functools import cached_property
 from typing import Any
 
 from dbinfer.errors import DataError
-from dbinfer.train.data.columns import BYTEA, check_keys, check_tables, classes, columns
+from dbinfer.train.data.columns import BYTEA, EQUALS, check_keys, check_tables, classes, columns
 from dbinfer.train.data.snapshot import Snapshot
 from dbinfer.train.data.source import Samples, Source
 from dbinfer.train.data.spool import Spool, check_value
 
 ORDER = re.compile(r"\border\s+by\b", re.IGNORECASE)
+UNNEST = "pg_catalog.unnest"
 FETCH = 16  # rows at a time: images may be large
 CHANGED = (
     "Let the query read tables of this database only, and no function that gives other values in each call."
@@ -32,6 +33,7 @@ class Query:
     Attributes:
         text: the query.
         key: type of the third column; empty without one.
+        equals: the operator that compares two keys, with its schema.
     """
 
     text: str
@@ -39,6 +41,7 @@ class Query:
     task: str
     key: str = ""
     labels: tuple[str, ...] = ()
+    equals: str = EQUALS
 
     @classmethod
     def find(cls, text: str, snapshot: Snapshot, labels: tuple[str, ...] = ()) -> Query:
@@ -51,16 +54,16 @@ class Query:
         # It becomes a subquery, where a semicolon is an error
         text = text.strip().rstrip(";").rstrip()
         check_tables(snapshot, text)
-        kind, key = columns(snapshot, text)
+        kind, key, equals = columns(snapshot, text)
         if kind == BYTEA:
-            return cls(text, snapshot, "segmentation", key)
+            return cls(text, snapshot, "segmentation", key, equals=equals)
         found = classes(snapshot, text, key)
         unknown = sorted(set(found) - set(labels)) if labels else []
         if unknown:
             raise DataError(
                 f"the query returns the class {unknown[0]!r}, but the classes are {', '.join(labels)}"
             )
-        return cls(text, snapshot, "classification", key, labels or found)
+        return cls(text, snapshot, "classification", key, labels or found, equals)
 
     @cached_property
     def _rows(self) -> list[tuple[Any, ...]]:
@@ -68,8 +71,9 @@ class Query:
         if self.key:
             listing = f"SELECT key FROM ({self.text}) AS q(image, target, key) ORDER BY key"
         else:  # octet_length of a large value looks at its pointer only
-            target = "octet_length(target)" if self.task == "segmentation" else "target"
-            listing = f"SELECT octet_length(image), {target} FROM ({self._ordered}) AS q(image, target)"
+            size = "pg_catalog.octet_length"
+            target = f"{size}(target)" if self.task == "segmentation" else "target"
+            listing = f"SELECT {size}(image), {target} FROM ({self._ordered}) AS q(image, target)"
         with self.snapshot.cursor() as cursor:
             cursor.execute(listing)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
@@ -111,21 +115,28 @@ class Query:
         if ORDER.search(self.text):
             return self.text
         # Equal images may have different targets, and their order must be one, too
-        tie = "md5(target)" if self.task == "segmentation" else "target::text"
-        return f"SELECT * FROM ({self.text}) AS q(image, target) ORDER BY md5(image), {tie}"
+        tie = "pg_catalog.md5(target)" if self.task == "segmentation" else "target::pg_catalog.text"
+        return f"SELECT * FROM ({self.text}) AS q(image, target) ORDER BY pg_catalog.md5(image), {tie}"
 
     def _read(self, rows: Sequence[int]) -> Iterator[tuple[Any, ...]]:
         """Yield (number, image, target) of these rows, in any order; no other row leaves the server."""
+        # Qualified, and no USING, which looks for its = in the user's search_path: others may have put theirs there
         if self.key:
-            wanted = f"unnest(%s::{self.key}[], %s::bigint[]) AS w(key, row)"
-            text = f"SELECT row, image, target FROM ({self.text}) AS q(image, target, key) JOIN {wanted} USING (key)"
+            wanted = f"ROWS FROM ({UNNEST}(%s::{self.key}[]), {UNNEST}(%s::pg_catalog.int8[])) AS w(key, row)"
+            text = (
+                f"SELECT w.row, image, target FROM ({self.text}) AS q(image, target, key) "
+                f"JOIN {wanted} ON q.key {self.equals} w.key"
+            )
             values: list[Any] = [[self._rows[row][0] for row in rows], list(rows)]
         else:
-            numbered = (
-                f"SELECT q.*, row_number() OVER () - 1 AS row FROM ({self._ordered}) AS q(image, target)"
+            number = "pg_catalog.row_number() OVER () AS number"
+            numbered = f"SELECT q.*, {number} FROM ({self._ordered}) AS q(image, target)"
+            wanted = f"{UNNEST}(%s::pg_catalog.int8[]) AS w(number)"
+            text = (
+                f"SELECT q.number OPERATOR(pg_catalog.-) 1, image, target FROM ({numbered}) AS q "
+                f"JOIN {wanted} ON q.number {EQUALS} w.number"
             )
-            text = f"SELECT row, image, target FROM ({numbered}) AS q JOIN unnest(%s::bigint[]) AS w(row) USING (row)"
-            values = [list(rows)]
+            values = [[row + 1 for row in rows]]
         # A % of the user's query is no placeholder of psycopg2; ours have a cast behind them
         text = text.replace("%", "%%").replace("%%s::", "%s::")
         with self.snapshot.cursor("dbinfer_train") as cursor:
