@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
+from typing import TYPE_CHECKING
 
 from dbinfer import sqlfiles
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable  # new in Python 3.11
 
 # In this order: what LANGUAGE sql functions call is looked up when they are made.
 RERUN_FOLDERS = ("runtime", "registry", "resolve", "batch", "tuning", "functions", "views")
@@ -20,6 +25,14 @@ RETIRED = ("dbinfer_private.pending",)
 def sha256(text: str) -> str:
     """Return the sha256 of a text in hex."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _sources(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
+    for file in folder.iterdir():
+        if file.name.endswith(".py"):
+            yield prefix + file.name[:-3], file.read_text(encoding="utf-8")
+        elif file.is_dir() and file.name.isidentifier() and not file.name.startswith("_"):
+            yield from _sources(file, f"{prefix}{file.name}.")
 
 
 @dataclass(frozen=True)
@@ -55,9 +68,8 @@ class Content:
 
     @cached_property
     def modules(self) -> dict[str, str]:
-        """Return the source of each module that backends run, by module name."""
-        files = resources.files("dbinfer_udf").iterdir()
-        return {f.name[:-3]: f.read_text(encoding="utf-8") for f in files if f.name.endswith(".py")}
+        """Return the source of each module that backends run, by module name: `model`, `engine.client`."""
+        return dict(_sources(resources.files("dbinfer_udf"), ""))
 
     @cached_property
     def runtime_digest(self) -> str:

@@ -69,7 +69,7 @@ def test_what_is_inside(wheel: Path) -> None:
         for path in (ROOT / "sql").rglob("*")
         if path.is_file()
     }
-    udf = {f"dbinfer_udf/{path.name}" for path in (ROOT / "udf" / "dbinfer_udf").glob("*.py")}
+    udf = {str(path.relative_to(ROOT / "udf")) for path in (ROOT / "udf" / "dbinfer_udf").rglob("*.py")}
     zoo = {f"dbinfer_models/{path.name}" for path in (ROOT / "models" / "dbinfer_models").glob("*.py")}
     assert sql | udf | zoo | {"dbinfer_udf/requirements.txt"} <= names
     assert not [

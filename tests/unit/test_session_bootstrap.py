@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import traceback
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dbinfer.install.content import Content
 from dbinfer_udf import bootstrap
 
 SESSION = """
@@ -65,6 +67,32 @@ def test_tracebacks_show_the_source() -> None:
     text = "".join(traceback.format_exception(caught.value))
     assert f"dbinfer-{'c' * 12}/session.py" in text
     assert 'raise RuntimeError("marked line")' in text
+
+
+def test_packages_in_the_package() -> None:
+    inner = {
+        "engine.__init__": "",
+        "engine.client": "from ..value import VALUE\n\ndef fail():\n    raise RuntimeError('inner line')\n",
+        "session": SESSION.replace("from .value", "from .engine.client"),
+    }
+    gd: dict[str, Any] = {}
+    bootstrap.start(sources(1) | inner, "a" * 64, gd)
+    client = sys.modules[bootstrap.PREFIX + "a" * 12 + ".engine.client"]
+    assert gd["dbinfer"].value == client.VALUE == 1
+    with pytest.raises(RuntimeError) as caught:
+        client.fail()
+    text = "".join(traceback.format_exception(caught.value))
+    assert f"dbinfer-{'a' * 12}/engine/client.py" in text
+    assert "raise RuntimeError('inner line')" in text
+
+
+def test_what_is_installed_starts() -> None:
+    modules = Content().modules
+    assert {"__init__", "session", "engine.__init__", "engine.client"} <= set(modules)
+    # the real session wants a server
+    bootstrap.start(modules | sources(1), "a" * 64, {})
+    client = importlib.import_module(bootstrap.PREFIX + "a" * 12 + ".engine.client")
+    assert client.Engine({}, "a" * 64, modules)
 
 
 def test_other_imports_are_left_alone() -> None:

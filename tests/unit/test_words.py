@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted(path for folder in ("dbinfer", "udf/dbinfer_udf") for path in (ROOT / folder).rglob("*.py"))
 STATEMENTS = sorted(path for path in (ROOT / "sql").rglob("*.sql") if path.parent.name != "upgrades")
 ERRORS = re.compile(
-    r"(Usage|Server|Install|Registry|ModelFile|Convert|Data|Train|Dbinfer|Udf|Image|Model)Error$"
+    r"(Usage|Server|Install|Registry|ModelFile|Convert|Data|Train|Dbinfer|Udf|Image|Model|Engine)Error$"
 )
 NAMES = (
     "GIF",

@@ -28,7 +28,10 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         self.folder = "dbinfer-" + package[len(PREFIX) :]
 
     def _key(self, fullname: str) -> str:
-        return "__init__" if fullname == self.package else fullname[len(self.package) + 1 :]
+        """Return the key of a module's source: `model`, `engine.client`, or `engine.__init__` for a package."""
+        inner = fullname[len(self.package) + 1 :]
+        package = inner + ".__init__" if inner else "__init__"
+        return package if package in self.modules else inner
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         """Return the spec of a runtime module; None for any other."""
@@ -37,20 +40,20 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         if self._key(fullname) not in self.modules:
             return None
         return importlib.util.spec_from_loader(
-            fullname, self, origin=self.get_filename(fullname), is_package=fullname == self.package
+            fullname, self, origin=self.get_filename(fullname), is_package=self.is_package(fullname)
         )
 
     def get_filename(self, fullname: str) -> str:
         """Return the name that tracebacks show."""
-        return "%s/%s.py" % (self.folder, self._key(fullname))
+        return "%s/%s.py" % (self.folder, self._key(fullname).replace(".", "/"))
 
     def get_source(self, fullname: str) -> Optional[str]:
         """Return the source, for tracebacks."""
         return self.modules.get(self._key(fullname))
 
     def is_package(self, fullname: str) -> bool:
-        """Return whether the name is the package itself."""
-        return fullname == self.package
+        """Return whether the name is that of the package or of a package in it."""
+        return self._key(fullname).endswith("__init__")
 
     def get_code(self, fullname: str) -> Any:
         """Return the compiled module."""

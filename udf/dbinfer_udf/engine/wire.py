@@ -1,0 +1,3 @@
+"""To come."""
+
+from __future__ import annotations
