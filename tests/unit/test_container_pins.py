@@ -1,0 +1,52 @@
+"""The containers' lists of pins hold all that dbinfer needs there: their builds install it with --no-index."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def needed(extra: str) -> set[str]:
+    """Return the packages that an extra names, with those of the extras that it names; "" for none."""
+    words = PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]
+    found = set()
+    for word in words:
+        inner = re.match(r"dbinfer\[(.+)\]", word)
+        if inner:
+            found |= {name for one in inner[1].split(",") for name in needed(one)}
+        elif "python_version <" not in word:
+            found.add(plain(word))
+    return found
+
+
+def plain(word: str) -> str:
+    """Return a requirement's name as package indexes compare it."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[<>=~;\[ ]", word)[0]).lower()
+
+
+def pinned(*files: str) -> set[str]:
+    lines = [line for file in files for line in (ROOT / file).read_text(encoding="utf-8").splitlines()]
+    return {plain(line) for line in lines if line and not line.startswith("#")}
+
+
+@pytest.mark.parametrize(
+    ("extra", "files"),
+    [
+        ("train", ["docker/training/requirements.txt"]),
+        ("", ["docker/training/requirements.txt"]),
+        ("", ["docker/database/client.txt", "udf/dbinfer_udf/requirements.txt"]),
+    ],
+)
+def test_every_package_is_pinned(extra: str, files: list[str]) -> None:
+    assert needed(extra) - pinned(*files) == set()
