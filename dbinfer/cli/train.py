@@ -15,6 +15,8 @@ from dbinfer.cli._progress import progress_bar
 from dbinfer.cli.bench import bench
 from dbinfer.errors import UsageError
 from dbinfer.progress import silent
+from dbinfer.train.options import STRATEGIES
+from dbinfer.train.strategies import explained
 
 if TYPE_CHECKING:
     from dbinfer.train import TrainJob, TrainReport
@@ -25,6 +27,10 @@ HELP = """Train a network of the zoo, on one core or on many ranks.
 NAME_mask.gif, or a SQL query that returns an image, a mask or label, and a unique key. The run's folder gets
 NETWORK.keras, manifest.json, history.csv, curves.png, run.json and checkpoints. Convert NETWORK.keras with
 `dbinfer convert`.
+
+Strategies:
+
+{strategies}
 
 Examples:
 
@@ -44,7 +50,9 @@ CONFIG_HELP = (
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command("train", rich_help_panel="Models", help=HELP, cls=_Resumable)(_train)
+    app.command("train", rich_help_panel="Models", help=HELP.format(strategies=explained()), cls=_Resumable)(
+        _train
+    )
     bench_train.register(bench)
 
 
@@ -72,6 +80,10 @@ def _train(
     hosts: Annotated[
         str | None, typer.Option(help="Ranks per host: a:2,b:2. Default: all on this host.")
     ] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help=f"{', '.join(STRATEGIES)}; see above. Default: horovod.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto (a GPU where there is one), cpu or gpu.")] = None,
     launcher: Annotated[str | None, typer.Option(help="gloo (horovodrun) or mpi (mpirun).")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the images. Default: 10.")] = None,
     batch: Annotated[int | None, typer.Option(help="Images per step and rank. Default: 32.")] = None,

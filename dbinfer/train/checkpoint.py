@@ -30,11 +30,12 @@ FIXED = (
     "seed",
     "shuffle",
     "augment",
+    "strategy",
     "ranks",
     "sharding",
 )
 
-BEFORE = {"momentum": 0.9}  # what checkpoints of 0.1.0 do not say
+BEFORE = {"momentum": 0.9, "strategy": "horovod"}  # what checkpoints of 0.1.0 do not say
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from typing import Any
 
 from dbinfer.errors import UsageError
 
+STRATEGIES = ("horovod",)
+DEVICES = ("auto", "cpu", "gpu")
 LAUNCHERS = ("gloo", "mpi")
 OPTIMIZERS = ("adam", "sgd", "rmsprop")
 SCHEDULES = ("constant", "cosine")
@@ -38,6 +40,8 @@ class TrainOptions:
         final: which epoch's weights become the model: best (by the validation) or last.
         keep: how many checkpoints stay beside the best one; 0 writes none.
         resume: "" starts afresh, "last" goes on after the newest checkpoint, a number after that epoch.
+        strategy: who computes what, see dbinfer.train.strategies.
+        device: auto (a GPU where there is one), cpu, or gpu (an error without one).
         ranks: processes; hosts: a:2,b:2 (else all here); launcher: gloo or mpi.
         workers: threads that decode images, per rank.
         threads: threads that compute, per rank; 0 shares the host's cores evenly among its ranks.
@@ -63,6 +67,8 @@ class TrainOptions:
     final: str = "best"
     keep: int = 2
     resume: str = ""
+    strategy: str = "horovod"
+    device: str = "auto"
     ranks: int = 1
     hosts: str = ""
     launcher: str = "gloo"
@@ -125,6 +131,8 @@ class TrainJob(TrainOptions):
 
 def _check_words(job: TrainOptions) -> None:
     allowed = {
+        "strategy": STRATEGIES,
+        "device": DEVICES,
         "launcher": LAUNCHERS,
         "optimizer": OPTIMIZERS,
         "schedule": SCHEDULES,

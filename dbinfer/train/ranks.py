@@ -15,11 +15,13 @@ class Ranks(Protocol):
     Attributes:
         rank: number of this process, from 0 on; rank 0 writes all files.
         size: how many there are.
+        local_rank: number of this process on its host.
         local_size: how many of them on this host.
     """
 
     rank: int
     size: int
+    local_rank: int
     local_size: int
 
     def average(self, tensors: Sequence[Any]) -> Sequence[Any]:
@@ -40,6 +42,7 @@ class Alone:
 
     rank = 0
     size = 1
+    local_rank = 0
     local_size = 1
 
     def average(self, tensors: Sequence[Any]) -> Sequence[Any]:
@@ -70,7 +73,8 @@ class Horovod:
 
         hvd.init()
         self._hvd = hvd
-        self.rank, self.size, self.local_size = hvd.rank(), hvd.size(), hvd.local_size()
+        self.rank, self.size = hvd.rank(), hvd.size()
+        self.local_rank, self.local_size = hvd.local_rank(), hvd.local_size()
         if self.size != asked:
             raise TrainError(
                 f"{asked} ranks were requested, but the launcher made a group of {self.size}",

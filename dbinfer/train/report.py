@@ -43,11 +43,11 @@ class TrainReport(Report):
     run: dict[str, Any]
 
 
-def versions(ranks: int) -> dict[str, str]:
+def versions(job: TrainJob) -> dict[str, str]:
     """Return the versions of what takes part in training."""
     # Two packages bring the module tensorflow; whichever is there is named
     names = ["tensorflow-cpu", "tensorflow", "keras", "numpy", "opencv-python-headless"]
-    names += ["horovod"] if ranks > 1 else []
+    names += ["horovod"] if job.ranks > 1 and job.strategy == "horovod" else []
     found = {"dbinfer": __version__, "python": platform.python_version()}
     for name in names:
         try:
@@ -71,6 +71,7 @@ def provenance(run: dict[str, Any]) -> dict[str, Any]:
         "lr",
         "seed",
         "sharding",
+        "strategy",
         "launcher",
     )
     training = {key: job[key] for key in keys}

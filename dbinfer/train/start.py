@@ -1,13 +1,13 @@
-"""Starts a training: checks first, then one rank in this process or several through a launcher."""
+"""Starts a training: checks first, then the strategy that was chosen."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 from dbinfer.errors import TrainError
 from dbinfer.progress import OnProgress, Progress, silent
+from dbinfer.train import strategies
 from dbinfer.train.history import Epoch, line
 from dbinfer.train.options import TrainJob, TrainOptions
 from dbinfer.train.report import TrainReport, read_report
@@ -39,24 +39,15 @@ def train(
 
 
 def run(job: TrainJob, tell: Tell = lambda event: None) -> TrainReport:
-    """Train as `job` says; `tell` gets the events of dbinfer.train.one_rank: start, step, epoch."""
+    """Train as `job` says; `tell` gets the events of dbinfer.train.course: start, step, epoch."""
     from dbinfer.train.plan import check_images, make_plan
 
+    strategy = strategies.ALL[job.strategy]
+    strategy.check(job)
     plan = make_plan(job)
     check_images(plan)
     _check_folder(job)
-    if job.ranks > 1:
-        from dbinfer.train.launch import launch
-
-        plan.close()  # the ranks read a snapshot of their own, all the same one
-        launch(job, tell)
-        return read_report(job)
-    # First: the modules below import Keras, whose noise would not be silenced
-    import_tensorflow()
-    from dbinfer.train.one_rank import train_rank
-    from dbinfer.train.ranks import Alone
-
-    train_rank(plan, Alone(), tell)
+    strategy.train(plan, tell)
     return read_report(job)
 
 
@@ -90,18 +81,3 @@ def _check_folder(job: TrainJob) -> None:
         job.folder.mkdir(parents=True, exist_ok=True)
     except OSError as err:
         raise TrainError(f"cannot create the folder {job.folder}: {err.strerror}") from err
-
-
-def import_tensorflow() -> None:
-    """Import TensorFlow without its noise; TrainError where it is not installed."""
-    # Keras reads it once, when it is imported
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    from dbinfer.convert.quiet import quiet
-
-    try:
-        with quiet():
-            import tensorflow  # noqa: F401
-    except ImportError as err:
-        raise TrainError(
-            "training needs TensorFlow, which is not installed", "Install it: pip install 'dbinfer[train]'"
-        ) from err

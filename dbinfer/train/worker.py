@@ -21,10 +21,10 @@ def main(text: str) -> None:
 
 
 def _train(text: str) -> None:
-    from dbinfer.train.launch import decode
+    from dbinfer.train.libraries import import_tensorflow
     from dbinfer.train.plan import make_plan
+    from dbinfer.train.processes import decode
     from dbinfer.train.ranks import Alone, Horovod
-    from dbinfer.train.start import import_tensorflow
 
     job = decode(text)
     # Before TensorFlow: mistakes in the data show at once

@@ -56,8 +56,8 @@ def _end_with_input() -> None:
 
 
 def _work(job: TuneJob) -> None:
+    from dbinfer.train.libraries import import_tensorflow
     from dbinfer.train.plan import make_plan
-    from dbinfer.train.start import import_tensorflow
     from dbinfer.tune.journal import Journal
     from dbinfer.tune.study import load, next_trial
 

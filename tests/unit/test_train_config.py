@@ -14,7 +14,8 @@ from dbinfer.errors import DbinferError, UsageError
 from dbinfer.train import TrainJob, make_job, read_options
 from dbinfer.train.events import stopped
 from dbinfer.train.hosts import check_reachable, hosts_of
-from dbinfer.train.launch import decode, encode, launcher_command
+from dbinfer.train.launch import launcher_command
+from dbinfer.train.processes import decode, encode
 
 GOOD: dict[str, Any] = {"network": "digits", "data": "digits", "out": "run"}
 
@@ -42,6 +43,8 @@ def test_a_json_file_sets_options(tmp_path: Path) -> None:
         ({"ranks": 0}, "ranks is 0, but must be at least 1"),
         ({"lr": -0.1}, "lr is -0.1, but must be above 0"),
         ({"launcher": "slurm"}, "launcher is 'slurm', but must be one of gloo, mpi"),
+        ({"strategy": "magic"}, "strategy is 'magic', but must be one of horovod"),
+        ({"device": "tpu"}, "device is 'tpu', but must be one of auto, cpu, gpu"),
         ({"val_fraction": 1}, "val_fraction is 1.0, but must be at least 0 and below 1"),
         ({"resume": "best"}, "resume is 'best', but must be 'last' or the number of an epoch"),
         ({"data": ""}, "the option data is missing"),

@@ -41,18 +41,17 @@ def killed() -> None:
 
 def watched() -> None:
     """Each rank leaves its weights at the end in rank-N.npz."""
-    from dbinfer.train import one_rank
+    from dbinfer.train import course
 
-    finish = one_rank._finish
+    finish = course.finish
 
     def leave(training: Any, started: Any) -> None:
-        path = training.job.folder / f"rank-{training.ranks.rank}.npz"
-        np.savez(
-            path, **{weight.path.replace("/", "."): np.asarray(weight) for weight in training.model.weights}
-        )
+        rank, weights = training.trainer._ranks.rank, training.trainer.model.weights
+        named = {weight.path.replace("/", "."): np.asarray(weight) for weight in weights}
+        np.savez(training.job.folder / f"rank-{rank}.npz", **named)
         finish(training, started)
 
-    one_rank._finish = leave
+    course.finish = leave
 
 
 def reading() -> None:

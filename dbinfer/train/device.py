@@ -1,0 +1,44 @@
+"""What computes: the GPUs of this host where there are any, or its cores (imports TensorFlow)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from dbinfer.errors import TrainError
+
+
+def choose_device(device: str, place: int = 0) -> None:
+    """Let this process see the GPU of its own, or none.
+
+    Args:
+        device: auto (a GPU where there is one), cpu or gpu.
+        place: number of this process on its host; two with one GPU share it.
+
+    Raises:
+        TrainError: a GPU is asked for where none is.
+    """
+    import tensorflow as tf
+
+    found = gpus(device)
+    # Where TensorFlow has computed in this process before it keeps its devices
+    with suppress(RuntimeError):
+        tf.config.set_visible_devices([found[place % len(found)]] if found else [], "GPU")
+
+
+def gpus(device: str) -> Sequence[Any]:
+    """Return the GPUs that may be used; none for `cpu`.
+
+    Raises:
+        TrainError: a GPU is asked for where none is.
+    """
+    import tensorflow as tf
+
+    found = [] if device == "cpu" else tf.config.list_physical_devices("GPU")
+    if device == "gpu" and not found:
+        raise TrainError(
+            "a GPU was requested, but TensorFlow finds none on this host",
+            "Leave out --device gpu, or install TensorFlow with CUDA where there is a GPU.",
+        )
+    return list(found)
