@@ -11,7 +11,8 @@ DECLARE
   batches dbinfer._scored[];
   waiting pg_catalog.text;
   rest dbinfer._scored;
-  most CONSTANT real := 30000000; -- results, 30 bytes each: PostgreSQL's values end at 1 GB
+  most CONSTANT bigint := 30000000; -- results, 28 bytes each with a short label: PostgreSQL's values end at 1 GB
+  smallest CONSTANT bigint := 36; -- bytes of a row in a table: its place in the page, its header and a number
 BEGIN
   /* greenplum: IF pg_catalog.current_setting('gp_role') OPERATOR(pg_catalog.<>) 'dispatch' THEN
     RAISE feature_not_supported USING MESSAGE = 'dbinfer: classify_table cannot read a table from within this statement',
@@ -30,11 +31,22 @@ BEGIN
         wanted, images, found, pg_catalog.array_to_string(types, ' or ')), HINT = 'Make a view that casts it, and name the view.';
     END IF;
   END LOOP;
-  -- an estimate, because counting would read the whole table before the scan does
-  IF EXISTS (SELECT 1 FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) images::pg_catalog.oid
-                AND c.reltuples OPERATOR(pg_catalog.>) most) THEN
-    RAISE program_limit_exceeded USING MESSAGE = pg_catalog.format('dbinfer: %s has more rows than can be classified at once (30 million)', images),
-      HINT = 'Make views of its parts (WHERE id BETWEEN ...) and classify one after the other into the same table with dbinfer.classify_into.';
+  -- Counted where there may be more, whatever ANALYZE has seen: that reads the table once, but none of its large images.
+  -- A view is not counted, which may run long; _batch stops in time.
+  WITH RECURSIVE parts AS (
+    SELECT images::pg_catalog.oid AS part
+    UNION ALL
+    SELECT h.inhrelid FROM pg_catalog.pg_inherits h JOIN parts ON h.inhparent OPERATOR(pg_catalog.=) part
+  )
+  SELECT greatest(pg_catalog.sum(pg_catalog.pg_relation_size(part::pg_catalog.regclass)) OPERATOR(pg_catalog./) smallest,
+                  pg_catalog.sum(c.reltuples)::numeric)::bigint INTO total
+    FROM parts JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) part;
+  IF total OPERATOR(pg_catalog.>) most THEN
+    EXECUTE pg_catalog.format('SELECT pg_catalog.count(*) FROM (SELECT FROM %s LIMIT %s) s', images, most OPERATOR(pg_catalog.+) 1) INTO total;
+    IF total OPERATOR(pg_catalog.>) most THEN
+      RAISE program_limit_exceeded USING MESSAGE = pg_catalog.format('dbinfer: %s has more rows than can be classified at once (%s)', images, most),
+        HINT = 'Make views of its parts (WHERE id BETWEEN ...) and classify one after the other into the same table with dbinfer.classify_into.';
+    END IF;
   END IF;
   EXECUTE dbinfer._batch_query(images, id_column, img_column, model, on_error) INTO total, batches, waiting;
   IF waiting OPERATOR(pg_catalog.<>) '' THEN

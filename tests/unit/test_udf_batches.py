@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dbinfer_udf import batch, model
+from dbinfer_udf.errors import UsageError
 
 
 class Network:
@@ -46,3 +49,26 @@ def test_one_network_for_batches_is_kept(loaded: Any) -> None:
         assert loaded.batch_network(rows).rows == rows
         assert Network.alive <= 2
     assert loaded.batch_network(8) is loaded.batch_network(8)
+
+
+def test_results_that_cannot_be_collected_end_the_scan_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before: `array size exceeds the maximum allowed`, when every row was scored."""
+    manifest = SimpleNamespace(labels=["a label of 26 characters.."] * 2, activation="none")
+    network = SimpleNamespace(rows=4, infer=lambda: None, inputs=[None] * 4, output=np.eye(2)[[0, 1, 0, 1]])
+    stub: Any = SimpleNamespace(
+        require=lambda *words: None,
+        batch_network=lambda size: network,
+        manifest=manifest,
+        decode=lambda img: (img, None),
+        resize=lambda image, target: None,
+    )
+    monkeypatch.setattr(batch, "MOST_BYTES", 10 * (120 + 4 * 48))
+    scan = batch.Batch(stub, "scan", 4)
+    for number in range(40):
+        scan.add(number, b"img", "error")
+    for number in range(3):
+        scan.add(number, b"img", "error")
+    with pytest.raises(UsageError, match="more than 40 rows") as caught:
+        scan.add(3, b"img", "error")
+    assert caught.value.sqlstate == "54000"
+    assert "classify_into" in caught.value.hint

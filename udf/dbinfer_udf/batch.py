@@ -18,6 +18,9 @@ from .postprocess import quoted, scores
 MOST_ROWS = 32  # digits CNN, microseconds a row of inference: 1 row 30, 8 rows 21, 32 rows 17, 128 rows 17
 WAITING_BYTES = 1 << 18  # of image files, which each call returns again
 LEAST_ROWS = 4
+# SQL collects the results of a scan in one value, which PostgreSQL ends at 1 GB: these are the bytes that it needs for
+# each batch, for each row, and for a label (a multiple of 4)
+MOST_BYTES, PER_BATCH, PER_ROW, PER_LABEL = (1 << 30) - 1, 120, 16, 4
 Row = Tuple[str, Optional[int], Optional[bytes], str]
 
 
@@ -55,6 +58,8 @@ class Batch:
         # not `size`: 1 where the network cannot take a batch
         self.size = self.network.rows
         self._labels = [_label(label) for label in model.manifest.labels]
+        self._widths = [PER_LABEL + -(-len(label.encode()) // 4) * 4 for label in model.manifest.labels]
+        self._collected = self._returned = 0
         self._clear()
 
     def _clear(self) -> None:
@@ -107,6 +112,7 @@ class Batch:
         nothing = "NULL"
         labels = self._labels
         chosen = [winners[slot] if slot >= 0 else -1 for slot in self._slots]
+        self._count(chosen)
         columns = (
             self._ids,
             [str(c) if c >= 0 else nothing for c in chosen],
@@ -115,6 +121,20 @@ class Batch:
             ["%.9g" % best[slot] if slot >= 0 else nothing for slot in self._slots],
         )
         return ("(%s)" % ",".join('"{%s}"' % ",".join(column) for column in columns)).encode()
+
+    def _count(self, chosen: List[int]) -> None:
+        """Raise as soon as the results of this process alone are too many; else the statement fails at its very end."""
+        widths = self._widths
+        self._collected += PER_BATCH + PER_ROW * len(chosen)
+        self._collected += sum([widths[c] for c in chosen if 0 <= c < len(widths)])
+        if self._collected > MOST_BYTES:
+            raise UsageError(
+                "the results are too large to be collected at once: more than %d rows" % self._returned,
+                hint="Make views of parts of the table (WHERE id BETWEEN ...) and classify one after the other into "
+                "the same table with dbinfer.classify_into.",
+                sqlstate="54000",
+            )
+        self._returned += len(chosen)
 
     def _best(self) -> Tuple[List[int], List[float]]:
         """Return the best class and its score for each slot in use."""
