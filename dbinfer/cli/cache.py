@@ -24,7 +24,7 @@ def cache(
 ) -> None:
     """Show the cache of model files on each host, and remove what no version uses.
 
-    A cache that several databases share may hold models of the others; they fetch again what --prune has removed.
+    A cache that several databases share holds models of the others too; --prune leaves those alone.
 
     Examples:
 

@@ -10,7 +10,7 @@ BEGIN
   IF prune THEN
     digests := ARRAY(SELECT v.xml_digest || v.bin_digest FROM dbinfer_private.model_version v);
   END IF;
-  RETURN dbinfer_private.cache(dbinfer_private.settings(), digests);
+  RETURN dbinfer_private.cache(dbinfer_private.settings_and_databases(), digests);
 END $$;
 COMMENT ON FUNCTION dbinfer_private.cache_here(boolean) IS 'facts of the host cache of this process as JSON; prunes it first if told to';
 REVOKE ALL ON FUNCTION dbinfer_private.cache_here(boolean) FROM PUBLIC;

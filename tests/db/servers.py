@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+from hosts import cached, leave_hosts
 from psycopg2.extensions import make_dsn
 
 from dbinfer import server as embedded
@@ -59,15 +60,20 @@ def server(session_env: pytest.MonkeyPatch) -> Iterator[embedded.ServerReport]:
 
 
 @pytest.fixture(scope="session")
-def server_dsn(request: pytest.FixtureRequest) -> str:
-    """A superuser's dsn of the server under test: Greenplum when DBINFER_TEST_GREENPLUM_DSN names one."""
-    named = os.environ.get(GREENPLUM_DSN)
-    if named:
+def server_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A superuser's dsn of the server under test: Greenplum when DBINFER_TEST_GREENPLUM_DSN names one.
+
+    At the end of the run no host keeps a model that was not there before.
+    """
+    found = os.environ.get(GREENPLUM_DSN)
+    if found:
         request.getfixturevalue("session_env")
-        return named
-    running: embedded.ServerReport = request.getfixturevalue("server")
-    assert running.dsn is not None
-    return running.dsn
+    else:
+        found = request.getfixturevalue("server").dsn
+    assert found is not None
+    before = cached(found)
+    yield found
+    assert cached(found) <= before, "models were left in the host caches"
 
 
 @pytest.fixture(scope="session")
@@ -92,6 +98,8 @@ def empty_dsn(server_dsn: str, request: pytest.FixtureRequest) -> Iterator[str]:
         yield make_dsn(server_dsn, dbname=name)
     finally:
         stop = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+        _as_admin(server_dsn, stop)
+        leave_hosts(make_dsn(server_dsn, dbname=name))
         _as_admin(server_dsn, stop, f'DROP DATABASE "{name}"')
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg2
 import pytest
+from catalog import another_database
 
 pytest.importorskip("optuna")
 
@@ -159,12 +160,6 @@ def test_two_writers_leave_no_gap_in_the_journal(scans: str) -> None:
 
 
 def test_a_database_without_dbinfer(empty_dsn: str, tmp_path: Path) -> None:
-    with closing(psycopg2.connect(empty_dsn)) as connection:
-        connection.autocommit = True
-        with connection.cursor() as cursor:
-            cursor.execute("DROP DATABASE IF EXISTS without_dbinfer")
-            cursor.execute("CREATE DATABASE without_dbinfer")
-    from psycopg2.extensions import make_dsn
-
-    with pytest.raises(DataError, match="dbinfer is not installed in this database"):
-        tune("digits", "digits", SEARCH, options(tmp_path), make_dsn(empty_dsn, dbname="without_dbinfer"))
+    with another_database(empty_dsn, "test_without_dbinfer") as other:
+        with pytest.raises(DataError, match="dbinfer is not installed in this database"):
+            tune("digits", "digits", SEARCH, options(tmp_path), other)

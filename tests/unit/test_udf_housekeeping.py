@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import time
 from pathlib import Path
 
 import pytest
 
-from dbinfer_udf import housekeeping
+from dbinfer_udf import housekeeping, marks, process
 from dbinfer_udf.admit import MARK_SECONDS, Admission
 from dbinfer_udf.cache import Entry, entry_name
 
@@ -122,3 +124,71 @@ def test_a_session_marks_a_model_once_a_minute(tmp_path: Path, monkeypatch: pyte
         clock[0] = now
         admission._entry("x", "y", {"cache_dir": str(tmp_path)})
         assert len(marked) == count
+
+
+OURS, THEIRS = (7, 100), (7, 200)
+
+
+def uses(monkeypatch: pytest.MonkeyPatch, database: tuple[int, int], *entries: Entry) -> None:
+    """Be a backend of that database (cluster and oid), and use the models."""
+    monkeypatch.setattr(process, "database", lambda: database)
+    for entry in entries:
+        housekeeping.mark_used(entry.folder)
+
+
+def test_what_no_other_database_has_used_goes_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    ours, both, theirs, dropped, other_cluster, old = (
+        model(tmp_path, name, 0) for name in ("ours", "both", "theirs", "dropped", "cluster", "old")
+    )
+    uses(monkeypatch, (7, 300), dropped)
+    uses(monkeypatch, (8, 300), other_cluster)
+    uses(monkeypatch, THEIRS, theirs, both)
+    uses(monkeypatch, OURS, ours, both, other_cluster)
+    removed = housekeeping.leave(str(tmp_path), "100,200")
+    assert {one.path for one in removed} == {ours.folder, dropped.folder}
+    assert left(tmp_path, both, theirs, other_cluster, old) == [True] * 4
+    uses(monkeypatch, THEIRS)
+    assert {one.path for one in housekeeping.leave(str(tmp_path), "200")} == {both.folder, theirs.folder}
+
+
+def test_prune_takes_nothing_that_another_database_has_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = model(tmp_path, "a", 0)
+    for database, removed in ((OURS, 0), (THEIRS, 1)):
+        uses(monkeypatch, OURS, *([entry] if database == OURS else []))
+        uses(monkeypatch, THEIRS, *([entry] if database == OURS else []))
+        os.utime(entry.folder, (time.time() - 9000,) * 2)
+        uses(monkeypatch, database)
+        assert len(housekeeping.prune(str(tmp_path), [], "100,200")) == removed
+
+
+def test_the_default_folder_goes_when_it_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(process, "database", lambda: OURS)
+    for name in ("dbinfer_cache", "elsewhere"):
+        folder = tmp_path / name
+        assert housekeeping.leave(str(folder), "100") == []
+        folder.mkdir(mode=0o700)
+        housekeeping.mark_used(model(folder, "a", 0).folder)
+        assert len(housekeeping.leave(str(folder), "100")) == 1
+    assert [(tmp_path / name).exists() for name in ("dbinfer_cache", "elsewhere")] == [False, True]
+
+
+def test_a_model_that_was_removed_and_written_again_is_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uninstall of another database takes the folder, and the mark with it, between need and feed."""
+    monkeypatch.setattr(process, "database", lambda: OURS)
+    tmp_path.chmod(0o700)
+    data = {"xml": b"<net/>", "bin": b"weights"}
+    digests = [hashlib.sha256(data[kind]).hexdigest() for kind in ("xml", "bin")]
+    admission = Admission()
+    assert admission.need(digests[0], digests[1], json.dumps({"cache_dir": str(tmp_path)}))
+    for kind, part in data.items():
+        admission.feed(kind, part)
+    admission.finish()
+    assert marks.found(admission.entry(*digests).folder) == ["used-by-7-100"]

@@ -55,9 +55,8 @@ class Admission:
         folder = settings.get("cache_dir") or cache.default_folder()
         entry = cache.Entry(cache.open_cache(folder), xml_digest, bin_digest)
         self._entries[xml_digest + bin_digest] = entry
-        self._mark_used(
-            entry
-        )  # before anybody looks whether the files are there: they must not go after that
+        # before anybody looks whether the files are there: they must not go after that
+        self._mark_used(entry)
         return entry
 
     def _mark_used(self, entry: cache.Entry) -> None:
@@ -75,6 +74,8 @@ class Admission:
         # forgotten first: where finish() fails, its files are gone
         writer, self._writer = self._writer, None
         writer.finish()  # type: ignore[union-attr]
+        # the folder is new, or another one than when this session marked it
+        housekeeping.mark_used(writer.entry.folder)  # type: ignore[union-attr]
         housekeeping.make_room(writer.entry, self._settings)  # type: ignore[union-attr]
 
     def entry(self, xml_digest: str, bin_digest: str) -> cache.Entry:

@@ -136,10 +136,17 @@ def _open(modules: Dict[str, str], digest: str) -> str:
     os.mkdir(new, 0o700)
     _write(os.path.join(new, "owner"), "%d %s" % (os.getpid(), process.birth(os.getpid())))
     _write(os.path.join(new, "digest"), digest)
-    # a hard link, so that st_nlink says whether any session still uses the runtime
-    os.link(_runtime(base, modules, digest), os.path.join(new, "runtime"))
+    _link_runtime(base, modules, digest, os.path.join(new, "runtime"))
     os.rename(new, folder)
     return folder
+
+
+def _link_runtime(base: str, modules: Dict[str, str], digest: str, path: str) -> None:
+    """Make a hard link to the runtime, so that st_nlink says whether any session still uses it."""
+    try:
+        os.link(_runtime(base, modules, digest), path)
+    except FileNotFoundError:  # another process has just removed it, as used by nobody
+        os.link(_runtime(base, modules, digest), path)
 
 
 def _runtime(base: str, modules: Dict[str, str], digest: str) -> str:
@@ -152,14 +159,24 @@ def _runtime(base: str, modules: Dict[str, str], digest: str) -> str:
     return path
 
 
-def _sweep(base: str) -> None:
+def leave() -> None:
+    """Remove what sessions have left that are gone, and the folder where nothing else is in it."""
+    base = os.path.dirname(session_folder())
+    with contextlib.suppress(OSError):
+        # twice: a runtime is used as long as the folder of a session is there
+        for _ in range(2):
+            _sweep(base, 0)
+        os.rmdir(base)
+
+
+def _sweep(base: str, age: int = AGE) -> None:
     """Remove the folders of sessions whose process is gone, and runtimes that no session uses any more."""
     # errors are suppressed one by one: another dispatcher may sweep at the same time
     for name in os.listdir(base):
         path = os.path.join(base, name)
         with contextlib.suppress(OSError):
             facts = os.stat(path)
-            young = facts.st_ctime > time.time() - AGE
+            young = facts.st_ctime > time.time() - age
             if name.startswith("runtime-"):
                 if facts.st_nlink == 1 and not young:
                     os.unlink(path)

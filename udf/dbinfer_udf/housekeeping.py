@@ -1,7 +1,7 @@
 """Keeps the host cache within its limit: the models that nobody has used for longest go first.
 
-Several databases, and with --cache-dir several segments, may share one cache, so a model that this database does not
-name may be another's. To remove it costs that one a fetch and nothing else: every admission looks for the files.
+Several databases, and with --cache-dir several segments, may share one cache, so each marks the models that it uses.
+The limit takes models of all; that costs the next user a fetch and nothing else: every admission looks for the files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import socket
 import time
 from typing import Any, Collection, Dict, List, NamedTuple, Optional, Tuple
 
-from . import cache, process
+from . import cache, marks, process
 from .unfinished import SUFFIX, sweep
 
 DEFAULT_LIMIT_MB = 10240
@@ -33,7 +33,8 @@ class Found(NamedTuple):
 
 
 def mark_used(folder: str) -> None:
-    """Note that a backend is about to use this model; nothing where its folder is not there."""
+    """Note that a backend of this database is about to use this model; nothing where its folder is not there."""
+    marks.mark(folder)
     with contextlib.suppress(OSError):
         os.utime(folder)
 
@@ -66,11 +67,37 @@ def make_room(new: cache.Entry, settings: Dict[str, str]) -> None:
             total -= one.size
 
 
-def prune(folder: str, named: Collection[str]) -> List[Found]:
-    """Remove the models that are not among `named` (folder names) and idle for an hour; return those that went."""
+def prune(folder: str, named: Collection[str], databases: str = "") -> List[Found]:
+    """Remove the models that are not among `named` (folder names) and idle for an hour; return those that went.
+
+    Args:
+        databases: oids of this cluster's, with commas; a model that another of them has used only loses our mark.
+    """
     sweep(folder)
     unnamed = [one for one in find(folder) if os.path.basename(one.path) not in named]
-    return [one for one in unnamed if _idle(one, UNUSED_SECONDS) and _remove(one)]
+    return [one for one in unnamed if _idle(one, UNUSED_SECONDS) and _release(one, databases)]
+
+
+def leave(folder: str, databases: str) -> List[Found]:
+    """Remove the models that only this database or dropped ones have used; return those that went."""
+    if not os.path.isdir(folder):
+        return []
+    cache.open_cache(folder)
+    sweep(folder)
+    # without any mark an older release of dbinfer has written it, for we know not whom
+    removed = [one for one in find(folder) if marks.found(one.path) and _release(one, databases)]
+    if folder == cache.default_folder():  # any other one was made by an administrator
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)  # only where it is empty
+    return removed
+
+
+def _release(one: Found, databases: str) -> bool:
+    """Remove a model; where another database has used it, only this one's mark."""
+    if marks.others(one.path, databases):
+        marks.unmark(one.path)
+        return False
+    return _remove(one)
 
 
 def _idle(one: Found, seconds: int) -> bool:
@@ -114,11 +141,16 @@ def collect(settings: Dict[str, str], digests: Any) -> Dict[str, Any]:
     """Return the facts of this host's cache, for `dbinfer cache`.
 
     Args:
+        settings: with `databases`, see `prune`.
         digests: of all versions in the registry, those of both files joined; then what else lies there is pruned first.
             None: nothing is removed.
     """
     folder = cache.open_cache(settings.get("cache_dir") or cache.default_folder())
-    removed = [] if digests is None else prune(folder, {cache.entry_name(both) for both in digests})
+    removed = (
+        []
+        if digests is None
+        else prune(folder, {cache.entry_name(both) for both in digests}, settings["databases"])
+    )
     used, free = usage(folder)
     return {
         "content": process.content_id(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Tuple
 
 DISPATCH = 2  # Gp_role of Greenplum
 
@@ -34,6 +34,19 @@ def content_id() -> Optional[int]:
     # missing_ok, not restricted: an error of the server would jump over the frames of Python
     value = option(b"gp_contentid", True, False)
     return None if value is None else int(value)
+
+
+def database() -> Tuple[int, int]:
+    """Return the number of this server, which initdb gave it (each segment has its own), and its database's oid.
+
+    Zeros in a process that is no server's.
+    """
+    symbols = server()
+    if not hasattr(symbols, "GetSystemIdentifier"):
+        return 0, 0
+    number = symbols.GetSystemIdentifier
+    number.restype, number.argtypes = ctypes.c_uint64, []
+    return number(), ctypes.c_uint32.in_dll(symbols, "MyDatabaseId").value
 
 
 def dispatches() -> bool:

@@ -146,6 +146,21 @@ class Session:
         except UdfError as err:
             report(plpy, err)
 
+    def leave(self, plpy: Any, settings: str) -> int:
+        """Remove what only this database has put on this host; return how many models that were."""
+        self.settle()
+        values = json.loads(settings)
+        folders = {cache.default_folder(), values.get("cache_dir") or cache.default_folder()}
+        try:
+            removed = [
+                one for folder in sorted(folders) for one in housekeeping.leave(folder, values["databases"])
+            ]
+        except UdfError as err:
+            report(plpy, err)
+        if self._handover is not None:
+            handover.leave()
+        return len(removed)
+
     def status(self, plpy: Any, settings: str) -> str:
         """Return what there is to know of this backend and its host, as JSON."""
         from .status import collect

@@ -1,0 +1,47 @@
+"""Marks in a model's folder of the host cache: the databases that have used it, because one cache may serve several."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import List
+
+from . import process
+
+PREFIX = "used-by-"
+
+
+def own() -> str:
+    """Return the name of this database's mark: the number of its cluster (each segment has its own) and its oid."""
+    return PREFIX + "%d-%d" % process.database()
+
+
+def mark(folder: str) -> None:
+    """Note that this database uses the model; nothing where its folder is not there."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(os.path.join(folder, own()), os.O_WRONLY | os.O_CREAT, 0o600))
+
+
+def unmark(folder: str) -> None:
+    """Take this database's mark away."""
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(folder, own()))
+
+
+def found(folder: str) -> List[str]:
+    """Return the marks of all databases, dropped ones included."""
+    with contextlib.suppress(OSError):
+        return [name for name in os.listdir(folder) if name.startswith(PREFIX)]
+    return []
+
+
+def others(folder: str, databases: str) -> List[str]:
+    """Return the marks of other databases.
+
+    Args:
+        databases: oids of those that this cluster has, with commas: marks of its dropped databases do not count.
+    """
+    mine = own()
+    cluster = mine.rpartition("-")[0] + "-"
+    there = {cluster + oid for oid in databases.split(",")} - {mine}
+    return [name for name in found(folder) if name in there or not name.startswith(cluster)]
