@@ -13,7 +13,6 @@ from dbinfer.platform import Platform, detect
 from dbinfer.progress import OnProgress, Progress, silent
 from dbinfer.sqlfiles import read
 
-
 # Whoever resolves a model waits, and so writes nothing after we have removed it
 LOCK = "LOCK TABLE dbinfer_private.model_version IN ACCESS EXCLUSIVE MODE"
 LEAVE = "SELECT dbinfer_private.leave_here()"

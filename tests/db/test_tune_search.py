@@ -160,6 +160,9 @@ def test_two_writers_leave_no_gap_in_the_journal(scans: str) -> None:
 
 
 def test_a_database_without_dbinfer(empty_dsn: str, tmp_path: Path) -> None:
-    with another_database(empty_dsn, "test_without_dbinfer") as other:
-        with pytest.raises(DataError, match="dbinfer is not installed in this database"):
-            tune("digits", "digits", SEARCH, options(tmp_path), other)
+    without = "dbinfer is not installed in this database"
+    with (
+        another_database(empty_dsn, "test_without_dbinfer") as other,
+        pytest.raises(DataError, match=without),
+    ):
+        tune("digits", "digits", SEARCH, options(tmp_path), other)

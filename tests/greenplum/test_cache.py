@@ -1,4 +1,4 @@
-"""`dbinfer cache` on a cluster: every segment's cache and the coordinator's are listed, pruned, and kept within the limit."""
+"""`dbinfer cache` on a cluster: the caches of segments and coordinator are listed, pruned, kept within the limit."""
 
 from __future__ import annotations
 

@@ -55,6 +55,7 @@ STANDARD_LIBRARY_ONLY = (
     "gate",
     "admit",
     "handover",
+    "marks",
     "ticket",
     "cache",
     "housekeeping",
