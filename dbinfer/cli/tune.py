@@ -21,15 +21,20 @@ Workers read the data once and train one trial after the other; poor trials are 
 shows each trial's values and the score of each epoch. A worker that dies loses nothing: another one trains its trial
 again. The folder of the search gets the best trial's NETWORK.keras with its provenance, and tuning.png.
 
+With --hop each worker reads only its shard of the images, and the weights of the trials travel from shard to shard:
+for data that is too large for every worker.
+
 **Examples**
 
     dbinfer tune digits --data digits --search lr=1e-4..1e-1:log --search batch=32,64 --trials 20 --workers 2
 
     dbinfer tune digits --data "SELECT img, label, id FROM scans" --search dropout=0.1..0.5 --hosts a:2,b:2 --workers 4
 
+    dbinfer tune unet --data "SELECT img, mask, id FROM cars" --search lr=1e-4..1e-1:log --workers 4 --hop
+
     dbinfer tune digits --data digits --search lr=1e-4..1e-1:log --search batch=32,64 --trials 40 --resume
 """
-OWN = ("study", "trials", "workers", "hosts", "pruner", "resume", "out")
+OWN = ("study", "trials", "workers", "hosts", "pruner", "hop", "resume", "out")
 
 
 def register(app: typer.Typer) -> None:
@@ -51,6 +56,10 @@ def _tune(
     pruner: Annotated[
         str, typer.Option(help="What stops poor trials: hyperband, median or none.")
     ] = "hyperband",
+    hop: Annotated[
+        bool,
+        typer.Option("--hop", help="Each worker keeps its shard of the images; the weights travel."),
+    ] = False,
     study: Annotated[str, typer.Option(help="Name of the search in dbinfer.trials; the network's.")] = "",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a study that has begun.")] = False,
     out: Annotated[str, typer.Option(help="Folder of the search; tuning/STUDY.")] = "",

@@ -32,21 +32,32 @@ class Pass:
     images: int
 
 
-class Trainer(Protocol):
-    """What a strategy brings; each process that calls `follow` has one, and they make each call together.
+class Trained(Protocol):
+    """A network in training, as far as the files of the run show it.
 
     Attributes:
         plan: what is trained.
         first: whether this process writes the files.
         plain: the Keras model that is saved.
         model: its `weights` and `optimizer.variables` are what a checkpoint holds.
-        steps: of an epoch.
     """
 
     plan: Plan
     first: bool
     plain: Any
     model: Any
+
+    def about(self) -> dict[str, Any]:
+        """Return what run.json says of this strategy: hosts, one for each rank, and the like."""
+
+
+class Trainer(Trained, Protocol):
+    """What a strategy brings; each process that calls `follow` has one, and they make each call together.
+
+    Attributes:
+        steps: of an epoch.
+    """
+
     steps: int
 
     def share(self, value: Any) -> Any:
@@ -61,15 +72,12 @@ class Trainer(Protocol):
     def judge(self) -> dict[str, float]:
         """Return val_loss and the metrics of the validation; nothing without one."""
 
-    def about(self) -> dict[str, Any]:
-        """Return what run.json says of this strategy: hosts, one for each rank, and the like."""
-
 
 @dataclass
 class Training:
     """A trainer, its listener, and the epochs so far."""
 
-    trainer: Trainer
+    trainer: Trained
     report: Report
     history: list[Epoch] = field(default_factory=list)
 
@@ -92,16 +100,16 @@ def follow(trainer: Trainer, report: Report) -> None:
     """
     started = datetime.now(timezone.utc)
     training = Training(trainer, report)
-    first = _resume(training)
+    first = _resume(training, trainer)
     report({"event": "start", "first": first, "steps": trainer.steps, "batch": training.job.batch})
     for number in range(first, training.job.epochs + 1):
-        _epoch(training, number)
+        _epoch(training, trainer, number)
     finish(training, started)
 
 
-def _resume(training: Training) -> int:
+def _resume(training: Training, trainer: Trainer) -> int:
     """Load the checkpoint to go on from, make all processes alike, and return the first epoch to train."""
-    trainer, job, folder = training.trainer, training.job, training.job.folder
+    job, folder = training.job, training.job.folder
     done = 0
     if trainer.first:
         folder.mkdir(parents=True, exist_ok=True)
@@ -119,8 +127,7 @@ def _resume(training: Training) -> int:
     return int(trainer.share(done)) + 1
 
 
-def _epoch(training: Training, number: int) -> None:
-    trainer = training.trainer
+def _epoch(training: Training, trainer: Trainer, number: int) -> None:
     started = time.monotonic()
     done = trainer.epoch(number, training.report)
     seconds = time.monotonic() - started
@@ -129,11 +136,12 @@ def _epoch(training: Training, number: int) -> None:
     entry = Epoch(number, seconds, time.monotonic() - started, done.images, done.rate, values)
     training.history.append(entry)
     if trainer.first:
-        _record(training)
+        record(training)
     training.report({"event": "epoch", **entry.to_dict()})
 
 
-def _record(training: Training) -> None:
+def record(training: Training) -> None:
+    """Write the history, and the checkpoint of the epoch that is done."""
     job, folder = training.job, training.job.folder
     write_csv(folder / HISTORY, training.history)
     if job.keep:

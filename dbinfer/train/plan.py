@@ -65,10 +65,18 @@ class Plan:
         """Return a text that all ranks must have in common: the images, and their order."""
         return " ".join(part.source.fingerprint() for part in (self.train, self.val) if part)
 
-    def keeping_images(self) -> Plan:
-        """Return the plan with all its images read, once for many jobs of one process."""
-        train = replace(self.train, source=Kept.of(self.train.source, self.train.rows))
-        val = replace(self.val, source=Kept.of(self.val.source, self.val.rows)) if self.val else None
+    def visited(self, number: int, shards: int) -> tuple[Pipeline, Pipeline | None]:
+        """Return the batches of one shard, each image once, to train and to judge whatever weights come by."""
+        rows = shard(self.train.rows, number, shards)
+        train = self._pipeline(self.train.source, rows, number, len(rows))
+        return train, self.validation(number, shards)
+
+    def keeping_images(self, rank: int = 0, size: int = 1) -> Plan:
+        """Return the plan with the images of one shard read, once for many jobs of one process."""
+        train = replace(self.train, source=Kept.of(self.train.source, shard(self.train.rows, rank, size)))
+        val = self.val
+        if val and (rows := shard(val.rows, rank, size)):
+            val = replace(val, source=Kept.of(val.source, rows))
         self.close()
         return replace(self, train=train, val=val)
 
@@ -154,12 +162,12 @@ def shard(rows: Sequence[int], rank: int, size: int) -> Sequence[int]:
     return rows[first : first + each + (rank < more)]
 
 
-def check_enough(count: int, ranks: int) -> None:
+def check_enough(count: int, ranks: int, what: str = "ranks") -> None:
     """Raise TrainError where some rank would have no image."""
     if count < ranks:
         raise TrainError(
-            f"{ranks} ranks are more than the {count} training images: some would have nothing to do",
-            f"Use at most {max(count, 1)} ranks, or more images.",
+            f"{ranks} {what} are more than the {count} training images: some would have nothing to do",
+            f"Use at most {max(count, 1)} {what}, or more images.",
         )
 
 

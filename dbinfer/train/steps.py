@@ -27,6 +27,7 @@ class Schedule:
         warmup: steps of that growth, from `lr` on in equal parts; none with one rank.
         total: steps of the whole run.
         kind: constant, or cosine (from the end of the warm-up down to 0).
+        done: steps of the run before those that are counted here.
     """
 
     lr: float
@@ -34,9 +35,11 @@ class Schedule:
     warmup: int
     total: int
     kind: str = "constant"
+    done: int = 0
 
     def at(self, step: int) -> float:
         """Return the rate of one step, counted from 0 over the whole run."""
+        step += self.done
         warmup = self.warmup if self.ranks > 1 else 0
         full = self.lr * self.ranks
         if step < warmup:

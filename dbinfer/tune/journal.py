@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -14,6 +15,7 @@ from dbinfer.connection import sentence, session
 from dbinfer.errors import DataError
 
 TURN = 0  # number of the lock beside those of the workers, which count from 1
+WAIT = 0.1  # seconds between looks for a free number
 
 
 class Journal(BaseJournalBackend):  # type: ignore[misc]
@@ -51,11 +53,15 @@ class Journal(BaseJournalBackend):  # type: ignore[misc]
         with self._lock(TURN):
             yield
 
-    def become_worker(self) -> int:
-        """Return the smallest number that no living worker has, and keep it."""
+    def become_worker(self, most: int = 0) -> int:
+        """Return the smallest number that no living worker has, and keep it; with `most`, wait for one up to it."""
         number = 1
         while not self._try(number):
             number += 1
+            if most and number > most:
+                # The server has not seen yet that the process which this one replaces is dead
+                time.sleep(WAIT)
+                number = 1
         return number
 
     def is_alive(self, worker: int) -> bool:

@@ -25,6 +25,7 @@ class TuneOptions:
         hosts: where: a:2,b:2; else all here.
         pruner: what stops a trial early: hyperband (its score after few epochs is not among the best of its bracket),
             median (it is below the median of the others) or none.
+        hop: each worker keeps its shard of the images, and the weights of the trials travel from shard to shard.
         resume: go on with a study that has begun.
         out: folder of the search; empty is tuning/STUDY.
     """
@@ -35,6 +36,7 @@ class TuneOptions:
     workers: int = 1
     hosts: str = ""
     pruner: str = "hyperband"
+    hop: bool = False
     resume: bool = False
     out: str = ""
 
@@ -53,6 +55,7 @@ class TuneJob:
     Attributes:
         train: what each trial starts from; `out` is the folder of the search.
         search: the texts of the search space.
+        shards: of a search whose weights hop, one for each worker; 0 where each worker has all images.
     """
 
     train: TrainJob
@@ -60,6 +63,7 @@ class TuneJob:
     study: str
     trials: int
     pruner: str
+    shards: int = 0
 
     @classmethod
     def of(cls, network: str, data: str, search: Sequence[str], options: TuneOptions, dsn: str) -> TuneJob:
@@ -76,7 +80,8 @@ class TuneJob:
             raise UsageError("val is none, but a search compares its trials by their validation")
         if train.ranks > 1 or train.resume:
             raise UsageError("a trial is trained by one process from its start: leave ranks and resume out")
-        return cls(train, tuple(search), study, options.trials, options.pruner)
+        shards = options.workers if options.hop else 0
+        return cls(train, tuple(search), study, options.trials, options.pruner, shards)
 
     @property
     def folder(self) -> Path:

@@ -29,6 +29,7 @@ class Trial:
         scores: of each epoch.
         worker: its number.
         note: why it failed.
+        orders: where the weights hopped: the order of the shards in each epoch.
     """
 
     number: int
@@ -38,6 +39,7 @@ class Trial:
     scores: dict[int, float] = field(default_factory=dict)
     worker: int = 0
     note: str = ""
+    orders: list[list[int]] = field(default_factory=list)
 
     def line(self, metric: str) -> str:
         """Return the trial as a line for the terminal."""
@@ -79,8 +81,9 @@ class TuneReport(Report):
         return self.epochs / self.full_epochs if self.full_epochs else 0.0
 
 
-def ended_trials(study: Any) -> list[Trial]:
+def ended_trials(study: Any, shards: int = 0) -> list[Trial]:
     """Return the trials that count."""
+    from dbinfer.tune.route import Route
     from dbinfer.tune.study import ERROR, WORKER, has_ended
 
     found = []
@@ -99,6 +102,7 @@ def ended_trials(study: Any) -> list[Trial]:
                     scores,
                     attributes[WORKER],
                     attributes.get(ERROR, ""),
+                    Route.of(attributes, shards).orders if shards else [],
                 )
             )
     return found
@@ -112,7 +116,7 @@ def make_report(study: Any, job: TuneJob, metric: str) -> TuneReport:
     """
     from dbinfer.tune.study import AGAIN
 
-    trials = ended_trials(study)
+    trials = ended_trials(study, job.shards)
     complete = [trial for trial in trials if trial.state == "complete" and trial.value is not None]
     if not complete:
         notes = [trial.note for trial in trials if trial.note]
@@ -139,13 +143,15 @@ def _keep_model(job: TuneJob, best: Trial, trials: int) -> tuple[Path, Path]:
             f"the model of the best trial cannot be read: {err}",
             "All hosts of --hosts must share the folder of --out.",
         ) from err
-    tuning = {
+    tuning: dict[str, Any] = {
         "study": job.study,
         "trial": best.number,
         "trials": trials,
         "search": list(job.search),
         "values": best.values,
     }
+    if best.orders:
+        tuning |= {"shards": job.shards, "orders": best.orders}
     provenance = {**manifest.provenance, "tuning": tuning}
     return model, write_manifest(job.folder, replace(manifest, provenance=provenance))
 

@@ -51,7 +51,7 @@ def tune(
     job = TuneJob.of(network, data, search, options, resolve(dsn))
     _check_installed()
     from dbinfer.train.data.share import held_for_ranks
-    from dbinfer.train.plan import make_plan
+    from dbinfer.train.plan import check_enough, make_plan
     from dbinfer.tune.journal import Journal
     from dbinfer.tune.study import begin
 
@@ -60,6 +60,7 @@ def tune(
     plan.close()
     if plan.val is None:
         raise DataError("there is no validation image, but a search compares its trials by their validation")
+    check_enough(len(plan.train.rows), job.shards, "workers")
     metric = f"val_{plan.network.metrics[0]}"
     job.folder.mkdir(parents=True, exist_ok=True)
     journal = Journal(job.train.dsn, job.study)
@@ -172,8 +173,12 @@ def _process(host: str, output: IO[str]) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", MODULE]
     environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "PYTHONUNBUFFERED": "1"}
     if host:
-        python_path = os.environ.get("PYTHONPATH", "")
-        words = ["env", f"PYTHONPATH={python_path}", "KERAS_BACKEND=tensorflow", *command]
+        words = [
+            "env",
+            f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}",
+            "KERAS_BACKEND=tensorflow",
+            *command,
+        ]
         command = [*SSH, host, f"cd {shlex.quote(os.getcwd())} && exec {shlex.join(words)}"]
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, text=True, env=environment
@@ -192,8 +197,8 @@ def _failure(log: Path) -> DbinferError | None:
 
 
 def _died(worker: _Worker) -> TrainError:
-    lines = [line for line in worker.log.read_text(errors="replace").splitlines() if line.strip()]
-    told = "".join(f"\n  {line}" for line in lines[-5:])
+    lines = worker.log.read_text(errors="replace").splitlines()
+    told = "".join(f"\n  {line}" for line in [line for line in lines if line.strip()][-5:])
     return TrainError(
         f"a worker on {worker.host or 'this host'} died again and again.{told}", f"See {worker.log}."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import optuna
@@ -16,6 +17,18 @@ ENDED = (TrialState.COMPLETE, TrialState.PRUNED)
 WORKER, ERROR, AGAIN = "worker", "error", "again"
 # What trials must have in common to be compared
 FIXED = ("network", "data", "val", "val_fraction", "epochs", "network_options", "on_bad")
+
+
+@dataclass
+class Worker:
+    """What lives from trial to trial: the images that were read, the study, and this worker's number."""
+
+    job: TuneJob
+    plan: Any
+    study: Any
+    journal: Any
+    number: int
+    metric: str
 
 
 def begin(journal: Journal, job: TuneJob, resume: bool) -> Any:
@@ -106,6 +119,7 @@ def _check_same(study: Any, job: TuneJob) -> None:
     before = study.user_attrs.get("job", {})
     ours = job.to_dict()
     pairs = [(key, before.get("train", {}).get(key), ours["train"][key]) for key in FIXED]
+    pairs.append(("shards", before.get("shards", 0), ours["shards"]))
     pairs.append(("search", list(before.get("search", [])), list(ours["search"])))
     for key, old, new in pairs:
         if old != new:

@@ -9,26 +9,17 @@ import shutil
 import sys
 import threading
 import time
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from dbinfer.errors import DbinferError
 from dbinfer.train import events
 from dbinfer.tune.options import TuneJob
 
+if TYPE_CHECKING:
+    from dbinfer.tune.study import Worker
+
 WAIT = 0.3  # seconds between looks at whether the last trials of others have ended
-
-
-@dataclass
-class Worker:
-    """What lives from trial to trial: the images that were read, the study, and this worker's number."""
-
-    job: TuneJob
-    plan: Any
-    study: Any
-    journal: Any
-    number: int
-    metric: str
 
 
 def main() -> None:
@@ -59,14 +50,20 @@ def _work(job: TuneJob) -> None:
     from dbinfer.train.libraries import import_tensorflow
     from dbinfer.train.plan import make_plan
     from dbinfer.tune.journal import Journal
-    from dbinfer.tune.study import load, next_trial
+    from dbinfer.tune.study import Worker, load, next_trial
 
     import_tensorflow()
-    plan = make_plan(job.train).keeping_images()
     journal = Journal(job.train.dsn, job.study)
-    number = journal.become_worker()
+    number = journal.become_worker(job.shards)
+    shard = (number - 1, job.shards) if job.shards else (0, 1)
+    plan = make_plan(job.train).keeping_images(*shard)
     study = load(journal, job, number)
     worker = Worker(job, plan, study, journal, number, f"val_{plan.network.metrics[0]}")
+    if job.shards:
+        from dbinfer.tune import hop
+
+        hop.work(worker)
+        return
     while True:
         try:
             trial = next_trial(study, journal, job, number)

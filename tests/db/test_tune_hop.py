@@ -1,0 +1,146 @@
+"""`dbinfer tune --hop`: workers keep their shards and the weights travel, as if one process had all shards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg2
+import pytest
+
+pytest.importorskip("optuna")
+
+from dbinfer import samples
+from dbinfer.errors import DataError, TrainError
+from dbinfer.train import TrainOptions
+from dbinfer.train.options import TrainJob
+from dbinfer.tune import Trial, TuneOptions, TuneReport, tune
+
+QUERY = "SELECT img, label, id FROM hops"
+SEARCH = ["lr=1e-3..1e-2:log", "batch=16,32"]
+TRAIN = TrainOptions(epochs=2, val_fraction=0.2, threads=1, schedule="cosine")
+
+
+@pytest.fixture(scope="module")
+def images(dsn: str) -> str:
+    with closing(psycopg2.connect(dsn)) as connection, connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE hops (id int PRIMARY KEY, img bytea, label int)")
+        for number, (data, label) in zip(range(201), samples.digit_files("train"), strict=False):
+            cursor.execute("INSERT INTO hops VALUES (%s, %s, %s)", (number, data, label))
+    return dsn
+
+
+def options(out: Path, study: str, **more: Any) -> TuneOptions:
+    given = {"train": TRAIN, "trials": 2, "workers": 2, "pruner": "none", "hop": True}
+    return TuneOptions(**{**given, "study": study, "out": str(out), **more})  # type: ignore[arg-type]
+
+
+def ask(dsn: str, text: str) -> list[tuple[Any, ...]]:
+    with closing(psycopg2.connect(dsn)) as connection, connection.cursor() as cursor:
+        cursor.execute(text)
+        return cursor.fetchall()
+
+
+def in_one_process(dsn: str, trial: Trial, out: Path) -> list[list[Any]]:
+    """Train a trial's values in this process, over the shards in the order of its hops; return each epoch's weights."""
+    from dbinfer.train.libraries import import_tensorflow
+
+    import_tensorflow()
+    import keras
+
+    from dbinfer.train import model as models
+    from dbinfer.train.loader import Seed
+    from dbinfer.train.plan import make_plan
+    from dbinfer.train.ranks import Alone
+    from dbinfer.train.steps import Meter, Schedule, one_epoch
+
+    job = TrainJob.of("digits", QUERY, TRAIN, dsn)
+    job = TrainJob(**{**job.to_dict(), "dsn": dsn, "out": str(out), **trial.values})
+    plan = make_plan(job)
+    pipelines = [plan.visited(number, 2)[0] for number in range(2)]
+    plan.close()
+    keras.utils.set_random_seed(job.seed)
+    model = models.distributed(models.build(plan.network, plan.options)[0], Alone())
+    models.compile_model(model, plan.network, job)
+    done, each = 0, sum(one.steps for one in pipelines)
+    found = []
+    for epoch, order in enumerate(trial.orders, start=1):
+        for number in order:
+            shard = pipelines[number]
+            models.reseed(model, Seed(job.seed, number, epoch))
+            shift = done - (epoch - 1) * shard.steps
+            schedule = Schedule(job.lr, 1, 0, each * job.epochs, job.schedule, shift)
+            one_epoch(model, shard, Meter(model, schedule, lambda event: None, epoch, shard.steps), Alone())
+            done += shard.steps
+        found.append([np.array(weight) for weight in model.weights])
+    return found
+
+
+def test_hopping_weights_equal_those_of_one_process(images: str, tmp_path: Path) -> None:
+    import keras
+
+    report: TuneReport = tune("digits", QUERY, SEARCH, options(tmp_path, "hops"), images)
+    assert [trial.state for trial in report.trials] == ["complete"] * 2
+    for trial in report.trials:
+        assert [sorted(order) for order in trial.orders] == [[0, 1], [0, 1]]
+        folder = tmp_path / f"trial-{trial.number}"
+        chosen = max(trial.scores, key=lambda epoch: (trial.scores[epoch], -epoch))
+        expected = in_one_process(images, trial, tmp_path / "alone")[chosen - 1]
+        weights = keras.models.load_model(folder / "digits.keras").weights
+        apart = [np.abs(np.asarray(a) - b).max() for a, b in zip(weights, expected, strict=True)]
+        assert max(apart) <= 1e-6
+        assert not list(folder.glob("**/checkpoint-*"))
+    rows = ask(images, "SELECT state, scores FROM dbinfer.trials WHERE study = 'hops' ORDER BY trial")
+    assert [len(scores) for _, scores in rows] == [2, 2]
+    manifest = (tmp_path / "manifest.json").read_text()
+    assert '"orders"' in manifest
+
+    with pytest.raises(DataError, match="was begun with shards 2, but this one has 3"):
+        tune("digits", QUERY, SEARCH, options(tmp_path, "hops", workers=3, resume=True), images)
+    more = tune("digits", QUERY, SEARCH, options(tmp_path, "hops", trials=3, resume=True), images)
+    assert [trial.state for trial in more.trials] == ["complete"] * 3
+
+
+def test_a_killed_worker_loses_no_hop(images: str, tmp_path: Path) -> None:
+    """kill -9 in mid-search: a new worker takes the shard, no trial is lost or stuck, no epoch lacks a shard."""
+    killer = threading.Thread(target=_kill_one, args=(images, "killed-hop"), daemon=True)
+    killer.start()
+    report = tune("digits", QUERY, SEARCH, options(tmp_path, "killed-hop", pruner="hyperband"), images)
+    killer.join(10)
+    assert not killer.is_alive()
+    states = ask(images, "SELECT DISTINCT state FROM dbinfer.trials WHERE study = 'killed-hop'")
+    assert {state for (state,) in states} <= {"complete", "pruned"}
+    assert len(report.trials) == 2
+    for trial in report.trials:
+        assert [sorted(order) for order in trial.orders] == [[0, 1]] * len(trial.scores)
+
+
+def _kill_one(dsn: str, study: str) -> None:
+    """Kill a worker after the first hops."""
+    text = (
+        "SELECT 1 FROM dbinfer_private.tuning_journal "
+        f"WHERE study = '{study}' AND entry->>'user_attr' LIKE '%hop-1\"%'"
+    )
+    while not ask(dsn, text):
+        time.sleep(0.05)
+    listing = subprocess.run(
+        ["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True
+    ).stdout
+    for line in listing.splitlines()[1:]:
+        pid, parent, words = line.split(None, 2)
+        if "dbinfer.tune.worker" in words and int(parent) == os.getpid():
+            os.kill(int(pid), signal.SIGKILL)
+            return
+
+
+def test_more_workers_than_images(images: str, tmp_path: Path) -> None:
+    few = f"{QUERY} WHERE id < 3"
+    with pytest.raises(TrainError, match="5 workers are more than the 3 training images"):
+        tune("digits", few, SEARCH, options(tmp_path, "few", workers=5, train=TrainOptions(val=few)), images)
