@@ -8,9 +8,7 @@ from typing import Any, Dict, Optional
 
 from . import cache, housekeeping
 from .errors import ModelError
-
-# How often a session marks a model as used; far below housekeeping's BUSY_SECONDS
-MARK_SECONDS = 60
+from .housekeeping import MARK_SECONDS
 
 
 class Admission:
@@ -44,12 +42,23 @@ class Admission:
         Raises:
             ModelError: its files are not in the host cache, or damaged.
         """
-        entry = self._entry(spec["xml_digest"], spec["bin_digest"], spec["settings"])
+        self._entry(spec["xml_digest"], spec["bin_digest"], spec["settings"])
+        self.present(spec)
+
+    def present(self, spec: Dict[str, Any]) -> cache.Entry:
+        """Return the cache folder of a model that is known here, marked as used.
+
+        Raises:
+            ModelError: its files are not in the host cache, or damaged.
+        """
+        entry = self.entry(spec["xml_digest"], spec["bin_digest"])
+        housekeeping.mark_used(entry.folder)
         if not entry.good():
             raise ModelError(
                 'the files of model "%s" are no longer in the host cache' % spec["model"],
                 hint="Run the statement again: it puts them there.",
             )
+        return entry
 
     def _entry(self, xml_digest: str, bin_digest: str, settings: Dict[str, str]) -> cache.Entry:
         folder = settings.get("cache_dir") or cache.default_folder()

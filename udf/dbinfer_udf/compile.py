@@ -11,6 +11,7 @@ from typing import Any, Dict, List
 
 from .cache import Entry, file_state
 from .errors import ModelError
+from .housekeeping import COMPILE_SECONDS, keep
 from .unfinished import temporary_folder
 
 _cores: Dict[int, Any] = {}
@@ -56,6 +57,8 @@ def _compile_new(core: Any, source: Any, config: Dict[str, Any], blobs: str) -> 
     except OSError:
         # a full disk costs the blob, not the statement
         return core.compile_model(source, "CPU", config)
+    # behind makedirs, which marks the folder as used now
+    keep(os.path.dirname(parent), COMPILE_SECONDS)
     try:
         try:
             model = core.compile_model(source, "CPU", dict(config, CACHE_DIR=temporary))
@@ -69,6 +72,7 @@ def _compile_new(core: Any, source: Any, config: Dict[str, Any], blobs: str) -> 
         return model
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        keep(os.path.dirname(parent))
 
 
 def _blob_key(openvino: Any, config: Dict[str, Any], rows: int) -> str:

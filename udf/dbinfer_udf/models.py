@@ -44,7 +44,8 @@ def load_model(session: Any, spec: Dict[str, Any]) -> Tuple[str, Any]:
         while len(session.models) >= bound:
             del session.models[next(iter(session.models))]
         openvino = libraries.load(settings.get("venv", ""))["openvino"]
-        entry = session.entry(spec["xml_digest"], spec["bin_digest"])
+        # looked at again, because the first row may come long after the admission
+        entry = session.present(spec)
         # the registry says nothing that counts here: whoever may deploy could have written it
         require_tried(entry, spec["manifest"].get("precision", "f32"), settings, openvino.get_version())
         require_memory(entry.folder, settings)

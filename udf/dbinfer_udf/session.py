@@ -123,9 +123,9 @@ class Session:
             if self._handover is not None:
                 self._handover.clear()
 
-    def entry(self, xml_digest: str, bin_digest: str) -> cache.Entry:
-        """Return the cache folder of a model that need_model was asked about."""
-        return self._admission.entry(xml_digest, bin_digest)
+    def present(self, spec: Dict[str, Any]) -> cache.Entry:
+        """Return the cache folder of a model that need_model was asked about; ModelError where it went since."""
+        return self._admission.present(spec)
 
     def forget(self) -> None:
         """Resolve anew from now on: this transaction has changed the registry."""

@@ -18,6 +18,7 @@ from typing import Any, Dict, Iterator, List, Optional
 from . import interrupts
 from .cache import Entry
 from .errors import ModelError
+from .housekeeping import Waiting
 from .trial import AbandonedError, Limits, TrialError, run_trial
 
 WAIT = 0.05  # seconds
@@ -57,7 +58,9 @@ def _alone(entry: Entry) -> Iterator[None]:
         yield
         return
     with lock:
+        waits = Waiting(entry.folder)
         while not _locked(lock):
+            waits()
             if interrupts.cancelled():
                 raise _cancelled()
             time.sleep(WAIT)
@@ -74,8 +77,14 @@ def _locked(lock: Any) -> bool:
 
 
 def _try(entry: Entry, precision: str, limits: Limits, settings: Dict[str, str]) -> Dict[str, Any]:
+    waits = Waiting(entry.folder)
+
+    def stop() -> bool:
+        waits()
+        return interrupts.cancelled()
+
     try:
-        run_trial(_python(settings), entry.path("xml"), precision, limits, interrupts.cancelled)
+        run_trial(_python(settings), entry.path("xml"), precision, limits, stop)
     except TrialError as err:
         return {"error": err.message, "setting": err.setting, "lasting": err.lasting}
     except AbandonedError:
