@@ -11,7 +11,7 @@ from dbinfer.errors import ServerError
 from dbinfer.server import settings
 from dbinfer.server.account import Account, utf8_locale
 from dbinfer.server.folders import Say, discard
-from dbinfer.server.ports import choose_port
+from dbinfer.server.ports import choose_port, port_is_free
 from dbinfer.state import process
 from dbinfer.state.home import Home
 from dbinfer.state.record import USER, State
@@ -19,6 +19,7 @@ from dbinfer.state.record import USER, State
 START_SECONDS = 120
 STOP_SECONDS = 60
 ORPHAN_SECONDS = 15
+PORTS_TRIED = 5
 LOG_LIMIT = 16 << 20
 INCLUDE = "include = '../dbinfer.conf'"
 
@@ -68,20 +69,27 @@ class Cluster:
             ServerError: it does not start; the message holds the end of its log.
         """
         self._clear_stale(state, say)
-        choose_port(state, say)
+        # Before the start: pg_ctl -l appends for ever, and the server keeps the file open
+        self._rotate_log()
+        for _ in range(PORTS_TRIED):
+            choose_port(state, say)
+            # An error shows what this start wrote, not what earlier ones did
+            begin = self.home.log.stat().st_size if self.home.log.exists() else 0
+            if self._start_on(state):
+                return
+            # Another server that started at the same moment may have found the same port free
+            if port_is_free(state.port):
+                break
+        raise ServerError(
+            f"the embedded server did not start. The end of its log:\n{self.log_tail(begin)}",
+            f"The whole log: {self.home.log}",
+        )
+
+    def _start_on(self, state: State) -> bool:
         self.home.settings.write_text(settings.render(self.home, state, settings.this_machine()))
         # Under root the server is another user, who reads it; there is no secret in it
         self.home.settings.chmod(0o644)
-        # Before the start: pg_ctl -l appends for ever, and the server keeps the file open
-        self._rotate_log()
-        # An error shows what this start wrote, not what earlier ones did
-        begin = self.home.log.stat().st_size if self.home.log.exists() else 0
-        started = self._pg_ctl("start", "-l", str(self.home.log), "-t", str(START_SECONDS))
-        if not started:
-            raise ServerError(
-                f"the embedded server did not start. The end of its log:\n{self.log_tail(begin)}",
-                f"The whole log: {self.home.log}",
-            )
+        return self._pg_ctl("start", "-l", str(self.home.log), "-t", str(START_SECONDS))
 
     def stop(self, say: Say) -> None:
         """Stop the server; a session busy in native code is given a minute, then ended.

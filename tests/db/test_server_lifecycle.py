@@ -19,10 +19,13 @@ import pytest
 from dbinfer import server
 from dbinfer.errors import ServerError
 from dbinfer.progress import Progress
-from dbinfer.server import ServerReport, UpOptions
+from dbinfer.server import ServerReport, UpOptions, cluster
 from dbinfer.server.account import server_account
+from dbinfer.server.folders import Say
+from dbinfer.server.ports import choose_port
 from dbinfer.state import embedded_dsn, process
 from dbinfer.state.home import Home
+from dbinfer.state.record import State
 
 
 class Notes(list[str]):
@@ -119,6 +122,27 @@ def test_a_port_taken_by_another_program_is_given_up(running: ServerReport) -> N
     assert again.port != running.port
     assert any(text.startswith(f"port {running.port} is taken") for text in said)
     assert ask(again, "SHOW port") == str(again.port)
+
+
+def test_a_port_that_another_server_takes_at_the_same_moment_is_given_up(
+    running: ServerReport, place: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at a port and the server's start, somebody else was quicker."""
+    with socket.socket() as taken:
+
+        def too_late(state: State, say: Say) -> None:
+            choose_port(state, say)
+            if state.port == running.port:
+                taken.bind(("127.0.0.1", state.port))
+                taken.listen()
+
+        server.down(place.path)
+        monkeypatch.setattr(cluster, "choose_port", too_late)
+        notes = Notes()
+        again = server.up(place.path, progress=notes)
+        assert again.port != running.port
+        assert any(f"port {running.port} is taken by another program" in note for note in notes)
+        assert ask(again, "SELECT 1") == 1
 
 
 def test_two_ups_at_once_start_one_server(running: ServerReport) -> None:
