@@ -5,7 +5,7 @@ SET search_path = pg_catalog, pg_temp /* postgresql: SET jit = off */ AS $$
 DECLARE
   -- takes the note, so that a call which fails below leaves none behind
   caller oid := dbinfer_private.caller(model, note);
-  settings text := dbinfer_private.settings();
+  settings text := dbinfer_private.settings_of(caller);
   wanted integer;
   v record;
   p record;

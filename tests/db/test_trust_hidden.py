@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import closing
 from pathlib import Path
 
+import psycopg2
 import pytest
 import tiny_models
 from asking import ask, make_images, refused, role, rows
@@ -41,16 +44,86 @@ def test_a_private_model_is_there_and_nothing_of_it_is_shown(db: Connection) -> 
         assert ask(db, "SELECT labels FROM dbinfer.models WHERE name = 'secret'") == 3
 
 
-def test_hosts_and_folders_are_for_administrators(db: Connection) -> None:
-    paths = "SELECT host, venv, cache_dir, cache_bytes, cache_free FROM dbinfer.segments LIMIT 1"
-    assert None not in rows(db, paths)[0]
+PATHS = "SELECT host, venv, cache_dir, cache_bytes, cache_free FROM dbinfer.segments LIMIT 1"
+
+
+@pytest.mark.parametrize("become", ["SET ROLE", "SET SESSION AUTHORIZATION"])
+def test_hosts_and_folders_are_for_administrators(db: Connection, become: str) -> None:
+    assert None not in rows(db, PATHS)[0]
+    with role(db, "dbinfer_admin"):
+        assert None not in rows(db, PATHS)[0]
     with role(db) as name:
         rows(db, "RESET ROLE")
-        rows(db, f"SET SESSION AUTHORIZATION {name}")
-        assert rows(db, paths) == [(None,) * 5]
+        rows(db, f"{become} {name}")
+        assert rows(db, PATHS) == [(None,) * 5]
         assert "/" not in ask(db, "SELECT string_agg(s, '') FROM dbinfer._segments() s")
         assert ask(db, "SELECT openvino FROM dbinfer.segments LIMIT 1")
-        rows(db, "RESET SESSION AUTHORIZATION")
+        refused(db, "42501", "SELECT dbinfer._full_status()")
+        rows(db, f"RESET {become.removeprefix('SET ')}")
+
+
+def test_a_function_of_somebody_that_an_administrator_calls_sees_no_host(db: Connection) -> None:
+    """session_user was the superuser, so the function of anybody got names of hosts and folders."""
+    with role(db) as name:
+        rows(db, "RESET ROLE")
+        rows(
+            db,
+            "CREATE FUNCTION public.seen() RETURNS text LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN RETURN "
+            "(SELECT string_agg(concat(host, venv, cache_dir), '') FROM dbinfer.segments); END $$",
+        )
+        rows(db, f"GRANT CREATE ON SCHEMA public TO {name}")
+        rows(db, f"ALTER FUNCTION public.seen() OWNER TO {name}")
+        assert ask(db, "SELECT public.seen()") == ""
+        rows(db, "DROP FUNCTION public.seen()")
+
+
+BAD = "SELECT dbinfer.predict('\\x1234'::bytea, 'open')"
+
+
+def test_errors_and_warm_name_the_host_to_administrators_alone(db: Connection) -> None:
+    diag = refused(db, "22P03", BAD)
+    assert re.search(r"On (segment -?\d+, )?host \S+, pid \d+", diag.message_detail or "")
+    with role(db, "dbinfer_admin"):
+        assert "host " in (refused(db, "22P03", BAD).message_detail or "")
+        assert None not in rows(db, "SELECT host FROM dbinfer.warm('open')")[0]
+    with role(db):
+        for query in (BAD, "SELECT dbinfer.image_info('\\x1234'::bytea)"):
+            detail = refused(db, "22P03", query).message_detail or ""
+            assert re.fullmatch(r"On (segment -?\d+|this server), pid \d+", detail), detail
+        assert {host for (host,) in rows(db, "SELECT host FROM dbinfer.warm('open')")} == {None}
+    assert None not in rows(db, "SELECT host FROM dbinfer.warm('open')")[0], (
+        "the model is loaded, the asker another"
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "path", "words"),
+    [
+        ("venv", "/nowhere/venv", "the runtime's Python packages are not there"),
+        ("cache_dir", "/proc/nowhere", "the folder for model files cannot be created: "),
+    ],
+)
+def test_a_folder_that_is_missing_is_named_to_administrators_alone(
+    db: Connection, dsn: str, setting: str, path: str, words: str
+) -> None:
+    right = ask(db, "SELECT value FROM dbinfer_private.setting WHERE name = %s", setting)
+    rows(db, "SELECT dbinfer_private.set_setting(%s, %s)", setting, path)
+    try:
+        with closing(psycopg2.connect(dsn)) as fresh:
+            fresh.autocommit = True
+            query = "SELECT dbinfer.predict(%s, 'open')"
+            with role(fresh):
+                with pytest.raises(psycopg2.Error) as caught:
+                    rows(fresh, query, IMAGE)
+                assert path not in str(caught.value)
+                assert words in str(caught.value)
+                assert "dbinfer doctor" in (caught.value.diag.message_hint or "")
+            with pytest.raises(psycopg2.Error, match=path):
+                rows(fresh, query, IMAGE)
+    finally:
+        rows(db, "DELETE FROM dbinfer_private.setting WHERE name = %s", setting)
+        if right is not None:
+            rows(db, "SELECT dbinfer_private.set_setting(%s, %s)", setting, right)
 
 
 def test_a_grant_ends_with_its_role(db: Connection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -154,16 +155,19 @@ def test_image_info_needs_no_model(session: Session, gd: dict[str, Any]) -> None
 
 
 def test_what_nobody_expected_says_where_it_happened(session: Session, gd: dict[str, Any]) -> None:
-    token = session.ticket(10, "digits", 3, json.dumps({"settings": {}}), None)
-    with pytest.raises(Plpy.Error, match="unexpected KeyError") as caught:
-        gd["dbinfer.tickets"][token].run(Plpy, "predict", b"image", "error", 0)
-    assert "Traceback" in caught.value.detail  # type: ignore[attr-defined]
+    for settings, named in (({}, False), ({"hosts": "true"}, True)):
+        token = session.ticket(10, "digits", 3, json.dumps({"settings": settings}), None)
+        with pytest.raises(Plpy.Error, match="unexpected KeyError") as caught:
+            gd["dbinfer.tickets"][token].run(Plpy, "predict", b"image", "error", 0)
+        detail = caught.value.detail  # type: ignore[attr-defined]
+        assert f"pid {os.getpid()}" in detail
+        assert ("Traceback" in detail, "host " in detail) == (named, named)
     assert caught.value.sqlstate == "XX000"  # type: ignore[attr-defined]
 
 
 def test_a_cache_that_cannot_be_is_a_database_error(session: Session, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    settings = json.dumps({"cache_dir": str(tmp_path / "file" / "cache")})
+    settings = json.dumps({"cache_dir": str(tmp_path / "file" / "cache"), "hosts": "true"})
     with pytest.raises(Plpy.Error, match="cannot create the cache folder"):
         session.need_model(Plpy, "a" * 64, "b" * 64, settings)
 

@@ -12,19 +12,23 @@ from .housekeeping import MARK_SECONDS
 
 
 class Admission:
-    """Brings models into the host cache, one at a time: `need`, `feed` for each part, `finish`."""
+    """Brings models into the host cache, one at a time: `need`, `feed` for each part, `finish`.
+
+    Attributes:
+        settings: of the caller that was last asked about.
+    """
 
     def __init__(self) -> None:
         self._entries: Dict[str, cache.Entry] = {}
         self._writer: Optional[cache.Writer] = None
-        self._settings: Dict[str, str] = {}
+        self.settings: Dict[str, str] = {}
         self._marked: Dict[str, float] = {}
 
     def need(self, xml_digest: str, bin_digest: str, settings: str) -> bool:
         """Return whether the host cache lacks the model's files; then parts may be fed."""
         self._abandon()
-        self._settings = json.loads(settings)
-        entry = self._entry(xml_digest, bin_digest, self._settings)
+        self.settings = json.loads(settings)
+        entry = self._entry(xml_digest, bin_digest, self.settings)
         if entry.good():
             return False
         self._writer = cache.Writer(entry)
@@ -42,7 +46,8 @@ class Admission:
         Raises:
             ModelError: its files are not in the host cache, or damaged.
         """
-        self._entry(spec["xml_digest"], spec["bin_digest"], spec["settings"])
+        self.settings = spec["settings"]
+        self._entry(spec["xml_digest"], spec["bin_digest"], self.settings)
         self.present(spec)
 
     def present(self, spec: Dict[str, Any]) -> cache.Entry:
@@ -85,7 +90,7 @@ class Admission:
         writer.finish()  # type: ignore[union-attr]
         # the folder is new, or another one than when this session marked it
         housekeeping.mark_used(writer.entry.folder)  # type: ignore[union-attr]
-        housekeeping.make_room(writer.entry, self._settings)  # type: ignore[union-attr]
+        housekeeping.make_room(writer.entry, self.settings)  # type: ignore[union-attr]
 
     def entry(self, xml_digest: str, bin_digest: str) -> cache.Entry:
         """Return the cache folder of a model that `need` was asked about."""

@@ -38,16 +38,19 @@ def open_cache(folder: str) -> str:
         raise ModelError(
             "cannot create the cache folder %s: %s" % (folder, err.strerror),
             hint="Choose another folder: dbinfer install --cache-dir FOLDER",
+            public="the folder for model files cannot be created: %s" % err.strerror,
         ) from err
     if not os.path.isdir(folder) or os.path.islink(folder) or found.st_uid != os.geteuid():
         raise ModelError(
             "the cache folder %s does not belong to the server's user, or is not a folder" % folder,
             hint="Remove it, or choose another folder: dbinfer install --cache-dir FOLDER",
+            public="the folder for model files does not belong to the server's user",
         )
     if found.st_mode & 0o077:
         raise ModelError(
             "the cache folder %s is open to others (mode %o)" % (folder, found.st_mode & 0o777),
             hint="Close it: chmod 700 %s" % folder,
+            public="the folder for model files is open to others",
         )
     return folder
 
@@ -190,4 +193,5 @@ def _full(folder: str, err: OSError) -> ModelError:
         "cannot write to the cache folder %s: %s" % (folder, err.strerror),
         hint="Make room there, or choose another folder: dbinfer install --cache-dir FOLDER",
         sqlstate="53100" if err.errno == 28 else "58030",  # ENOSPC: disk full; else an I/O error
+        public="cannot write model files: %s" % err.strerror,
     )

@@ -12,6 +12,15 @@ Exception
 
 from __future__ import annotations
 
+from typing import Dict
+
+ADMINISTRATORS = "An administrator sees what is wrong: dbinfer doctor"
+
+
+def sees_hosts(settings: Dict[str, str]) -> bool:
+    """Return whether the caller is an administrator: dbinfer._admit has noted it among the settings."""
+    return settings.get("hosts") == "true"
+
 
 class UdfError(Exception):
     """A mistake or an obstacle that the caller of a SQL function can do something about.
@@ -21,17 +30,27 @@ class UdfError(Exception):
         detail: more facts, shown as DETAIL.
         hint: what to do about it, shown as HINT.
         sqlstate: five characters; the class's own where empty.
+        public: the message for those who are no administrators, where the message names a host or a folder.
     """
 
     sqlstate = "22000"
 
-    def __init__(self, message: str, detail: str = "", hint: str = "", sqlstate: str = "") -> None:
+    def __init__(
+        self, message: str, detail: str = "", hint: str = "", sqlstate: str = "", public: str = ""
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.detail = detail
         self.hint = hint
+        self.public = public
         if sqlstate:
             self.sqlstate = sqlstate
+
+    def for_everybody(self) -> UdfError:
+        """Return the error without what names a host or a folder."""
+        if not self.public:
+            return self
+        return UdfError(self.public, hint=ADMINISTRATORS, sqlstate=self.sqlstate)
 
 
 class ImageError(UdfError):

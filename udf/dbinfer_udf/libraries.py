@@ -37,6 +37,7 @@ def add_venv(venv: str) -> None:
             "%s/bin/pip install openvino numpy opencv-python-headless orjson; "
             "or choose another virtual environment: dbinfer install --venv PATH" % (version, venv, venv),
             sqlstate="58P01",
+            public="the runtime's Python packages are not there",
         )
     unsafe = why_unsafe(venv, version, os.geteuid(), os.getegid())
     if unsafe:
@@ -45,6 +46,7 @@ def add_venv(venv: str) -> None:
             hint="On that host: chown -R root %s && chmod -R go-w %s (and the folder above, if it is named); "
             "or choose another virtual environment: dbinfer install --venv PATH" % (venv, venv),
             sqlstate="42501",
+            public="the runtime's Python packages are not safe to import",
         )
     before = list(sys.path)
     site.addsitedir(folder)  # runs the .pth files in there, so only now
@@ -84,6 +86,7 @@ def load(venv: str, max_pixels: int = DEFAULT_LIMITS.max_pixels) -> Dict[str, An
             % (venv or "none", sys.version.split()[0]),
             hint="Install them there: %s/bin/pip install openvino numpy opencv-python-headless orjson" % venv,
             sqlstate="58P01",
+            public="the runtime's Python packages cannot be imported",
         ) from err
     return libraries
 

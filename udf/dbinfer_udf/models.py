@@ -6,6 +6,7 @@ import json
 from typing import Any, Dict, Tuple
 
 from . import libraries
+from .errors import sees_hosts
 from .image_limits import image_limits
 from .memory import require_memory
 from .threads import threads as allowed_threads
@@ -18,9 +19,11 @@ def load_tasks(settings: Dict[str, str], with_model: bool) -> Dict[str, Any]:
     """Import the libraries from the venv of the settings; return the tasks by name: those with a model, or without."""
     libraries.load(settings.get("venv", ""), image_limits(settings).max_pixels)
     # only now: they import numpy and cv2, which come from the venv
-    from .tasks import IMAGE_TASKS, TASKS
+    from .tasks import IMAGE_TASKS, TASKS, warm_with_host
 
-    return TASKS if with_model else IMAGE_TASKS
+    if not with_model:
+        return IMAGE_TASKS
+    return dict(TASKS, warm=warm_with_host) if sees_hosts(settings) else TASKS
 
 
 def load_model(session: Any, spec: Dict[str, Any]) -> Tuple[str, Any]:
@@ -33,8 +36,9 @@ def load_model(session: Any, spec: Dict[str, Any]) -> Tuple[str, Any]:
 
     settings = spec["settings"]
     threads = allowed_threads(settings)
-    # `workers` follows a setting of the session, and decides on the threads alone, which the key holds
-    fixed = {name: value for name, value in settings.items() if name != "workers"}
+    # `workers` follows a setting of the session, and decides on the threads alone, which the key holds; `hosts` says
+    # who asks, and all who do share the model
+    fixed = {name: value for name, value in settings.items() if name not in ("workers", "hosts")}
     key = json.dumps([{**spec, "settings": fixed}, threads], sort_keys=True)
     # taken out and put back at the end, so that the dict is in the order of use
     model = session.models.pop(key, None)

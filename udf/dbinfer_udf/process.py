@@ -71,11 +71,12 @@ def birth(pid: int) -> str:
         return ""
 
 
-def where() -> str:
-    """Return host and segment of this process, for the DETAIL of an error."""
+def where(named: bool) -> str:
+    """Return segment, host (if `named`) and pid of this process, for the DETAIL of an error."""
     content = content_id()
-    host = "host %s, pid %d" % (socket.gethostname(), os.getpid())
-    return host if content is None else "segment %d, %s" % (content, host)
+    segment = [] if content is None else ["segment %d" % content]
+    host = ["host " + socket.gethostname()] if named else []
+    return ", ".join([*(segment + host or ["this server"]), "pid %d" % os.getpid()])
 
 
 def rss_bytes() -> int:

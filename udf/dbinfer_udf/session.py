@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from . import cache, handover, housekeeping, interrupts, process
 from .admit import Admission
-from .errors import UdfError
+from .errors import UdfError, sees_hosts
 from .gate import Gate
 from .ticket import Ticket, report
 
@@ -81,7 +81,7 @@ class Session:
         try:
             return step(self._admission)
         except UdfError as err:
-            report(plpy, err)
+            report(plpy, err, sees_hosts(self._admission.settings))
 
     def ticket(
         self, caller: int, model: Optional[str], version_id: int, spec: str, token: Optional[str]

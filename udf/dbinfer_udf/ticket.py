@@ -8,15 +8,16 @@ from time import perf_counter
 from typing import Any, Dict, NoReturn, Optional
 
 from . import interrupts, process
-from .errors import ImageError, UdfError, UsageError
+from .errors import ImageError, UdfError, UsageError, sees_hosts
 
 ON_ERROR = ("error", "null")
 
 
-def report(plpy: Any, err: UdfError) -> NoReturn:
-    """Raise a user's error in the database, with DETAIL, HINT and SQLSTATE."""
-    detail = "%s (%s)" % (err.detail, process.where()) if err.detail else "On " + process.where()
-    raise database_error(plpy, err.message, detail, err.hint, err.sqlstate)
+def report(plpy: Any, err: UdfError, named: bool = True) -> NoReturn:
+    """Raise a user's error in the database, with DETAIL, HINT and SQLSTATE; hosts and folders only if `named`."""
+    told, place = err if named else err.for_everybody(), process.where(named)
+    detail = "%s (%s)" % (told.detail, place) if told.detail else "On " + place
+    raise database_error(plpy, told.message, detail, told.hint, told.sqlstate)
 
 
 def database_error(plpy: Any, message: str, detail: str, hint: str, sqlstate: str) -> Exception:
@@ -78,18 +79,27 @@ class Ticket:
         except ImageError as err:
             if on_error == "null":
                 return None
-            report(plpy, err)
+            report(plpy, err, self._named())
         except UdfError as err:
-            report(plpy, err)
+            report(plpy, err, self._named())
         except Exception as err:
             # not a bare except, which would swallow the KeyboardInterrupt of a cancel
             raise database_error(
                 plpy,
                 "unexpected %s: %s" % (type(err).__name__, err),
-                "%s\n%s" % (process.where(), traceback.format_exc()),
+                self._trace(),
                 "This is a bug in dbinfer or in the model. Check the installation: dbinfer doctor",
                 "XX000",
             ) from err
+
+    def _named(self) -> bool:
+        spec = json.loads(self.spec)
+        return sees_hosts(spec.get("settings", spec))
+
+    def _trace(self) -> str:
+        if not self._named():  # its lines name folders
+            return "On " + process.where(False)
+        return "%s\n%s" % (process.where(True), traceback.format_exc())
 
     def _first(self, task: str, img: bytes, k: Any) -> Any:
         """Load the model and score the first row.
