@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbinfer_udf import batch, model
+from dbinfer_udf import batch, batch_rows, model
 from dbinfer_udf.errors import UsageError
 
 
@@ -40,7 +40,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_sizes_are_powers_of_two() -> None:
     """Each size from 4 to 32 compiled a network of its own: 504 MB became 4.57 GB with one model of 73 MB."""
-    sizes = {batch._rows_for(bytes(size)) for size in range(0, 200_000, 37)}
+    sizes = {batch_rows.rows_for(bytes(size)) for size in range(0, 200_000, 37)}
     assert sizes == {1, 4, 8, 16, 32}
 
 
@@ -62,7 +62,7 @@ def test_results_that_cannot_be_collected_end_the_scan_at_once(monkeypatch: pyte
         decode=lambda img: (img, None),
         resize=lambda image, target: None,
     )
-    monkeypatch.setattr(batch, "MOST_BYTES", 10 * (120 + 4 * 48))
+    monkeypatch.setattr(batch_rows, "MOST_BYTES", 10 * (120 + 4 * 48))
     scan = batch.Batch(stub, "scan", 4)
     for number in range(40):
         scan.add(number, b"img", "error")

@@ -13,7 +13,7 @@ import pytest
 from dbinfer_udf import interrupts, tried
 from dbinfer_udf.cache import Entry
 from dbinfer_udf.errors import ModelError
-from dbinfer_udf.trial import AbandonedError, Limits, TrialError
+from dbinfer_udf.trial import AbandonedError, Limits, Result, TrialError
 
 BAD = TrialError("one image took more than 30 s", "max_inference_seconds")
 
@@ -25,10 +25,11 @@ class Trials:
         self.count = 0
         self.error: Exception | None = None
 
-    def __call__(self, *given: Any) -> None:
+    def __call__(self, *given: Any) -> Result:
         self.count += 1
         if self.error is not None:
             raise self.error
+        return Result(10.0, 1.5, 1 << 20)
 
 
 @pytest.fixture
@@ -57,6 +58,14 @@ def test_a_success_is_remembered_until_a_limit_or_openvino_changes(trials: Trial
     assert trials.count == 2
     use(entry, {"max_inference_seconds": "5"}, openvino="2")
     assert trials.count == 3
+
+
+def test_what_an_inference_took_is_kept(trials: Trials, entry: Entry) -> None:
+    assert tried.inference_milliseconds(entry) is None
+    use(entry)
+    assert tried.inference_milliseconds(entry) == 1.5
+    Path(tried._path(entry)).write_text("[]")
+    assert tried.inference_milliseconds(entry) is None
 
 
 def test_a_failure_is_remembered_for_a_while(trials: Trials, entry: Entry) -> None:

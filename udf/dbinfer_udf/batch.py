@@ -6,21 +6,15 @@ rows that wait in an unfinished one; SQL collects the first and keeps, of each p
 
 from __future__ import annotations
 
-from base64 import b64encode
-from typing import List, Optional, Tuple
+from typing import Iterable, List, Optional, Tuple
 
 import numpy as np
 
-from .errors import ImageError, UsageError
+from .batch_rows import PER_LABEL, WAITING_BYTES, Collected, no_id, rows_for, waiting
+from .errors import ImageError
 from .model import Model
 from .postprocess import quoted, scores
 
-MOST_ROWS = 32  # digits CNN, microseconds a row of inference: 1 row 30, 8 rows 21, 32 rows 17, 128 rows 17
-WAITING_BYTES = 1 << 18  # of image files, which each call returns again
-LEAST_ROWS = 4
-# SQL collects the results of a scan in one value, which PostgreSQL ends at 1 GB: these are the bytes that it needs for
-# each batch, for each row, and for a label (a multiple of 4)
-MOST_BYTES, PER_BATCH, PER_ROW, PER_LABEL = (1 << 30) - 1, 120, 16, 4
 Row = Tuple[str, Optional[int], Optional[bytes], str]
 
 
@@ -29,17 +23,9 @@ def batch(model: Model, _img: bytes, row: Row) -> bytes:
     found = model.batch
     # another scan: rows that a cancelled statement has left belong to nobody
     if found is None or found.scan != row[0]:
-        model.batch = found = Batch(model, row[0], _rows_for(row[2]))
+        model.batch = found = Batch(model, row[0], rows_for(row[2]))
     result: bytes = found.add(row[1], row[2], row[3])
     return result
-
-
-def _rows_for(img: Optional[bytes]) -> int:
-    """Return how many rows fit a batch by the size of its first image: a power of two, as each compiles a network."""
-    rows = MOST_ROWS
-    while rows > 1 and rows * len(img or b"") > WAITING_BYTES:
-        rows //= 2
-    return rows if rows >= LEAST_ROWS else 1
 
 
 class Batch:
@@ -59,7 +45,7 @@ class Batch:
         self.size = self.network.rows
         self._labels = [_label(label) for label in model.manifest.labels]
         self._widths = [PER_LABEL + -(-len(label.encode()) // 4) * 4 for label in model.manifest.labels]
-        self._collected = self._returned = 0
+        self._collected = Collected()
         self._clear()
 
     def _clear(self) -> None:
@@ -78,19 +64,27 @@ class Batch:
             UsageError: no id.
         """
         if row is None:
-            raise UsageError("a row has no id", hint="Every row needs a value in the id column.")
+            raise no_id()
         slot = self._put(img, on_error)
         self._ids.append(str(row))
         self._slots.append(slot)
-        # the file goes along: SQL scores row by row what is left of the last batch
-        file = b64encode(img) if slot >= 0 and img is not None else b""
-        self._waiting += b"%d:%b;" % (row, file)
+        self._waiting += waiting(row, img if slot >= 0 else None)
         # the first image chose the size, and later ones may be larger
         if len(self._ids) < self.size and len(self._waiting) < 2 * WAITING_BYTES:
             return bytes(self._waiting)
         whole = self._literal()
         self._clear()
         return whole
+
+    def whole(self, rows: Iterable[Tuple[int, Optional[bytes]]], on_error: str) -> bytes:
+        """Return the literal of rows that were collected elsewhere, at most `size` of them; see add."""
+        self._clear()
+        # who collects them counts them, too
+        self._collected = Collected()
+        for row, img in rows:
+            self._slots.append(self._put(img, on_error))
+            self._ids.append(str(row))
+        return self._literal()
 
     def _put(self, img: Optional[bytes], on_error: str) -> int:
         """Decode and resize the image into the next slot of the input; return it, -1 for no image."""
@@ -125,16 +119,7 @@ class Batch:
     def _count(self, chosen: List[int]) -> None:
         """Raise as soon as the results of this process alone are too many; else the statement fails at its very end."""
         widths = self._widths
-        self._collected += PER_BATCH + PER_ROW * len(chosen)
-        self._collected += sum([widths[c] for c in chosen if 0 <= c < len(widths)])
-        if self._collected > MOST_BYTES:
-            raise UsageError(
-                "the results are too large to be collected at once: more than %d rows" % self._returned,
-                hint="Make views of parts of the table (WHERE id BETWEEN ...) and classify one after the other into "
-                "the same table with dbinfer.classify_into.",
-                sqlstate="54000",
-            )
-        self._returned += len(chosen)
+        self._collected.add(len(chosen), sum([widths[c] for c in chosen if 0 <= c < len(widths)]))
 
     def _best(self) -> Tuple[List[int], List[float]]:
         """Return the best class and its score for each slot in use."""

@@ -84,19 +84,19 @@ def _try(entry: Entry, precision: str, limits: Limits, settings: Dict[str, str])
         return interrupts.cancelled()
 
     try:
-        run_trial(_python(settings), entry.path("xml"), precision, limits, stop)
+        found = run_trial(python_of(settings), entry.path("xml"), precision, limits, stop)
     except TrialError as err:
         return {"error": err.message, "setting": err.setting, "lasting": err.lasting}
     except AbandonedError:
         raise _cancelled() from None
-    return {"error": "", "setting": "", "lasting": True}
+    return {"error": "", "setting": "", "lasting": True, "milliseconds": found.milliseconds}
 
 
 def _cancelled() -> ModelError:
     return ModelError("the statement was cancelled while the model was tried", sqlstate="57014")
 
 
-def _python(settings: Dict[str, str]) -> str:
+def python_of(settings: Dict[str, str]) -> str:
     """Return the interpreter of the venv; where there is none, that of this process."""
     venv = settings.get("venv", "")
     if venv:
@@ -132,6 +132,16 @@ def _read(entry: Entry, asked: List[Any]) -> Optional[Dict[str, Any]]:
         return None
     # a clock that was set back must keep no failure; not lasting, because writing it again renews its age
     return None if values["error"] and not 0 <= age < FAILURE_SECONDS else dict(values, lasting=False)
+
+
+def inference_milliseconds(entry: Entry) -> Optional[float]:
+    """Return what an inference took with one thread when this host tried the model; None where that is not known."""
+    try:
+        with open(_path(entry)) as file:
+            found = json.load(file).get("milliseconds")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return found if isinstance(found, float) else None
 
 
 def _write(entry: Entry, outcome: Dict[str, Any]) -> None:

@@ -5,9 +5,14 @@ Standard library only: a backend that scores through the engine imports neither 
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import Any, Dict, List, Optional
 
+from . import address, control, wire
 from .errors import CancelledError, EngineError, RowError
+from .remote import RemoteModel
+from .servers import of_this_process
 
 __all__ = [
     "CancelledError",
@@ -19,6 +24,9 @@ __all__ = [
     "status",
     "stop",
 ]
+
+STARTS = 3  # an engine may end between its start and our question
+STATUS_SECONDS = 5.0
 
 
 class Engine:
@@ -49,32 +57,57 @@ class Engine:
             ModelError: what load_model would raise in the backend.
             CancelledError: the statement was cancelled meanwhile.
         """
-        raise EngineError("the engine is not built yet")
+        return RemoteModel(self, {"spec": spec, "folder": folder, "threads": threads, "rows": rows})
 
+    def load(self, wanted: Dict[str, Any]) -> Dict[str, Any]:
+        """Return what the supervisor says of a model that it has loaded: path, key and facts; see open."""
+        found = self._ask(dict(wanted, op="open", server=of_this_process()))
+        if "error" in found:
+            raise wire.rebuild(found["error"])
+        return found
 
-class RemoteModel:
-    """A model in the engine.
+    def verdict(self, key: str, request: str) -> Dict[str, Any]:
+        """Return what became of a request that got no answer; GoneError where its engine has gone."""
+        place = address.find(self.settings, self.digest)
+        return control.call(place.control, {"op": "verdict", "key": key, "request": request}, 10.0)
 
-    Attributes:
-        facts: `rows` of one inference, `compile_milliseconds`, `infer_milliseconds` of the trial.
-    """
+    def cancel(self, key: str, request: str) -> None:
+        """Say that nobody waits for a request any more."""
+        with contextlib.suppress(EngineError, control.GoneError, CancelledError):
+            place = address.find(self.settings, self.digest)
+            control.tell(place.control, {"op": "cancel", "key": key, "request": request})
 
-    facts: Dict[str, Any]
+    def _ask(self, message: Dict[str, Any]) -> Dict[str, Any]:
+        place = address.find(self.settings, self.digest)
+        for _ in range(STARTS):
+            try:
+                return control.call(place.control, message)
+            except control.GoneError:
+                self._start()
+        raise EngineError("the engine ends as soon as it has started", hint="See its log: %s" % place.log)
 
-    def ask(self, task: str, img: Optional[bytes], k: Any) -> Any:
-        """Return what TASKS[task](model, img, k) returns in the engine, or raise what it raises.
+    def _start(self) -> None:
+        # only here: most backends find an engine
+        from .start import call_of, start
 
-        Raises:
-            RowError: the worker died of this row, or took more time or memory than it may.
-            EngineError: the engine has gone and cannot be started again.
-            CancelledError: the statement was cancelled meanwhile.
-        """
-        raise NotImplementedError
+        start(call_of(self.settings, self.digest, self.modules, of_this_process()))
 
 
 def status(settings: Dict[str, str]) -> List[Dict[str, Any]]:
-    """Return the facts of each engine of this user's folder; see supervisor.facts."""
-    return []
+    """Return the facts of each engine in this user's folder; `problem` says why one does not answer.
+
+    Each has pid, digest, uptime (seconds), service, sandbox, problem, and models: model, version, key, rows, threads,
+    bytes, workers, requests, errors, restarts, queue.
+    """
+    found = []
+    for place in address.engines(address.find(settings, "", make=False)):
+        try:
+            found.append(control.call(place.control, {"op": "status"}, STATUS_SECONDS))
+        except control.GoneError:  # a killed engine leaves its socket
+            continue
+        except EngineError as err:
+            found.append({"digest": place.digest, "pid": None, "models": [], "problem": err.message})
+    return found
 
 
 def stop(settings: Dict[str, str], digest: Optional[str] = None, keep: Optional[str] = None) -> int:
@@ -84,9 +117,30 @@ def stop(settings: Dict[str, str], digest: Optional[str] = None, keep: Optional[
         digest: only the engine of this runtime.
         keep: all but the engine of this runtime.
     """
-    return 0
+    told = 0
+    for place in address.engines(address.find(settings, "", make=False)):
+        if place.digest not in ((digest or place.digest)[:12],) or place.digest == (keep or "")[:12]:
+            continue
+        with contextlib.suppress(control.GoneError):
+            control.call(place.control, {"op": "stop"}, STATUS_SECONDS)
+            told += 1
+    return told
 
 
 def run_service(settings: Dict[str, str], digest: str, modules: Dict[str, str]) -> int:
-    """Be the engine in this process until it is told to stop; no idle end, no server. Return the exit status."""
-    raise EngineError("the engine is not built yet")
+    """Be the engine until it is told to stop; no idle end, no server. It replaces this process, or raises.
+
+    Raises:
+        EngineError: its Python cannot be started.
+    """
+    from ..tried import python_of
+    from .start import NAME, call_of, program
+
+    python, source = python_of(settings), os.memfd_create("dbinfer-engine")
+    os.write(source, program(call_of(settings, digest, modules, 0)))
+    os.lseek(source, 0, os.SEEK_SET)
+    os.dup2(source, 0)
+    try:
+        os.execv(python, [python, "-I", "-", NAME])
+    except OSError as err:
+        raise EngineError("the engine's Python, %s, cannot be started: %s" % (python, err.strerror)) from err

@@ -1,3 +1,167 @@
-"""To come."""
+"""What goes over the engine's sockets: one request and one answer for each connection.
+
+A row: HEAD and the image file; the answer: ANSWER and the result, or an error. Control messages are JSON.
+"""
 
 from __future__ import annotations
+
+import json
+import socket
+import struct
+import traceback
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from .. import errors
+from .errors import EngineError, RowError
+
+# task, kind of the image, kind of k, k, the request's own number, bytes that follow
+HEAD = struct.Struct("<4sBBBq8sI")
+MAGIC = b"DBE1"
+ANSWER = struct.Struct("<4sBI")
+LENGTH = struct.Struct("<I")
+ROW = struct.Struct("<qi")
+TASKS = ("predict", "tensor", "classify", "classify_top", "segment", "embed", "profile", "warm", "rows")
+NUMBER_OF = {name: number for number, name in enumerate(TASKS)}
+NOTHING, BYTES, TEXT, ERROR = range(4)
+MOST_BYTES = 1 << 31
+
+FIELDS = ("message", "detail", "hint", "sqlstate", "public")
+# by the names of their classes, as which they travel
+ERRORS = {
+    kind.__name__: kind
+    for kind in (
+        errors.UdfError,
+        errors.ImageError,
+        errors.ModelError,
+        errors.UsageError,
+        EngineError,
+        RowError,
+    )
+}
+# id, image file, as the row of classify_table has them
+Row = Tuple[int, Optional[bytes]]
+
+
+class ClosedError(Exception):
+    """The other side has closed the connection, or what it sent is no message of ours."""
+
+
+class RemoteError(Exception):
+    """Any other exception of a worker; its class there is the name of a subclass of this here."""
+
+
+class RemoteTracebackError(Exception):
+    """The traceback of a worker, as the cause of a RemoteError."""
+
+    def __str__(self) -> str:
+        """Return the text as it is."""
+        return "\n" + str(self.args[0])
+
+
+class Request(NamedTuple):
+    """What a worker is asked."""
+
+    number: bytes
+    task: str
+    img: Optional[bytes]
+    k: Any
+
+
+def request(number: bytes, task: str, img: Optional[bytes], k: Any) -> List[bytes]:
+    """Return the parts of a request; `k` is None or a number, or for `rows` (on_error is null, [Row])."""
+    body = _rows(*k) if task == "rows" else img or b""
+    kinds = (int(img is not None), int(isinstance(k, int)), k if isinstance(k, int) else 0)
+    return [HEAD.pack(MAGIC, NUMBER_OF[task], *kinds, number, len(body)), body]
+
+
+def _rows(null: bool, rows: Sequence[Row]) -> bytes:
+    parts = [bytes([null])]
+    for row, img in rows:
+        parts += [ROW.pack(row, -1 if img is None else len(img)), img or b""]
+    return b"".join(parts)
+
+
+def unpack_head(head: bytes) -> Tuple[int, int, int, int, bytes, int]:
+    """Return task, kind of image, kind of k, k, the request's number and the bytes that follow."""
+    if len(head) != HEAD.size or head[:4] != MAGIC:
+        raise ClosedError
+    return HEAD.unpack(head)[1:]
+
+
+def unpack_rows(body: bytes) -> Tuple[bool, List[Row]]:
+    """Return what `_rows` packed."""
+    rows: List[Row] = []
+    at = 1
+    while at < len(body):
+        row, size = ROW.unpack_from(body, at)
+        at += ROW.size + max(size, 0)
+        rows.append((row, None if size < 0 else body[at - size : at]))
+    return bool(body[0]), rows
+
+
+def answer(value: Any) -> bytes:
+    """Return the message of a result: bytes, text or None."""
+    if isinstance(value, str):
+        kind, body = TEXT, value.encode()
+    else:
+        kind, body = (NOTHING, b"") if value is None else (BYTES, bytes(value))
+    return ANSWER.pack(MAGIC, kind, len(body)) + body
+
+
+def failure(err: BaseException) -> bytes:
+    """Return the message of an exception."""
+    body = json.dumps(describe(err)).encode()
+    return ANSWER.pack(MAGIC, ERROR, len(body)) + body
+
+
+def result(kind: int, body: bytes) -> Any:
+    """Return what an answer holds, or raise it."""
+    if kind == TEXT:
+        return body.decode()
+    if kind == ERROR:
+        raise rebuild(json.loads(body))
+    return body if kind == BYTES else None
+
+
+def describe(err: BaseException) -> Dict[str, str]:
+    """Return an exception as it travels."""
+    if isinstance(err, errors.UdfError):
+        kind = next(c.__name__ for c in type(err).__mro__ if c.__name__ in ERRORS)
+        values = {name: getattr(err, name) for name in FIELDS}
+        return dict(values, kind=kind)
+    text = "".join(traceback.format_exception(type(err), err, err.__traceback__))
+    return {"other": type(err).__name__, "message": str(err), "traceback": text}
+
+
+def rebuild(fields: Dict[str, str]) -> Exception:
+    """Return the exception that `describe` took apart."""
+    if "other" in fields:
+        kind = type(fields["other"], (RemoteError,), {})
+        err: Exception = kind(fields["message"])
+        err.__cause__ = RemoteTracebackError(fields["traceback"])
+        return err
+    values = [fields[name] for name in FIELDS]
+    return ERRORS[fields["kind"]](*values)
+
+
+def frame(message: Dict[str, Any]) -> bytes:
+    """Return a control message."""
+    body = json.dumps(message).encode()
+    return LENGTH.pack(len(body)) + body
+
+
+def unframe(data: bytes) -> Optional[Dict[str, Any]]:
+    """Return the control message, None where it is not there as a whole."""
+    if len(data) < LENGTH.size or len(data) < LENGTH.size + LENGTH.unpack_from(data)[0]:
+        return None
+    found = json.loads(data[LENGTH.size :])
+    if not isinstance(found, dict):
+        raise ClosedError
+    return found
+
+
+def peer(connection: Any) -> Tuple[int, int]:
+    """Return pid and user id of the process at the other end."""
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    pid, uid, _ = struct.unpack("=iii", found)
+    return pid, uid

@@ -1,0 +1,55 @@
+"""A model in a host cache and an engine for it, without any server: what the engine's tests begin with."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dbinfer.install.content import Content
+from dbinfer.ir.describe import describe
+from dbinfer.ir.read import read_model
+from dbinfer.registry.prepare import prepare
+from dbinfer_udf import libraries
+from dbinfer_udf.cache import Entry
+from dbinfer_udf.engine.client import Engine
+from dbinfer_udf.model import Model
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "db"))
+
+
+@cache
+def content() -> Content:
+    return Content()
+
+
+def ticket(path: Path, cache_dir: Path, **settings: str) -> tuple[dict[str, Any], Entry]:
+    """Return the ticket's spec of an IR and its entry in a cache, written here."""
+    read = read_model(path)
+    known = describe(read)
+    files = prepare(read, known)
+    entry = Entry(str(cache_dir), files.xml_digest, files.bin_digest)
+    os.makedirs(entry.folder, mode=0o700, exist_ok=True)
+    Path(entry.path("xml")).write_bytes(files.xml)
+    Path(entry.path("bin")).write_bytes(files.bin)
+    spec = {
+        "model": path.stem,
+        "version": 1,
+        "xml_digest": files.xml_digest,
+        "bin_digest": files.bin_digest,
+        "manifest": known.manifest.to_dict(),
+        "settings": settings,
+    }
+    return spec, entry
+
+
+def engine(folder: Path, **settings: str) -> Engine:
+    """Return the way to an engine whose sockets lie in this folder."""
+    return Engine({"engine_dir": str(folder), **settings}, content().runtime_digest, content().modules)
+
+
+def in_process(spec: dict[str, Any], entry: Entry, threads: int = 1) -> Model:
+    """Return the model as a backend has it."""
+    return Model(libraries.load("")["openvino"], entry, spec, threads)

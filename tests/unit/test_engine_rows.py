@@ -1,0 +1,88 @@
+"""A row scored in the engine gives what it gives in the backend: bit by bit, and with the same errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import engine_models
+import pytest
+import tiny_models
+
+from dbinfer_udf.engine import client
+from dbinfer_udf.errors import ImageError, UsageError
+
+TASKS = {
+    "colour_classifier": ("predict", "tensor", "classify", "classify_top"),
+    "red_mask": ("segment", "predict"),
+    "colour_embedding": ("embed", "predict"),
+    "gaps": ("predict", "tensor"),
+}
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[client.Engine]:
+    folder = tmp_path_factory.mktemp("engine", numbered=True)
+    folder.chmod(0o700)
+    made = engine_models.engine(folder)
+    yield made
+    client.stop(made.settings)
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_results_are_equal_bit_by_bit(engine: client.Engine, tmp_path: Path, kind: str) -> None:
+    from dbinfer_udf.tasks import TASKS as IN_PROCESS
+
+    spec, entry = engine_models.ticket(getattr(tiny_models, kind)(tmp_path), tmp_path / "cache")
+    remote, local = engine.open(spec, entry.folder, 1), engine_models.in_process(spec, entry)
+    for seed in range(5):
+        img = tiny_models.file(tiny_models.picture(seed, 40 * seed, 255 - seed, (9 + seed, 8)))
+        for task in TASKS[kind]:
+            k = 2 if task == "classify_top" else None
+            assert remote.ask(task, img, k) == IN_PROCESS[task](local, img, k)
+    assert {"decode", "infer"} <= set(json.loads(remote.ask("profile", img, None))["microseconds"])
+    assert json.loads(remote.ask("warm", b"", None))["milliseconds"] > 0
+
+
+def caught(call: Any, *given: Any) -> tuple[Any, ...]:
+    with pytest.raises((ImageError, UsageError)) as found:
+        call(*given)
+    err = found.value
+    return type(err), err.message, err.detail, err.hint, err.sqlstate
+
+
+def test_errors_are_the_same(engine: client.Engine, tmp_path: Path) -> None:
+    from dbinfer_udf.tasks import TASKS as IN_PROCESS
+
+    spec, entry = engine_models.ticket(tiny_models.colour_classifier(tmp_path), tmp_path / "cache")
+    remote, local = engine.open(spec, entry.folder, 1), engine_models.in_process(spec, entry)
+    img = tiny_models.file(tiny_models.picture(1, 2, 3))
+    for task, file, k in (("predict", b"", None), ("classify", img[:60], None), ("classify_top", img, None)):
+        assert caught(remote.ask, task, file, k) == caught(IN_PROCESS[task], local, file, k)
+    assert caught(remote.ask, "segment", img, None) == caught(IN_PROCESS["segment"], local, img, None)
+    # a bug of a task, not an error for users
+    with pytest.raises(Exception, match="index 1 is out of bounds") as found:
+        remote.ask("rows", b"", (False, [(1, img)] * 40))
+    assert type(found.value).__name__ == "IndexError"
+    assert "Traceback" in str(found.value.__cause__)
+
+
+def test_batches_are_equal(engine: client.Engine, tmp_path: Path) -> None:
+    spec, entry = engine_models.ticket(tiny_models.convolution(tmp_path), tmp_path / "cache")
+    remote, local = engine.open(spec, entry.folder, 1), engine_models.in_process(spec, entry)
+    from dbinfer_udf.tasks import TASKS as IN_PROCESS
+
+    files: list[bytes | None] = [
+        tiny_models.file(tiny_models.picture(n, 2 * n, 255 - n, (32, 32))) for n in range(70)
+    ]
+    files[3], files[40] = None, b"no image"
+    for number, img in enumerate(files):
+        row = ("scan", number, img, "null")
+        ours, theirs = remote.ask("batch", b"", row), IN_PROCESS["batch"](local, b"", row)
+        if theirs.startswith(b"("):
+            assert ours == theirs
+        else:
+            # the text of rows that wait differs where an image is bad: only the engine sees that
+            assert ours.count(b";") == theirs.count(b";")

@@ -1,0 +1,226 @@
+"""One model as the supervisor sees it: its socket, its host's channel, who waits for it, and how its requests ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from collections import OrderedDict
+from typing import Any, Dict, List, Optional
+
+from .. import limits
+from ..trial import Limits
+from . import slots, wire
+from .errors import EngineError, RowError
+from .listener import listen
+
+MOST_DEATHS = 1000  # whose reasons are kept
+MOST_RESTARTS, RESTART_SECONDS = 3, 30.0
+MESSAGE = 1 << 20
+
+
+class Hosted:
+    """A model that loads, is loaded, or leaves.
+
+    Attributes:
+        facts: what its host found; None while it loads.
+    """
+
+    def __init__(self, supervisor: Any, shelf: Any, key: str, wanted: Dict[str, Any]) -> None:
+        self.key = key
+        self.title = "Model %s@%s" % (wanted["spec"]["model"], wanted["spec"]["version"])
+        self.facts: Optional[Dict[str, Any]] = None
+        self._supervisor, self._shelf, self._wanted = supervisor, shelf, wanted
+        self._waiting: List[Any] = []
+        self._deaths: OrderedDict[str, Dict[str, str]] = OrderedDict()
+        self._restarts: List[float] = []
+        self._worker_restarts = 0
+        self._signs = 0
+        self._used = time.monotonic()
+        self._path = supervisor.place.model(key)
+        self._listener: Optional[socket.socket] = listen(self._path)
+        self._workers = max(1, limits.cores() // max(1, wanted["threads"]))
+        self._memory = slots.make(self._workers)
+        self._slots = slots.Slots(self._memory)
+        self._start()
+
+    def _start(self) -> None:
+        """Have a host made that loads the model and serves its socket."""
+        self.facts = None
+        bounds = Limits.from_settings(self._wanted["spec"]["settings"])
+        # a trial, the compilation, once more for rows, and the images of the trial
+        self._until = time.monotonic() + 4 * bounds.start_seconds + 10 * bounds.image_seconds
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel: Optional[socket.socket] = ours
+        call = os.memfd_create("dbinfer-call")
+        os.write(call, json.dumps(dict(self._wanted, semaphore=self._shelf.semaphore)).encode())
+        os.lseek(call, 0, os.SEEK_SET)
+        assert self._listener is not None
+        with theirs:
+            fds = [theirs.fileno(), self._listener.fileno(), self._memory, call]
+            self._shelf.zygotes.fork(self._wanted["spec"]["settings"], fds)
+        os.close(call)
+        ours.setblocking(False)
+        self._supervisor.watch(ours, self._read)
+
+    def ask(self, question: Any) -> None:
+        """Answer when the model is loaded."""
+        self._used = time.monotonic()
+        if self.facts is None:
+            self._waiting.append(question)
+        else:
+            question.answer({"path": self._path, "key": self.key, "facts": self.facts})
+
+    def _read(self) -> None:
+        """Take one message of the host; its end is one, too."""
+        try:
+            data = self._channel.recv(MESSAGE) if self._channel else b""
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._take(json.loads(data))
+        else:
+            self._host_ended()
+
+    def _take(self, message: Dict[str, Any]) -> None:
+        if "facts" in message:
+            self.facts = message["facts"]
+            self._supervisor.log.say("%s is loaded: %s." % (self.title, json.dumps(self.facts)))
+            waiting, self._waiting = self._waiting, []
+            for question in waiting:
+                self.ask(question)
+        elif "error" in message:
+            self._supervisor.log.say("%s was not loaded: %s." % (self.title, message["error"]["message"]))
+            self.close(message["error"])
+        elif "died" in message:
+            self._worker_restarts += 1
+            self._note(message["died"], message["why"])
+
+    def _note(self, request: str, why: Dict[str, str]) -> None:
+        self._supervisor.log.say("%s: %s." % (self.title, why["message"]))
+        if request:
+            self._deaths[request] = why
+            while len(self._deaths) > MOST_DEATHS:
+                self._deaths.popitem(last=False)
+
+    def _host_ended(self) -> None:
+        """Start another host, which serves the requests that wait; those that ran are lost with the old one."""
+        self._drop_channel()
+        for request in self._slots.running():
+            killed = RowError("the worker that scored this image was killed, with all others of this model")
+            self._note(request.hex(), wire.describe(killed))
+        for number in range(self._workers):
+            self._slots.clear(number, self._slots.read(number).since > 0)
+        now = time.monotonic()
+        self._restarts = [*[at for at in self._restarts if now - at < RESTART_SECONDS], now]
+        if self._listener is None:
+            self.close({})
+        elif len(self._restarts) > MOST_RESTARTS:
+            again = EngineError(
+                "the engine's processes of this model end again and again",
+                hint="See the engine's log: %s" % self._supervisor.log.path,
+            )
+            self.close(wire.describe(again))
+        else:
+            self._supervisor.log.say("%s has lost its host, and gets another." % self.title)
+            self._start()
+
+    def _drop_channel(self) -> None:
+        if self._channel is not None:
+            self._supervisor.forget(self._channel)
+            self._channel.close()
+            self._channel = None
+
+    def _send(self, message: Dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):
+            if self._channel is not None:
+                self._channel.send(json.dumps(message).encode())
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+
+    def finish(self) -> None:
+        """Let its workers score what waits, and end."""
+        self._stop_listening()
+        self._send({"finish": True})
+
+    def close(self, error: Dict[str, str]) -> None:
+        """End it now; who waits for it gets the error. Its processes end with their channel."""
+        self._stop_listening()
+        self._drop_channel()
+        waiting, self._waiting = self._waiting, []
+        for question in waiting:
+            question.answer({"error": error})
+        self._shelf.gone(self)
+
+    def cancel(self, request: str) -> None:
+        """Tell the host that nobody waits for this request."""
+        self._send({"cancel": request})
+
+    def runs(self, request: str) -> bool:
+        """Return whether the request is in a slot; what the host said before is read first next time."""
+        return bytes.fromhex(request) in self._slots.running()
+
+    def death(self, request: str) -> Optional[Dict[str, str]]:
+        """Return the error of a request whose worker died."""
+        while self._channel is not None and self._waits():
+            self._read()
+        return self._deaths.get(request)
+
+    def _waits(self) -> bool:
+        try:
+            return bool(self._channel and self._channel.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False
+
+    def tick(self) -> None:
+        """Note signs of life, and give up a load that takes too long."""
+        signs = sum(state.requests for state in self._slots.all())
+        if signs != self._signs:
+            self._signs, self._used = signs, time.monotonic()
+            self._supervisor.sign_of_life()
+        if self.facts is None and time.monotonic() > self._until:
+            late = EngineError(
+                "the engine needs too long to load the model", hint="Set max_compile_seconds higher."
+            )
+            self.close(wire.describe(late))
+
+    def busy(self) -> bool:
+        """Return whether a request runs or it loads."""
+        return self.facts is None or bool(self._slots.running())
+
+    def last_used(self) -> float:
+        """Return when it was asked for last."""
+        return self._used
+
+    def bytes(self) -> int:
+        """Return the memory of its processes."""
+        return 0
+
+    def describe(self) -> Dict[str, Any]:
+        """Return its facts for a status."""
+        states = self._slots.all()
+        spec = self._wanted["spec"]
+        return {
+            "model": spec["model"],
+            "version": spec["version"],
+            "key": self.key,
+            "rows": self._wanted["rows"],
+            "threads": self._wanted["threads"],
+            "bytes": self.bytes(),
+            "workers": self._workers,
+            "requests": sum(state.requests for state in states),
+            "errors": sum(state.errors for state in states),
+            "restarts": self._worker_restarts + len(self._restarts),
+            "queue": 0,
+            "state": "loading" if self.facts is None else "ready",
+            "sandbox": (self.facts or {}).get("sandbox", {}),
+        }

@@ -1,0 +1,87 @@
+"""What a host does before it serves: shut itself in, then try, compile and warm the model, as a backend would."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import sys
+from time import perf_counter
+from typing import Any, Dict, Set, Tuple
+
+from .. import libraries
+from ..cache import Entry
+from ..image_limits import image_limits
+from ..memory import require_memory
+from ..model import Model
+from ..trial import Limits
+from ..tried import inference_milliseconds, python_of, require_tried
+from . import landlock
+
+SYSTEM = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime")
+# OpenVINO asks which cores there are; we ask for memory and control groups; a process of a trial for itself
+KERNEL = ("/proc", "/sys/devices/system", "/sys/fs/cgroup", "/dev/urandom")
+
+
+def shut_in(folder: str, settings: Dict[str, str]) -> Dict[str, Any]:
+    """Bound memory, and allow only the libraries and one entry of the model cache; return what the kernel granted."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    most = Limits.from_settings(settings).memory_bytes + image_limits(settings).max_memory
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    try:
+        found = landlock.restrict(sorted(_libraries(folder, settings)), [folder, "/dev/null"])
+    except OSError as err:
+        return {"landlock": 0, "problem": "no Landlock: %s" % err.strerror}
+    return {"landlock": found}
+
+
+def _libraries(folder: str, settings: Dict[str, str]) -> Set[str]:
+    """Return what must be readable to compile and to start a trial, without what holds the data of a server."""
+    python = python_of(settings)
+    found = {*SYSTEM, *KERNEL, *sys.path, *_mapped(), python, os.path.dirname(os.__file__)}
+    if settings.get("venv"):
+        found.add(settings["venv"])
+    cache = os.path.dirname(os.path.realpath(folder))
+    real = {os.path.realpath(path) for path in found if path}
+    # a path above the cache would open the data directory, too
+    return {path for path in real if not (cache + "/").startswith(path.rstrip("/") + "/")}
+
+
+def _mapped() -> Set[str]:
+    """Return the folders of the libraries that this process has mapped."""
+    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
+        lines = [line.split(maxsplit=5) for line in maps]
+        paths = [fields[5].rstrip("\n") for fields in lines if len(fields) == 6 and "x" in fields[1]]
+        return {os.path.dirname(path) for path in paths if path.startswith("/")}
+    return set()
+
+
+def load(wanted: Dict[str, Any]) -> Tuple[Model, Dict[str, Any]]:
+    """Return the model, which has run once, and its facts.
+
+    Raises:
+        ModelError: as models.load_model.
+    """
+    spec, threads = wanted["spec"], wanted["threads"]
+    settings = spec["settings"]
+    openvino = libraries.load(settings.get("venv", ""))["openvino"]
+    entry = Entry(os.path.dirname(wanted["folder"]), spec["xml_digest"], spec["bin_digest"])
+    require_tried(entry, spec["manifest"].get("precision", "f32"), settings, openvino.get_version())
+    require_memory(entry.folder, settings)
+    started = perf_counter()
+    model = Model(openvino, entry, spec, threads)
+    rows = model.batch_network(wanted["rows"]).rows
+    milliseconds = (perf_counter() - started) * 1e3
+    # with all signals blocked, as the first inference is: afterwards a timer can end one
+    model.compiled.input.fill(0)
+    model.compiled.infer()
+    # what is there now is shared with the workers, as long as nobody writes to it
+    gc.collect()
+    gc.freeze()
+    facts = {
+        "rows": rows,
+        "compile_milliseconds": round(milliseconds, 1),
+        "infer_milliseconds": inference_milliseconds(entry),
+    }
+    return model, facts

@@ -1,0 +1,236 @@
+"""The supervisor: answers the control socket, keeps models and servers, and ends all when nobody needs it.
+
+Standard library only; no image and no model file passes through it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import time
+from typing import Any, Callable, Dict, List, Tuple
+
+from .. import limits
+from ..errors import UdfError
+from . import tokens, wire
+from .address import Address
+from .log import Log
+from .servers import Servers
+from .shelf import Shelf
+
+TICK = 1.0  # seconds
+IDLE_SECONDS = 600
+MESSAGE_SECONDS = 5.0  # until a control message is there as a whole
+MOST_MESSAGE = 64 << 20
+
+
+class Question:
+    """One control connection: its message, which comes in pieces, and the way of the answer."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.data = b""
+        self.until = time.monotonic() + MESSAGE_SECONDS
+
+    def answer(self, message: Dict[str, Any]) -> None:
+        """Send the answer and close; who has gone gets none."""
+        with contextlib.suppress(OSError):
+            self.connection.settimeout(1.0)
+            self.connection.sendall(wire.frame(message))
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+
+class Supervisor:
+    """The engine's first process; see docs/design.md.
+
+    Args:
+        call: what start.call_of made.
+        listener: the control socket.
+    """
+
+    def __init__(self, call: Dict[str, Any], place: Address, listener: socket.socket, log: Log) -> None:
+        self.call = call
+        self.place = place
+        self.log = log
+        self.service = not call["server"]
+        self.began = time.time()
+        self.servers = Servers()
+        self.ending = False
+        self._listener = listener
+        self._selector = selectors.DefaultSelector()
+        self._questions: List[Question] = []
+        self._pidfds: Dict[int, int] = {}
+        self._last_sign = time.monotonic()
+        self._semaphore = tokens.make(tokens.key_of(place.control), limits.cores())
+        self.shelf = Shelf(self, self._semaphore)
+
+    def watch(self, fd: Any, then: Callable[[], None]) -> None:
+        """Call `then` whenever there is something to read."""
+        self._selector.register(fd, selectors.EVENT_READ, then)
+
+    def forget(self, fd: Any) -> None:
+        """Watch it no longer."""
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(fd)
+
+    def own_output(self) -> None:
+        """Let what this process and its children print go to the log, and nothing come in."""
+        out, into = os.pipe()
+        nothing = os.open("/dev/null", os.O_RDONLY)
+        os.dup2(nothing, 0)
+        if not self.service:
+            os.dup2(into, 1)
+        os.dup2(into, 2)
+        os.close(into)
+        os.close(nothing)
+        self.watch(out, lambda: self.log.take(os.read(out, 65536)))
+
+    def run(self, lock: int) -> None:
+        """Work until nobody needs the engine, or it is told to go."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.finish())
+        self._listener.setblocking(False)
+        self.watch(self._listener, self._accept)
+        self._attach(self.call["server"])
+        self.log.say(
+            "Engine %s starts with %d cores, process %d." % (self.place.digest, limits.cores(), os.getpid())
+        )
+        try:
+            while not self.ending:
+                self._step()
+            os.close(lock)
+            self.shelf.drain(self._step)
+        finally:
+            self.shelf.kill()
+            tokens.remove(self._semaphore)
+            self.log.say("Engine %s has ended." % self.place.digest)
+
+    def _step(self) -> None:
+        for found, _ in self._selector.select(TICK / 10 if self.shelf.hurry else TICK):
+            found.data()
+        self.shelf.tick()
+        now = time.monotonic()
+        for question in [q for q in self._questions if now > q.until]:
+            self._drop(question)
+        alive = self.servers.look()
+        self._watch_servers()
+        if not self.service and not alive:
+            self.log.say("The server has ended.")
+            self.shelf.kill()
+            self.finish()
+        if not self.service and now - self._last_sign > self._idle_seconds() and not self.shelf.busy():
+            self.log.say("Nobody has asked for %d seconds." % self._idle_seconds())
+            self.finish()
+
+    def _idle_seconds(self) -> float:
+        return float(self.call["settings"].get("engine_idle_seconds", IDLE_SECONDS))
+
+    def sign_of_life(self) -> None:
+        """Note that somebody uses the engine."""
+        self._last_sign = time.monotonic()
+
+    def finish(self) -> None:
+        """Take no more; what runs may end."""
+        if not self.ending:
+            self.ending = True
+            self.forget(self._listener)
+            self._listener.close()
+            with contextlib.suppress(OSError):
+                os.unlink(self.place.control)
+            self.shelf.finish()
+
+    def _attach(self, server: int) -> None:
+        if server:
+            self.servers.add(server)
+        self._watch_servers()
+
+    def _watch_servers(self) -> None:
+        for fd in self._pidfds.keys() - self.servers.fds().keys():
+            self.forget(fd)
+        for fd in self.servers.fds().keys() - self._pidfds.keys():
+            # its end wakes the loop, which looks
+            self.watch(fd, lambda: None)
+        self._pidfds = self.servers.fds()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            connection = self._listener.accept()[0]
+            if wire.peer(connection)[1] != os.geteuid():
+                connection.close()
+                return
+            connection.setblocking(False)
+            question = Question(connection)
+            self._questions.append(question)
+            self.watch(connection, lambda: self._read(question))
+
+    def _read(self, question: Question) -> None:
+        try:
+            block = question.connection.recv(1 << 20)
+            question.data += block
+            message = wire.unframe(question.data)
+        except BlockingIOError:
+            return
+        except (OSError, ValueError, wire.ClosedError):
+            self._drop(question)
+            return
+        if message is not None:
+            self.forget(question.connection)
+            self._questions.remove(question)
+            self._reply(question, message)
+        elif not block or len(question.data) > MOST_MESSAGE:
+            self._drop(question)
+
+    def _drop(self, question: Question) -> None:
+        self._questions.remove(question)
+        self.forget(question.connection)
+        question.close()
+
+    def _reply(self, question: Question, message: Dict[str, Any]) -> None:
+        answers: Dict[str, Tuple[Callable[..., Any], Tuple[Any, ...]]] = {
+            "open": (self._open, (question, message)),
+            "verdict": (self.shelf.verdict, (question, message)),
+            "cancel": (self.shelf.cancel, (question, message)),
+            "status": (lambda: question.answer(self.facts()), ()),
+            "stop": (self._stop, (question,)),
+            "hello": (lambda: question.answer({}), ()),
+        }
+        found = answers.get(message.get("op", ""))
+        if found is None:
+            question.close()
+            return
+        try:
+            found[0](*found[1])
+        except (UdfError, OSError) as err:
+            question.answer({"error": wire.describe(err)})
+
+    def _open(self, question: Question, message: Dict[str, Any]) -> None:
+        self.sign_of_life()
+        self._attach(message.pop("server"))
+        self.shelf.open(question, message)
+
+    def _stop(self, question: Question) -> None:
+        self.log.say("Told to stop.")
+        self.finish()
+        question.answer({})
+
+    def facts(self) -> Dict[str, Any]:
+        """Return what `dbinfer engine status` shows."""
+        return {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "digest": self.place.digest,
+            "uptime": round(time.time() - self.began, 1),
+            "service": self.service,
+            "servers": sorted(self.servers.known),
+            "cores": limits.cores(),
+            "log": self.log.path,
+            "models": self.shelf.facts(),
+            "problem": "" if self._semaphore >= 0 else "no semaphores: threads may exceed the cores",
+        }

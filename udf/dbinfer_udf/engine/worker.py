@@ -1,0 +1,167 @@
+"""A worker: takes one connection after another, scores its row with the code of a backend, and answers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+from typing import Any, Dict, Optional
+
+from ..batch import Batch
+from ..tasks import TASKS
+from ..trial import Limits
+from ..trial_process import SHORT_OF_MEMORY
+from . import landlock, seccomp, wire
+from .errors import RowError
+from .slots import Slot
+from .tokens import Tokens
+
+CLIENT_SECONDS = struct.pack("@ll", 5, 0)  # for a client that sends or reads no more
+
+
+class FinishError(Exception):
+    """The worker is told to go while it waits for a connection."""
+
+
+class Worker:
+    """Scores rows of one model.
+
+    Args:
+        wanted: what the model was opened with.
+        listener: the model's socket.
+    """
+
+    def __init__(self, model: Any, wanted: Dict[str, Any], listener: socket.socket, slot: Slot) -> None:
+        self._model = model
+        self._listener = listener
+        self._slot = slot
+        self._tokens = Tokens(wanted["semaphore"], wanted["threads"])
+        bounds = Limits.from_settings(wanted["spec"]["settings"])
+        self._memory = bounds.memory_bytes
+        self._seconds = bounds.image_seconds * wanted["rows"]
+        self._rows = wanted["rows"]
+        self._batch: Optional[Batch] = None
+        self._user = os.geteuid()
+        self._waits = self._finishing = False
+
+    def run(self) -> None:
+        """Score until told to finish; then what waits in the queue."""
+        signal.signal(signal.SIGTERM, self._finish)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        with contextlib.suppress(FinishError, BlockingIOError):
+            while True:
+                self._serve(self._next())
+
+    def _finish(self, *_: Any) -> None:
+        self._finishing = True
+        self._listener.setblocking(False)
+        if self._waits:
+            self._waits = False
+            raise FinishError
+
+    def _next(self) -> Any:
+        # while it waits, the signal to finish raises; while it scores, the next accept does not block
+        self._waits = True
+        try:
+            fd = self._listener._accept()[0]  # type: ignore[attr-defined]
+        except FinishError:
+            fd = self._listener._accept()[0]  # type: ignore[attr-defined]
+        self._waits = False
+        return socket.SocketType(socket.AF_UNIX, socket.SOCK_STREAM, 0, fd)
+
+    def _serve(self, connection: Any) -> None:
+        try:
+            # a stranger, or one that was cancelled before it was its turn, gets nothing
+            with contextlib.suppress(OSError, wire.ClosedError):
+                if wire.peer(connection)[1] == self._user:
+                    self._answer(connection)
+        finally:
+            connection.close()
+
+    def _answer(self, connection: Any) -> None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, CLIENT_SECONDS)
+        task, has_image, has_k, k, number, size = wire.unpack_head(_read(connection, wire.HEAD.size))
+        body = _read(connection, size)
+        self._tokens.take()
+        try:
+            # whoever has closed the connection while it waited for its turn has no need of an answer
+            if _closed(connection):
+                return
+            self._slot.begin(number)
+            # SIGALRM's default action ends this process also within C; the host says why
+            signal.setitimer(signal.ITIMER_REAL, self._seconds)
+            request = wire.Request(
+                number, wire.TASKS[task], body if has_image else None, k if has_k else None
+            )
+            answer = self._score(request)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        finally:
+            self._tokens.give()
+        if len(answer) > 1 << 16:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, CLIENT_SECONDS)
+        try:
+            connection.sendall(answer, socket.MSG_NOSIGNAL)
+        finally:
+            self._slot.end()
+
+    def _score(self, request: wire.Request) -> bytes:
+        self._slot.requests += 1
+        try:
+            if request.task == "rows":
+                return wire.answer(self._whole(request.img or b""))
+            return wire.answer(TASKS[request.task](self._model, request.img, request.k))  # type: ignore[arg-type]
+        except Exception as err:
+            self._slot.errors += 1
+            return wire.failure(self._short_of_memory(err))
+
+    def _whole(self, body: bytes) -> bytes:
+        null, rows = wire.unpack_rows(body)
+        if self._batch is None:
+            self._batch = Batch(self._model, "", self._rows)
+        return self._batch.whole(rows, "null" if null else "error")
+
+    def _short_of_memory(self, err: Exception) -> Exception:
+        short = isinstance(err, MemoryError) or (
+            isinstance(err, RuntimeError) and any(word in str(err) for word in SHORT_OF_MEMORY)
+        )
+        if not short:
+            return err
+        return RowError(
+            "scoring this image needs more than %d MB of memory" % (self._memory >> 20),
+            hint="If the model is right, allow more: dbinfer install --max-model-mb NUMBER",
+            sqlstate="54000",
+        )
+
+
+def _read(connection: Any, size: int) -> bytes:
+    """Return that many bytes; ClosedError where they do not come in time."""
+    data: bytes = connection.recv(size, socket.MSG_WAITALL) if size else b""
+    while len(data) < size:
+        block = connection.recv(size - len(data), socket.MSG_WAITALL)
+        if not block:
+            raise wire.ClosedError
+        data += block
+    return data
+
+
+def _closed(connection: Any) -> bool:
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+
+
+def shut_in() -> Dict[str, Any]:
+    """Take all rights from this process but to compute and to answer; return what the kernel granted."""
+    found: Dict[str, Any] = {"files": True, "seccomp": True}
+    try:
+        landlock.restrict()
+    except OSError as err:
+        found.update(files=False, problem="no Landlock: %s" % err.strerror)
+    try:
+        seccomp.restrict(os.getpid())
+    except OSError as err:
+        found.update(seccomp=False, problem="no filter of system calls: %s" % err.strerror)
+    return found
