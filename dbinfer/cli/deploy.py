@@ -10,6 +10,7 @@ import typer
 from dbinfer.cli._manifest import Stated, takes_manifest
 from dbinfer.cli._options import Dsn, Json, bytes_text, console, print_json
 from dbinfer.cli._progress import progress_bar
+from dbinfer.cli._settings import ModelIsolation
 
 
 def register(app: typer.Typer) -> None:
@@ -37,6 +38,7 @@ def deploy(
     private: Annotated[
         bool, typer.Option("--private", help="Let nobody else run a new model until you grant it.")
     ] = False,
+    isolation: ModelIsolation = None,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
@@ -62,6 +64,7 @@ def deploy(
         activate=not no_activate,
         default=default,
         private=private,
+        isolation=isolation,
         values=said.values,
         layout=said.layout,
     )

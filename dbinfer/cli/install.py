@@ -10,6 +10,7 @@ from rich.text import Text
 
 from dbinfer.cli._options import Dsn, Json, console, print_json
 from dbinfer.cli._progress import progress_bar
+from dbinfer.cli._settings import EngineDir, EngineIdle, EngineMemory, Isolation
 
 if TYPE_CHECKING:
     from dbinfer.backends import Check
@@ -68,6 +69,10 @@ def install(
         int | None,
         typer.Option(min=0, help="Memory of a host that must stay free when a model is loaded. Default: 64."),
     ] = None,
+    isolation: Isolation = None,
+    engine_dir: EngineDir = None,
+    engine_idle_seconds: EngineIdle = None,
+    engine_memory_mb: EngineMemory = None,
     adopt_role: AdoptRole = False,
     json: Json = False,
 ) -> None:
@@ -81,6 +86,8 @@ def install(
         $ dbinfer install --dsn "host=coordinator dbname=shop user=gpadmin" --venv /opt/dbinfer/venv
 
         $ dbinfer install --threads 2
+
+        $ dbinfer install --isolation always
     """
     from dbinfer.install import InstallOptions
     from dbinfer.install import install as run
@@ -97,6 +104,10 @@ def install(
         max_inference_seconds=max_inference_seconds,
         max_model_mb=max_model_mb,
         min_free_mb=min_free_mb,
+        isolation=isolation,
+        engine_dir=engine_dir,
+        engine_idle_seconds=engine_idle_seconds,
+        engine_memory_mb=engine_memory_mb,
         adopt_role=adopt_role,
     )
     with progress_bar() as progress:

@@ -41,6 +41,7 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
             ", ".join(m["aliases"]),
             m["task"],
             m["input"],
+            m["isolation"] or "",
             bytes_text(m["size"]),
             "\n".join(
                 f"{key.removeprefix('val_')} {_short(value)}" for key, value in _telling(m["metrics"] or {})
@@ -48,8 +49,12 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
         ]
         for m in found
     ]
-    columns = ["model", "active of", "aliases", "task", "input", "size", "metrics"]
-    print_table("models (* default)", columns, rows, drop=("input", "size", "aliases"))
+    columns = ["model", "active of", "aliases", "task", "input", "isolation", "size", "metrics"]
+    if not any(m["isolation"] for m in found):
+        # most databases leave it to the setting
+        columns.remove("isolation")
+        rows = [row[:5] + row[6:] for row in rows]
+    print_table("models (* default)", columns, rows, drop=("isolation", "input", "size", "aliases"))
     if not found:
         console.print("No model is deployed yet. Deploy one: dbinfer deploy model.xml")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 
 from dbinfer.backends import Check
 from dbinfer.errors import UsageError
+from dbinfer.isolation import check_isolation
 from dbinfer.report import Report
 
 
@@ -23,6 +24,10 @@ class InstallOptions:
         max_image_bytes, max_image_pixels: larger images are refused.
         max_compile_seconds, max_inference_seconds, max_model_mb: models that take more when they are tried are refused.
         min_free_mb: memory of the host that must stay free; a model that would take it is not loaded.
+        isolation: auto, always or never: whether the host's engine runs models, outside of the database's processes.
+        engine_dir: folder of the engine's sockets on every host; None: one of the server's user below /tmp.
+        engine_idle_seconds: after which an engine that nobody asks ends.
+        engine_memory_mb: of all models of an engine; beyond it the model that was not used for longest goes.
         adopt_role: use a role dbinfer_admin that dbinfer has not made.
     """
 
@@ -37,16 +42,27 @@ class InstallOptions:
     max_inference_seconds: float | None = None
     max_model_mb: int | None = None
     min_free_mb: int | None = None
+    isolation: str | None = None
+    engine_dir: str | None = None
+    engine_idle_seconds: int | None = None
+    engine_memory_mb: int | None = None
     adopt_role: bool = False
 
     def settings(self) -> dict[str, str]:
         """Return those that are named, as the database stores them.
 
         Raises:
-            UsageError: `threads` is neither auto nor a positive number.
+            UsageError: `threads` is neither auto nor a positive number, `isolation` none of its three words, or
+                `engine_dir` no absolute path.
         """
         if self.threads is not None and not re.fullmatch("auto|0*[1-9][0-9]*", self.threads):
             raise UsageError(f"--threads is {self.threads!r}, but must be 'auto' or a positive number")
+        check_isolation(self.isolation)
+        # a backend's working directory is the data directory, and a socket's name has room for about 100 bytes
+        if self.engine_dir is not None and not re.fullmatch(r"/[^\0\n]{0,59}", self.engine_dir):
+            raise UsageError(
+                f"--engine-dir is {self.engine_dir!r}, but must be an absolute path of at most 60 characters"
+            )
         named = {
             field.name: getattr(self, field.name) for field in fields(self) if field.name != "adopt_role"
         }

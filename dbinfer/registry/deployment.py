@@ -14,6 +14,7 @@ from psycopg2.extensions import cursor as Cursor
 from dbinfer.connection import session
 from dbinfer.errors import RegistryError
 from dbinfer.ir.options import checked_layout, checked_values
+from dbinfer.isolation import check_isolation
 from dbinfer.progress import OnProgress, Progress, silent
 from dbinfer.report import Report
 from dbinfer_udf.manifest import Manifest
@@ -37,6 +38,8 @@ class DeployOptions:
         activate: make the new version the one that the plain name means.
         default: make the model the one that calls without a name use.
         private: grant it to nobody (otherwise a new model may be run by everybody).
+        isolation: auto, always or never: whether the host's engine runs the model; None: as before, at first as the
+            database's setting says.
         values: manifest keys that override what the IR says, also `input_size` as (height, width).
         layout: NHWC or NCHW, where the shape leaves it open.
     """
@@ -46,10 +49,12 @@ class DeployOptions:
     activate: bool = True
     default: bool = False
     private: bool = False
+    isolation: str | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     layout: str | None = None
 
     def __post_init__(self) -> None:
+        check_isolation(self.isolation)
         object.__setattr__(self, "values", checked_values(self.values))  # the way into a frozen dataclass
         object.__setattr__(self, "layout", checked_layout(self.layout))
 
@@ -172,5 +177,7 @@ def _name_version(cur: Cursor, name: str, version: int, options: DeployOptions, 
         cur.execute("SELECT dbinfer.grant_model(%s, 'public')", (name,))
     if options.alias:
         cur.execute("SELECT dbinfer.set_alias(%s, %s, %s)", (name, options.alias, version))
+    if options.isolation:
+        cur.execute("SELECT dbinfer.set_isolation(%s, %s)", (name, options.isolation))
     if options.default:
         cur.execute("SELECT dbinfer.set_default(%s)", (name,))

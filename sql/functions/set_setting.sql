@@ -1,10 +1,11 @@
--- The settings of no consequence for the server. Those that choose what code runs and where files lie (venv, cache_dir, the
--- runtime) are a superuser's: dbinfer install --venv PATH.
+-- The settings of no consequence for the server. Those that choose what code runs and where files lie (venv, cache_dir,
+-- engine_dir, the runtime) and whether images are decoded in backends (isolation) are a superuser's: dbinfer install --venv PATH.
 CREATE OR REPLACE FUNCTION dbinfer.set_setting(name text, value text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   -- the highest values: a bytea ends at 1 GB
-  settings jsonb := '{"threads": 1024, "max_models": 64, "cache_limit_mb": 1000000000, "max_image_bytes": 1073741823,
+  settings jsonb := '{"threads": 1024, "max_models": 64, "cache_limit_mb": 1000000000, "engine_memory_mb": 1000000000,
+    "engine_idle_seconds": 1000000000, "max_image_bytes": 1073741823,
     "max_image_pixels": 1073741823,
     "max_image_memory": 8589934592, "max_image_expansion": 1000000, "max_image_scans": 10000, "max_image_segments": 10000000,
     "max_image_frames": 1000000, "max_image_seconds": 3600}';
@@ -22,6 +23,6 @@ BEGIN
   PERFORM dbinfer_private.set_setting(name, value);
   PERFORM dbinfer_private.forget();
 END $$;
-COMMENT ON FUNCTION dbinfer.set_setting(text, text) IS 'sets threads, max_models, cache_limit_mb or a limit of images (max_image_bytes and so on, docs/security.md), from the next statement on';
+COMMENT ON FUNCTION dbinfer.set_setting(text, text) IS 'sets threads, max_models, cache_limit_mb, engine_memory_mb, engine_idle_seconds or a limit of images (max_image_bytes and so on, docs/security.md), from the next statement on';
 REVOKE ALL ON FUNCTION dbinfer.set_setting(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.set_setting(text, text) TO dbinfer_admin;

@@ -26,8 +26,8 @@ BEGIN
     PERFORM dbinfer_private.load_runtime();
     RETURN dbinfer_private.ticket(caller, model, 0, settings, given_token);
   END IF;
-  SELECT x.id, x.model, x.version, x.xml_digest, x.bin_digest, x.manifest INTO v
-    FROM dbinfer_private.model_version x WHERE x.id = wanted;
+  SELECT x.id, x.model, x.version, x.xml_digest, x.bin_digest, x.manifest, m.isolation INTO v
+    FROM dbinfer_private.model_version x JOIN dbinfer_private.model m ON m.name = x.model WHERE x.id = wanted;
   IF NOT FOUND THEN
     RAISE undefined_object USING MESSAGE = 'the model version of this token does not exist', HINT = 'Run the statement again.';
   END IF;
@@ -43,7 +43,7 @@ BEGIN
     PERFORM dbinfer_private.finish_model();
   END IF;
   RETURN dbinfer_private.ticket(caller, model, v.id, json_build_object('model', v.model, 'version', v.version,
-    'xml_digest', v.xml_digest, 'bin_digest', v.bin_digest, 'manifest', v.manifest,
+    'xml_digest', v.xml_digest, 'bin_digest', v.bin_digest, 'manifest', v.manifest, 'isolation', v.isolation,
     'settings', settings::json)::text, given_token);
 END $$;
 COMMENT ON FUNCTION dbinfer._admit(text, text, text) IS 'internal: admits the caller to a model and makes this backend ready for it';

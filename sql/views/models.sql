@@ -14,7 +14,8 @@ SELECT m.name,
        v.created_at,
        v.created_by,
        CASE WHEN s.shown THEN v.manifest->'metrics' END AS metrics,
-       CASE WHEN s.shown THEN v.manifest->'provenance' END AS provenance
+       CASE WHEN s.shown THEN v.manifest->'provenance' END AS provenance,
+       CASE WHEN s.shown THEN m.isolation END AS isolation
   FROM dbinfer_private.model m
   JOIN dbinfer._shown_models s ON s.model = m.name
   LEFT JOIN dbinfer_private.model_version v ON v.model = m.name AND v.version = m.active;

@@ -8,21 +8,14 @@ from time import perf_counter
 from typing import Any, Dict, List, Tuple
 
 from .cache import Entry
-from .errors import ModelError, UsageError
+from .errors import ModelError
 from .image import Decoder, target_of
 from .image_limits import image_limits
 from .infer import Compiled, same_results
 from .manifest import Manifest
 from .mask import mask_layout
 from .preprocess import Resizer
-
-FUNCTIONS = {
-    "classification": "classify, classify_top or predict",
-    "segmentation": "segment or predict",
-    "embedding": "embed or predict",
-    "tensor": "predict or predict_tensor",
-}
-
+from .purpose import require_task
 
 class Model:
     """A compiled model with its decoder and resizer.
@@ -33,6 +26,8 @@ class Model:
         spec: of the ticket: model, version, manifest, settings.
         threads: for inference.
     """
+
+    in_process = True
 
     def __init__(self, openvino: Any, entry: Entry, spec: Dict[str, Any], threads: int) -> None:
         self.name: str = spec["model"]
@@ -93,12 +88,7 @@ class Model:
 
     def require(self, task: str, function: str) -> None:
         """Raise unless the model is of a task."""
-        if self.manifest.task != task:
-            raise UsageError(
-                'model "%s" is for %s, but %s() needs %s' % (self.name, self.manifest.task, function, task),
-                hint="Call dbinfer.%s with this model. To see all models: SELECT name, task FROM dbinfer.models"
-                % FUNCTIONS[self.manifest.task],
-            )
+        require_task(self.name, self.manifest.task, task, function)
 
     def profile(self, img: bytes, postprocess: Any) -> Dict[str, Any]:
         """Return the microseconds of each step for one image, after one run that warms the caches."""

@@ -15,7 +15,7 @@ import tempfile
 import time
 from typing import Any, Dict, Iterator, List, Optional
 
-from . import interrupts
+from . import figures, interrupts
 from .cache import Entry
 from .errors import ModelError
 from .housekeeping import Waiting
@@ -86,10 +86,18 @@ def _try(entry: Entry, precision: str, limits: Limits, settings: Dict[str, str])
     try:
         found = run_trial(python_of(settings), entry.path("xml"), precision, limits, stop)
     except TrialError as err:
-        return {"error": err.message, "setting": err.setting, "lasting": err.lasting}
+        return _outcome(err.message, err.setting, err.lasting)
     except AbandonedError:
         raise _cancelled() from None
-    return {"error": "", "setting": "", "lasting": True, "milliseconds": found.milliseconds}
+    return _outcome("", "", True, found.milliseconds, found.compile_milliseconds)
+
+
+def _outcome(
+    error: str, setting: str, lasting: bool, image: Optional[float] = None, compiled: Optional[float] = None
+) -> Dict[str, Any]:
+    """Return what is kept of a trial; whether an image takes long decides where the model runs (see remote)."""
+    times = {"milliseconds": image, "compile_milliseconds": compiled}
+    return {"error": error, "setting": setting, "lasting": lasting, **times}
 
 
 def _cancelled() -> ModelError:
@@ -111,37 +119,13 @@ def _hint(setting: str) -> str:
     return "If the model is right, allow more: dbinfer install --%s NUMBER" % setting.replace("_", "-")
 
 
-def _path(entry: Entry) -> str:
-    return os.path.join(entry.folder, "trial.json")
-
-
 def _read(entry: Entry, asked: List[Any]) -> Optional[Dict[str, Any]]:
     """Return the outcome of a trial under the same conditions; a failure counts for a while, a success for good."""
-    try:
-        with open(_path(entry)) as file:
-            values = json.load(file)
-            # of the open file: another may have its name by now
-            age = time.time() - os.fstat(file.fileno()).st_mtime
-    except (OSError, ValueError):
-        return None
-    if (
-        not isinstance(values, dict)
-        or values.get("asked") != asked
-        or not {"error", "setting"} <= set(values)
-    ):
+    values, age = figures.read(entry.folder)
+    if not values or values["asked"] != asked:
         return None
     # a clock that was set back must keep no failure; not lasting, because writing it again renews its age
     return None if values["error"] and not 0 <= age < FAILURE_SECONDS else dict(values, lasting=False)
-
-
-def inference_milliseconds(entry: Entry) -> Optional[float]:
-    """Return what an inference took with one thread when this host tried the model; None where that is not known."""
-    try:
-        with open(_path(entry)) as file:
-            found = json.load(file).get("milliseconds")
-    except (OSError, ValueError, AttributeError):
-        return None
-    return found if isinstance(found, float) else None
 
 
 def _write(entry: Entry, outcome: Dict[str, Any]) -> None:
@@ -151,7 +135,7 @@ def _write(entry: Entry, outcome: Dict[str, Any]) -> None:
         fd, temporary = tempfile.mkstemp(dir=entry.folder, suffix=".tmp")
         with os.fdopen(fd, "w") as file:
             json.dump(outcome, file)
-        os.rename(temporary, _path(entry))
+        os.rename(temporary, figures.path(entry.folder))
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
