@@ -59,9 +59,9 @@ class InstallOptions:
             raise UsageError(f"--threads is {self.threads!r}, but must be 'auto' or a positive number")
         check_isolation(self.isolation)
         # a backend's working directory is the data directory, and a socket's name has room for about 100 bytes
-        if self.engine_dir is not None and not re.fullmatch(r"/[^\0\n]{0,59}", self.engine_dir):
+        if self.engine_dir is not None and not re.fullmatch(rb"/[^\0\n]{0,69}", self.engine_dir.encode()):
             raise UsageError(
-                f"--engine-dir is {self.engine_dir!r}, but must be an absolute path of at most 60 characters"
+                f"--engine-dir is {self.engine_dir!r}, but must be an absolute path of at most 70 bytes"
             )
         named = {
             field.name: getattr(self, field.name) for field in fields(self) if field.name != "adopt_role"

@@ -31,6 +31,7 @@ CALLS = {
     "grant_model": ["'no', 'public'", "'secret', 'nobody''s'", "'secret', NULL"],
     "revoke_model": ["'secret', 'nobody'", "NULL, 'public'"],
     "set_setting": ["'venv', '/tmp'", "'runtime_digest', 'x'", "'max_models', '0'", "NULL, NULL"],
+    "set_isolation": ["'secret', 'sometimes'", "'no', 'always'", "NULL, NULL", "'secret', ''"],
     "_limits": [],
     "_add_journal_entry": ["NULL, '{}'", "'s', NULL", "'s', 'x'"],
     "_journal": ["'s', 'x'"],

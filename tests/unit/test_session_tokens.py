@@ -203,10 +203,8 @@ def test_a_user_waits_from_the_question_on(
 ) -> None:
     """Runtime, files and imports before the model is compiled count too."""
     model = Loaded()
-    monkeypatch.setattr(
-        "dbinfer_udf.models.load_tasks", lambda settings, with_model: {"warm": lambda *args: "done"}
-    )
-    monkeypatch.setattr("dbinfer_udf.models.load_model", lambda session, spec: ("key", model))
+    tasks = {"warm": lambda *args: "done"}
+    monkeypatch.setattr("dbinfer_udf.models.load_model", lambda session, spec: (tasks, "key", model))
     monkeypatch.setattr("dbinfer_udf.ticket.perf_counter", lambda: 5.0)
     gd["dbinfer.asked"] = 2.0
     token = session.ticket(10, "digits", 3, json.dumps({"settings": {}}), None)

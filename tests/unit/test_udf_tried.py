@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dbinfer_udf import interrupts, tried
+from dbinfer_udf import figures, interrupts, tried
 from dbinfer_udf.cache import Entry
 from dbinfer_udf.errors import ModelError
 from dbinfer_udf.trial import AbandonedError, Limits, Result, TrialError
@@ -61,11 +61,11 @@ def test_a_success_is_remembered_until_a_limit_or_openvino_changes(trials: Trial
 
 
 def test_what_an_inference_took_is_kept(trials: Trials, entry: Entry) -> None:
-    assert tried.inference_milliseconds(entry) is None
+    assert figures.milliseconds(entry.folder) is None
     use(entry)
-    assert tried.inference_milliseconds(entry) == 1.5
-    Path(tried._path(entry)).write_text("[]")
-    assert tried.inference_milliseconds(entry) is None
+    assert figures.milliseconds(entry.folder) == 1.5
+    Path(figures.path(entry.folder)).write_text("[]")
+    assert figures.milliseconds(entry.folder) is None
 
 
 def test_a_failure_is_remembered_for_a_while(trials: Trials, entry: Entry) -> None:
@@ -75,8 +75,8 @@ def test_a_failure_is_remembered_for_a_while(trials: Trials, entry: Entry) -> No
             use(entry)
         assert "--max-inference-seconds" in caught.value.hint
     assert trials.count == 1
-    old = os.stat(tried._path(entry)).st_mtime - tried.FAILURE_SECONDS
-    os.utime(tried._path(entry), (old, old))
+    old = os.stat(figures.path(entry.folder)).st_mtime - tried.FAILURE_SECONDS
+    os.utime(figures.path(entry.folder), (old, old))
     trials.error = None
     use(entry)
     assert trials.count == 2
@@ -95,7 +95,7 @@ def test_a_cancel_is_remembered_by_nobody(trials: Trials, entry: Entry) -> None:
     with pytest.raises(ModelError) as caught:
         use(entry)
     assert caught.value.sqlstate == "57014"
-    assert not os.path.exists(tried._path(entry))
+    assert not os.path.exists(figures.path(entry.folder))
 
 
 def test_who_waits_for_another_process_hears_a_cancel(
@@ -140,6 +140,6 @@ def test_a_full_disk_stops_nobody_and_leaves_no_file(
 
 @pytest.mark.parametrize("text", ["", "[]", "{", json.dumps({"asked": ["1", "f32", *Limits()]})])
 def test_a_spoilt_note_counts_for_nothing(trials: Trials, entry: Entry, text: str) -> None:
-    Path(tried._path(entry)).write_text(text)
+    Path(figures.path(entry.folder)).write_text(text)
     use(entry)
     assert trials.count == 1

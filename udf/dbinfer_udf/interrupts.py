@@ -8,7 +8,7 @@ import ctypes
 import os
 import signal
 import time
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Tuple
 
 from .process import server
 
@@ -16,6 +16,11 @@ from .process import server
 MAX_INTERRUPTS = 16
 INTERRUPT_WAIT = 0.001  # seconds
 
+
+CANCELLED = "57014"
+# What the server's handlers of signals set; the last one came with PostgreSQL 17
+FLAGS = ("QueryCancelPending", "ProcDiePending", "TransactionTimeoutPending")
+STATEMENT_TIMEOUT = 3  # its place in the server's enum TimeoutId
 
 WAKE = signal.SIGRTMAX  # no server uses it
 CRASH_EXIT = (
@@ -96,12 +101,30 @@ def signals_open() -> Iterator[None]:
 
 def cancelled() -> bool:
     """Return whether the server's signal handlers have noted a cancel or the end of this process."""
+    return any(_noted(name) for name in FLAGS)
+
+
+def _noted(flag: str) -> bool:
     try:
         # the handlers only set these; the C code that acts on them is not reached while Python runs
-        flags = [ctypes.c_int.in_dll(server(), name) for name in ("QueryCancelPending", "ProcDiePending")]
+        return bool(ctypes.c_int.in_dll(server(), flag).value)
     except ValueError:
-        return False  # not in a server: a test
-    return any(flag.value for flag in flags)
+        return False  # an older server; or none: a test
+
+
+def why_cancelled() -> Tuple[str, str]:
+    """Return the sentence in which the server says why a statement ends, and its SQLSTATE."""
+    if _noted("ProcDiePending"):
+        return "terminating connection due to administrator command", "57P01"
+    if _noted("TransactionTimeoutPending"):
+        return "terminating connection due to transaction timeout", "25P04"
+    try:
+        timeout = server().get_timeout_indicator(STATEMENT_TIMEOUT, False)
+    except AttributeError:
+        timeout = False
+    # as a C bool: the other bytes of the register may hold anything
+    why = "statement timeout" if timeout & 0xFF else "user request"
+    return "canceling statement due to " + why, CANCELLED
 
 
 def look_for_interrupts() -> None:

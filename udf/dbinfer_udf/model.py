@@ -17,6 +17,7 @@ from .mask import mask_layout
 from .preprocess import Resizer
 from .purpose import require_task
 
+
 class Model:
     """A compiled model with its decoder and resizer.
 

@@ -1,39 +1,25 @@
-"""Loads models into a backend and keeps the most recently used ones."""
+"""Loads models into a backend, or opens them in the host's engine, and keeps the most recently used ones."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from . import libraries
 from .errors import sees_hosts
 from .image_limits import image_limits
-from .memory import require_memory
+from .remote import Remote, remote_tasks
 from .threads import threads as allowed_threads
-from .tried import require_tried
 
 DEFAULT_MAX_MODELS = 4
+MOST_REMOTE = 64  # models of the engine that a session knows; each holds labels, and nothing of the network
 
 
-def load_tasks(settings: Dict[str, str], with_model: bool) -> Dict[str, Any]:
-    """Import the libraries from the venv of the settings; return the tasks by name: those with a model, or without."""
-    libraries.load(settings.get("venv", ""), image_limits(settings).max_pixels)
-    # only now: they import numpy and cv2, which come from the venv
-    from .tasks import IMAGE_TASKS, TASKS, warm_with_host
-
-    if not with_model:
-        return IMAGE_TASKS
-    return dict(TASKS, warm=warm_with_host) if sees_hosts(settings) else TASKS
-
-
-def load_model(session: Any, spec: Dict[str, Any]) -> Tuple[str, Any]:
-    """Return (key, model) of a ticket's spec, compiled now or found under that key among the session's models.
+def load_model(session: Any, spec: Dict[str, Any]) -> Tuple[Dict[str, Any], str, Any]:
+    """Return (tasks, key, model) of a ticket's spec: loaded now, or found under that key among the session's models.
 
     The key holds all that decides on results: manifest and limits too, not the files alone.
-    At most `max_models` stay loaded (setting, default 4); the least recently used one goes first.
     """
-    from .model import Model
-
     settings = spec["settings"]
     threads = allowed_threads(settings)
     # `workers` follows a setting of the session, and decides on the threads alone, which the key holds; `hosts` says
@@ -43,16 +29,52 @@ def load_model(session: Any, spec: Dict[str, Any]) -> Tuple[str, Any]:
     # taken out and put back at the end, so that the dict is in the order of use
     model = session.models.pop(key, None)
     if model is None:
-        bound = max(1, int(settings.get("max_models", DEFAULT_MAX_MODELS)))
-        # before the next one is loaded, which needs the memory
-        while len(session.models) >= bound:
-            del session.models[next(iter(session.models))]
-        openvino = libraries.load(settings.get("venv", ""))["openvino"]
-        # looked at again, because the first row may come long after the admission
-        entry = session.present(spec)
-        # the registry says nothing that counts here: whoever may deploy could have written it
-        require_tried(entry, spec["manifest"].get("precision", "f32"), settings, openvino.get_version())
-        require_memory(entry.folder, settings)
-        model = Model(openvino, entry, spec, threads)
+        model = _open(session, spec, threads) or _load(session, spec, threads)
     session.models[key] = model
-    return key, model
+    return (_tasks(settings) if model.in_process else remote_tasks(settings)), key, model
+
+
+def _open(session: Any, spec: Dict[str, Any], threads: int) -> Optional[Remote]:
+    """Return the model in the host's engine; None where this backend is to score."""
+    # looked at again, because the first row may come long after the admission
+    model = session.engine.open(spec, session.present(spec).folder, threads)
+    if model is None:
+        return None
+    _make_room(session, False, MOST_REMOTE)
+    return Remote(spec, model)
+
+
+def _load(session: Any, spec: Dict[str, Any], threads: int) -> Any:
+    """Return the model, compiled in this backend.
+
+    At most `max_models` stay loaded (setting, default 4); the least recently used one goes first.
+    """
+    settings = spec["settings"]
+    # before the next one is loaded, which needs the memory
+    _make_room(session, True, max(1, int(settings.get("max_models", DEFAULT_MAX_MODELS))))
+    # only now: they import what comes from the venv, or serve only a model that is loaded here
+    openvino = libraries.load(settings.get("venv", ""), image_limits(settings).max_pixels)["openvino"]
+    from .memory import require_memory
+    from .model import Model
+    from .tried import require_tried
+
+    entry = session.present(spec)
+    # the registry says nothing that counts here: whoever may deploy could have written it
+    require_tried(entry, spec["manifest"].get("precision", "f32"), settings, openvino.get_version())
+    require_memory(entry.folder, settings)
+    return Model(openvino, entry, spec, threads)
+
+
+def _make_room(session: Any, in_process: bool, bound: int) -> None:
+    """Drop those of one kind that were not used for longest, so that the next one is within the bound."""
+    keys = [key for key, model in session.models.items() if model.in_process == in_process]
+    for key in keys[: max(0, len(keys) - bound + 1)]:
+        del session.models[key]
+
+
+def _tasks(settings: Dict[str, str]) -> Dict[str, Any]:
+    """Return what the libraries do with an image here."""
+    libraries.load(settings.get("venv", ""), image_limits(settings).max_pixels)
+    from .tasks import TASKS, warm_with_host
+
+    return dict(TASKS, warm=warm_with_host) if sees_hosts(settings) else TASKS

@@ -12,7 +12,7 @@ import sys
 from time import perf_counter
 from typing import Any, Callable, Dict, List, Optional
 
-from . import cache, handover, housekeeping, interrupts, process
+from . import cache, handover, housekeeping, interrupts, isolation, process
 from .admit import Admission
 from .errors import UdfError, sees_hosts
 from .gate import Gate
@@ -42,6 +42,7 @@ class Session:
         self._tickets: Dict[str, Ticket] = gd.setdefault("dbinfer.tickets", {})
         self._tickets_of = self.transaction()
         # Only the dispatcher leaves anything, so PostgreSQL and the segments pay nothing.
+        self.engine = isolation.HostEngine(digest, modules())
         self._handover = handover.Handover(modules(), digest) if process.dispatches() else None
 
     def settle(self) -> None:
@@ -126,6 +127,14 @@ class Session:
     def present(self, spec: Dict[str, Any]) -> cache.Entry:
         """Return the cache folder of a model that need_model was asked about; ModelError where it went since."""
         return self._admission.present(spec)
+
+    def lose_engine(self, key: str) -> bool:
+        """Let a model of the engine be loaded here from now on; return False where that must not be."""
+        model = self.models.get(key)
+        if model is None or model.in_process or not self.engine.lose(model.spec):
+            return False
+        del self.models[key]
+        return True
 
     def forget(self) -> None:
         """Resolve anew from now on: this transaction has changed the registry."""

@@ -11,8 +11,6 @@ from typing import Any, Callable, Dict, Optional
 from . import process
 from .batch import batch
 from .errors import UsageError
-from .header import read_header
-from .image_limits import image_limits
 from .mask import mask
 from .model import Model
 from .postprocess import best, float_array_literal, l2_normalize, quoted, scores, tensor_bytes, top
@@ -89,12 +87,6 @@ def warm_with_host(model: Model, img: bytes, k: Optional[int]) -> str:
     return json.dumps(dict(json.loads(warm(model, img, k)), host=socket.gethostname()))
 
 
-def image_info(settings: Dict[str, str], img: bytes, k: Optional[int]) -> str:
-    """Return a literal of dbinfer.image_facts from the header alone; `settings` stand in for the model."""
-    header = read_header(img, image_limits(settings))
-    return "(%s,%d,%d,%d,%d)" % (header.format, *header.size, header.channels, header.bytes)
-
-
 def _class_scores(model: Model) -> Any:
     manifest = model.manifest
     if manifest.activation == "none" and model.flat.size > 1:
@@ -128,5 +120,3 @@ TASKS: Dict[str, Task] = {
     "warm": warm,
     "batch": batch,
 }
-
-IMAGE_TASKS = {"image_info": image_info}

@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any, Dict, NoReturn, Optional
 
 from . import interrupts, process
+from .engine.errors import EngineError
 from .errors import ImageError, UdfError, UsageError, sees_hosts
 
 ON_ERROR = ("error", "null")
@@ -15,9 +16,22 @@ ON_ERROR = ("error", "null")
 
 def report(plpy: Any, err: UdfError, named: bool = True) -> NoReturn:
     """Raise a user's error in the database, with DETAIL, HINT and SQLSTATE; hosts and folders only if `named`."""
+    if err.sqlstate == interrupts.CANCELLED:
+        raise _cancelled(plpy, err.message, process.where(named))
     told, place = err if named else err.for_everybody(), process.where(named)
     detail = "%s (%s)" % (told.detail, place) if told.detail else "On " + place
     raise database_error(plpy, told.message, detail, told.hint, told.sqlstate)
+
+
+def _cancelled(plpy: Any, message: str, detail: str) -> Exception:
+    """Return the server's own sentence on why the statement ends, as far as PL/Python lets us: `sentence: message`.
+
+    An error in any case: the server acts on a cancel when it next looks, and may not look again before it commits.
+    """
+    sentence, sqlstate = interrupts.why_cancelled()
+    error = database_error(plpy, message, detail, "", sqlstate)
+    type(error).__name__ = sentence
+    return error
 
 
 def database_error(plpy: Any, message: str, detail: str, hint: str, sqlstate: str) -> Exception:
@@ -76,6 +90,11 @@ class Ticket:
             # a cancel on Greenplum; what else it has queued must not reach the next statement
             interrupts.drain_interrupts()
             raise
+        except EngineError as err:
+            if not session.lose_engine(self._key):
+                report(plpy, err, self._named())
+            # the model is loaded here, where nothing raises this error again
+            return self.run(plpy, task, img, on_error, k)
         except ImageError as err:
             if on_error == "null":
                 return None
@@ -106,15 +125,16 @@ class Ticket:
 
         Again where other models of the statement drove this one out: the session's bound counts, not the ticket.
         """
-        # only here: what resolves a model imports neither numpy nor OpenVINO
-        from .models import load_model, load_tasks
-
         spec = json.loads(self.spec)
-        # image_info reads a header, which needs limits and no model
+        # imports only here, because what resolves a model needs none of them
         if self.version_id == 0:
-            return _task(load_tasks(spec, False), task)(spec, img, k)
-        self._tasks = load_tasks(spec["settings"], True)
-        self._key, model = load_model(self._session, spec)
+            from .image_info import IMAGE_TASKS
+
+            # image_info reads a header, which needs limits and no model
+            return _task(IMAGE_TASKS, task)(spec, img, k)
+        from .models import load_model
+
+        self._tasks, self._key, model = load_model(self._session, spec)
         if self._asked is not None:
             model.waited_for(perf_counter() - self._asked)
             # the wait counts for the first load, not for one after the model was dropped

@@ -10,13 +10,13 @@ import sys
 from time import perf_counter
 from typing import Any, Dict, Set, Tuple
 
-from .. import libraries
+from .. import figures, libraries
 from ..cache import Entry
 from ..image_limits import image_limits
 from ..memory import require_memory
 from ..model import Model
 from ..trial import Limits
-from ..tried import inference_milliseconds, python_of, require_tried
+from ..tried import python_of, require_tried
 from . import landlock
 
 SYSTEM = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime")
@@ -82,6 +82,6 @@ def load(wanted: Dict[str, Any]) -> Tuple[Model, Dict[str, Any]]:
     facts = {
         "rows": rows,
         "compile_milliseconds": round(milliseconds, 1),
-        "infer_milliseconds": inference_milliseconds(entry),
+        "infer_milliseconds": figures.milliseconds(entry.folder),
     }
     return model, facts

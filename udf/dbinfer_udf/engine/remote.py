@@ -80,7 +80,7 @@ class RemoteModel:
         whole = self.batch.add(number, img, on_error)
         if whole is None:
             return self.batch.text()
-        return self.batch.count(self.batch.model.ask("rows", b"", whole), len(whole[1]))
+        return self.batch.count(self.batch.results(*whole), len(whole[1]))
 
     def _rows(self, rows: int) -> RemoteModel:
         """Return the model for so many rows at once; one is kept beside that for a single row."""

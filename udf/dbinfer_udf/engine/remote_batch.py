@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, List, Optional, Tuple
 
 from ..batch_rows import PER_LABEL, WAITING_BYTES, Collected, no_id, rows_for, waiting
+from .errors import RowError
 from .wire import Row
 
 
@@ -46,6 +47,26 @@ class Waiting:
         rows = self._rows
         self._clear()
         return on_error == "null", rows
+
+    def results(self, null: bool, rows: List[Row]) -> bytes:
+        """Return the literal of a whole batch; a row that ends the worker gives NULL where bad images do."""
+        try:
+            found: bytes = self.model.ask("rows", b"", (null, rows))
+            return found
+        except RowError:
+            if not null:
+                raise
+        # one of them did it: alone they tell which
+        kept = [(number, img if self._survives(number, img) else None) for number, img in rows]
+        found = self.model.ask("rows", b"", (null, kept))
+        return found
+
+    def _survives(self, number: int, img: Optional[bytes]) -> bool:
+        try:
+            self.model.ask("rows", b"", (True, [(number, img)]))
+        except RowError:
+            return False
+        return True
 
     def count(self, literal: bytes, rows: int) -> bytes:
         """Return the literal of a whole batch, unless all that was returned is too large to be collected."""

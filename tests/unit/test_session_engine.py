@@ -1,0 +1,276 @@
+"""Where a session scores: in the host's engine or in its own process; the engine here is the test's own."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+
+from dbinfer_udf import figures, interrupts, models, process, remote, transaction
+from dbinfer_udf.engine.errors import CancelledError, EngineError, RowError
+from dbinfer_udf.engine.remote_batch import Waiting
+from dbinfer_udf.errors import ImageError
+from dbinfer_udf.isolation import HostEngine, wanted
+from dbinfer_udf.session import Session
+from dbinfer_udf.tasks import TASKS
+
+UDF = Path(__file__).parents[2] / "udf"
+
+
+class Plpy:
+    """The part of plpy that the runtime uses."""
+
+    class Error(Exception):
+        """As plpy.Error."""
+
+
+class FakeModel:
+    """Stands for a model in the engine: answers with what it was asked, and fails as it is told."""
+
+    def __init__(self, rows: int, infer: float | None) -> None:
+        self.facts = {"rows": rows, "infer_milliseconds": infer}
+        self.error: Exception | None = None
+        self.deadly = b"?"
+        self.batch: Any = None
+
+    def ask(self, task: str, img: bytes, k: Any) -> Any:
+        if self.error is not None:
+            raise self.error
+        if self.deadly in img:
+            raise RowError("the worker was killed")
+        return json.dumps(k["rows"]).encode() if task == "whole" else f"{task} in the engine"
+
+
+class FakeEngine:
+    """Stands for engine.client.Engine."""
+
+    infer: float | None = 5.0
+    error: Exception | None = None
+    opened: ClassVar[list[tuple[int, FakeModel]]] = []
+
+    def __init__(self, settings: dict[str, str], digest: str, modules: dict[str, str]) -> None:
+        pass
+
+    def open(self, spec: dict[str, Any], folder: str, threads: int, rows: int = 1) -> FakeModel:
+        if self.error is not None:
+            raise self.error
+        FakeEngine.opened.append((rows, FakeModel(rows, self.infer)))
+        return FakeEngine.opened[-1][1]
+
+
+@pytest.fixture(autouse=True)
+def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
+    for name, value in (("infer", 5.0), ("error", None), ("opened", [])):
+        monkeypatch.setattr(FakeEngine, name, value)
+    monkeypatch.setattr("dbinfer_udf.isolation.Engine", FakeEngine)
+    return FakeEngine
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Session:
+    """A session whose own models answer `... in the backend`."""
+    monkeypatch.setattr(process, "user_function", lambda: lambda: 10)
+    monkeypatch.setattr(process, "content_id", lambda: None)
+    monkeypatch.setattr(transaction, "transaction_function", lambda gd: lambda: 1)
+    monkeypatch.setattr(transaction, "statement_function", lambda: lambda: 1)
+    monkeypatch.setattr(transaction, "subtransaction_function", lambda: lambda: 1)
+    monkeypatch.setattr(interrupts, "interrupt_flag", lambda: ctypes.c_bool(False))
+    own = SimpleNamespace(in_process=True, waited_for=lambda seconds: None)
+    monkeypatch.setattr(models, "_load", lambda session, spec, threads: own)
+    tasks = {name: lambda model, img, k, name=name: f"{name} in the backend" for name in TASKS}
+    monkeypatch.setattr(models, "_tasks", lambda settings: tasks)
+    gd: dict[str, Any] = {}
+    gd["dbinfer"] = Session(gd, "digest")
+    monkeypatch.setattr(Session, "present", lambda self, spec: SimpleNamespace(folder=str(tmp_path)))
+    return gd["dbinfer"]
+
+
+def spec(isolation: str | None = None, database: str | None = None, **values: Any) -> dict[str, Any]:
+    settings = {"threads": "1"} | ({"isolation": database} if database else {})
+    manifest = {"task": "classification"}
+    found = {"model": "m", "version": 1, "xml_digest": "x", "bin_digest": "b", "manifest": manifest}
+    return found | {"isolation": isolation, "settings": settings} | values
+
+
+def run(session: Session, found: dict[str, Any], task: str = "classify", k: Any = 0, **more: Any) -> Any:
+    token = session.ticket(10, "m", 1, json.dumps(found), None)
+    ticket = session._tickets[token]
+    return ticket.run(Plpy, task, more.get("img", b"img"), more.get("on_error", "error"), k)
+
+
+def tried(folder: Path, milliseconds: float) -> None:
+    outcome = dict.fromkeys(figures.OUTCOME, "") | {"milliseconds": milliseconds}
+    Path(figures.path(str(folder))).write_text(json.dumps(outcome))
+
+
+@pytest.mark.parametrize(
+    ("model", "database", "expected"),
+    [
+        (None, None, "auto"),
+        (None, "never", "never"),
+        ("always", "never", "always"),
+        ("never", None, "never"),
+        ("never", "always", "always"),
+        (None, "always", "always"),
+    ],
+)
+def test_the_databases_always_holds_for_every_model(
+    model: str | None, database: str | None, expected: str
+) -> None:
+    assert wanted(spec(model, database)) == expected
+
+
+@pytest.mark.parametrize(
+    ("isolation", "milliseconds", "place"),
+    [
+        ("auto", 0.99, "backend"),
+        ("auto", 1.0, "engine"),
+        ("auto", None, "engine"),
+        ("never", 100.0, "backend"),
+        ("always", 0.01, "engine"),
+    ],
+)
+def test_the_time_of_an_inference_decides(
+    session: Session, tmp_path: Path, isolation: str, milliseconds: float | None, place: str
+) -> None:
+    if milliseconds is not None:
+        tried(tmp_path, milliseconds)
+    assert run(session, spec(isolation)) == f"classify in the {place}"
+    # once a load, not once a row
+    assert run(session, spec(isolation)) == f"classify in the {place}"
+    assert len(FakeEngine.opened) == (place == "engine")
+
+
+def test_a_fast_model_that_the_engine_has_tried_runs_here(session: Session, engine: type[FakeEngine]) -> None:
+    engine.infer = 0.05
+    assert run(session, spec("auto")) == "classify in the backend"
+    assert len(engine.opened) == 1
+
+
+def test_without_an_engine_auto_works_here_and_asks_seldom(
+    session: Session, engine: type[FakeEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.error = EngineError("the engine cannot be started")
+    assert run(session, spec("auto")) == "classify in the backend"
+    engine.error = None
+    assert run(session, spec("auto", version=2)) == "classify in the backend"
+    monkeypatch.setattr("dbinfer_udf.isolation.RETRY_SECONDS", 0.0)
+    assert run(session, spec("auto", version=3)) == "classify in the engine"
+
+
+def test_without_an_engine_always_is_an_error(session: Session, engine: type[FakeEngine]) -> None:
+    engine.error = EngineError("the engine cannot be started", hint="Make room.")
+    with pytest.raises(Plpy.Error, match="the engine cannot be started") as caught:
+        run(session, spec("always"), on_error="null")
+    assert (caught.value.sqlstate, caught.value.hint) == ("58000", "Make room.")
+
+
+def test_an_engine_that_goes_between_two_rows_costs_auto_no_row(session: Session) -> None:
+    assert run(session, spec("auto")) == "classify in the engine"
+    FakeEngine.opened[-1][1].error = EngineError("gone")
+    assert run(session, spec("auto")) == "classify in the backend"
+    assert run(session, spec("auto")) == "classify in the backend"
+    assert run(session, spec("always")) == "classify in the engine"
+    FakeEngine.opened[-1][1].error = EngineError("gone")
+    with pytest.raises(Plpy.Error, match="gone"):
+        run(session, spec("always"))
+
+
+def test_a_row_that_ends_its_worker_is_like_a_bad_image(session: Session) -> None:
+    with pytest.raises(Plpy.Error, match="the worker was killed"):
+        run(session, spec(), img=b"?")
+    assert run(session, spec(), img=b"?", on_error="null") is None
+    assert run(session, spec(), on_error="null") == "classify in the engine"
+
+
+@pytest.mark.parametrize("error", [CancelledError("it waited"), ImageError("bad")])
+def test_a_cancel_is_an_error_whatever_on_error_says(session: Session, error: Exception) -> None:
+    run(session, spec())
+    FakeEngine.opened[-1][1].error = error
+    if isinstance(error, ImageError):
+        assert run(session, spec(), on_error="null") is None
+        return
+    with pytest.raises(Plpy.Error) as caught:
+        run(session, spec(), on_error="null")
+    assert type(caught.value).__name__ == "canceling statement due to user request"
+    assert caught.value.sqlstate == "57014"
+
+
+def test_who_asks_decides_whether_the_host_is_told(session: Session) -> None:
+    named = spec("always")
+    named["settings"]["hosts"] = "true"
+    assert "host" in json.loads(run(session, named, "warm"))
+    # the same model of the engine, opened for an administrator
+    assert "host" not in json.loads(run(session, spec("always"), "warm"))
+    assert len(FakeEngine.opened) == 1
+
+
+def test_a_batch_that_the_engine_lost_is_no_row_lost(session: Session) -> None:
+    """The backend could do the last row only; the others wait no longer."""
+    found = spec("auto")
+    run(session, found, "batch", ("s", 1, b"x", "error"))
+    model = FakeEngine.opened[-1][1]
+    model.batch, model.error = SimpleNamespace(scan="s"), EngineError("gone")
+    with pytest.raises(Plpy.Error, match="gone"):
+        run(session, found, "batch", ("s", 2, b"x", "error"))
+    # of another scan no row waits
+    assert run(session, found, "batch", ("t", 1, b"x", "error")) == "batch in the backend"
+
+
+def test_batches_are_for_classification(session: Session) -> None:
+    with pytest.raises(Plpy.Error, match="is for tensor, but classify_table.. needs classification"):
+        run(session, spec("always", manifest={"task": "tensor"}), "batch", ("s", 1, b"x", "error"))
+
+
+class Deadly:
+    """Stands for the engine's model for a batch, whose worker one image ends."""
+
+    def __init__(self) -> None:
+        self.facts = {"rows": 4}
+
+    def ask(self, task: str, img: bytes, k: Any) -> bytes:
+        if any(file == b"?" for _, file in k[1]):
+            raise RowError("the worker was killed")
+        return b",".join(b"%d:%s" % (number, b"-" if file is None else file) for number, file in k[1])
+
+
+def test_one_deadly_row_of_a_batch_is_null_and_the_others_have_their_results() -> None:
+    waiting = Waiting("s", b"x", lambda rows: Deadly())
+    rows = [(0, b"a"), (1, b"?"), (2, None), (3, b"b")]
+    assert waiting.results(True, rows) == b"0:a,1:-,2:-,3:b"
+    with pytest.raises(RowError):
+        waiting.results(False, rows)
+
+
+def test_the_engine_has_all_functions_of_a_model() -> None:
+    assert set(remote.REMOTE_TASKS) == set(TASKS) - {"rows"}
+
+
+def test_models_of_the_engine_do_not_count_as_loaded_here(session: Session) -> None:
+    for version in range(100):
+        run(session, spec("always", version=version))
+    assert len(session.models) == models.MOST_REMOTE
+
+
+def test_scoring_through_the_engine_needs_no_library() -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import dbinfer_udf.session, dbinfer_udf.models; "
+        "print([m for m in ('numpy', 'cv2', 'openvino', 'orjson', 'subprocess', 'dataclasses') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(UDF)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_session_loses_only_models_of_the_engine(session: Session) -> None:
+    run(session, spec("never"))
+    assert not session.lose_engine(next(iter(session.models)))
+    assert not session.lose_engine("")
+    engine = HostEngine("digest", {})
+    assert engine.lose(spec("auto"))
+    assert not engine.lose(spec("always"))
