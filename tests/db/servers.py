@@ -16,11 +16,12 @@ from hosts import cached, leave_hosts
 from psycopg2.extensions import make_dsn
 
 from dbinfer import server as embedded
-from dbinfer.install import ensure
+from dbinfer.install import InstallOptions, ensure, install
 from dbinfer.server import postgres, runtime
 from dbinfer.state import home
 
 GREENPLUM_DSN = "DBINFER_TEST_GREENPLUM_DSN"
+ISOLATION = "DBINFER_TEST_ISOLATION"  # auto, always or never: where the tests' models run
 LOG = pytest.StashKey[tuple[Path, int]]()
 
 
@@ -114,6 +115,9 @@ def _as_admin(server_dsn: str, *commands: str) -> None:
 def dsn(empty_dsn: str, venv: Path) -> str:
     """The dsn of this module's database, with dbinfer installed in it."""
     ensure(empty_dsn, venv=str(venv))
+    isolation = os.environ.get(ISOLATION)
+    if isolation:
+        install(InstallOptions(isolation=isolation), dsn=empty_dsn)
     return empty_dsn
 
 

@@ -2,66 +2,23 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
 
 import pytest
+from engine_fakes import FakeEngine, Plpy, make_session, run, spec, tried
 
-from dbinfer_udf import figures, interrupts, models, process, remote, transaction
-from dbinfer_udf.engine.errors import CancelledError, EngineError, RowError
-from dbinfer_udf.engine.remote_batch import Waiting
+from dbinfer_udf import models, remote
+from dbinfer_udf.engine.errors import CancelledError, EngineError
 from dbinfer_udf.errors import ImageError
 from dbinfer_udf.isolation import HostEngine, wanted
 from dbinfer_udf.session import Session
 from dbinfer_udf.tasks import TASKS
 
 UDF = Path(__file__).parents[2] / "udf"
-
-
-class Plpy:
-    """The part of plpy that the runtime uses."""
-
-    class Error(Exception):
-        """As plpy.Error."""
-
-
-class FakeModel:
-    """Stands for a model in the engine: answers with what it was asked, and fails as it is told."""
-
-    def __init__(self, rows: int, infer: float | None) -> None:
-        self.facts = {"rows": rows, "infer_milliseconds": infer}
-        self.error: Exception | None = None
-        self.deadly = b"?"
-        self.batch: Any = None
-
-    def ask(self, task: str, img: bytes, k: Any) -> Any:
-        if self.error is not None:
-            raise self.error
-        if self.deadly in img:
-            raise RowError("the worker was killed")
-        return json.dumps(k["rows"]).encode() if task == "whole" else f"{task} in the engine"
-
-
-class FakeEngine:
-    """Stands for engine.client.Engine."""
-
-    infer: float | None = 5.0
-    error: Exception | None = None
-    opened: ClassVar[list[tuple[int, FakeModel]]] = []
-
-    def __init__(self, settings: dict[str, str], digest: str, modules: dict[str, str]) -> None:
-        pass
-
-    def open(self, spec: dict[str, Any], folder: str, threads: int, rows: int = 1) -> FakeModel:
-        if self.error is not None:
-            raise self.error
-        FakeEngine.opened.append((rows, FakeModel(rows, self.infer)))
-        return FakeEngine.opened[-1][1]
 
 
 @pytest.fixture(autouse=True)
@@ -74,39 +31,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Session:
-    """A session whose own models answer `... in the backend`."""
-    monkeypatch.setattr(process, "user_function", lambda: lambda: 10)
-    monkeypatch.setattr(process, "content_id", lambda: None)
-    monkeypatch.setattr(transaction, "transaction_function", lambda gd: lambda: 1)
-    monkeypatch.setattr(transaction, "statement_function", lambda: lambda: 1)
-    monkeypatch.setattr(transaction, "subtransaction_function", lambda: lambda: 1)
-    monkeypatch.setattr(interrupts, "interrupt_flag", lambda: ctypes.c_bool(False))
-    own = SimpleNamespace(in_process=True, waited_for=lambda seconds: None)
-    monkeypatch.setattr(models, "_load", lambda session, spec, threads: own)
-    tasks = {name: lambda model, img, k, name=name: f"{name} in the backend" for name in TASKS}
-    monkeypatch.setattr(models, "_tasks", lambda settings: tasks)
-    gd: dict[str, Any] = {}
-    gd["dbinfer"] = Session(gd, "digest")
-    monkeypatch.setattr(Session, "present", lambda self, spec: SimpleNamespace(folder=str(tmp_path)))
-    return gd["dbinfer"]
-
-
-def spec(isolation: str | None = None, database: str | None = None, **values: Any) -> dict[str, Any]:
-    settings = {"threads": "1"} | ({"isolation": database} if database else {})
-    manifest = {"task": "classification"}
-    found = {"model": "m", "version": 1, "xml_digest": "x", "bin_digest": "b", "manifest": manifest}
-    return found | {"isolation": isolation, "settings": settings} | values
-
-
-def run(session: Session, found: dict[str, Any], task: str = "classify", k: Any = 0, **more: Any) -> Any:
-    token = session.ticket(10, "m", 1, json.dumps(found), None)
-    ticket = session._tickets[token]
-    return ticket.run(Plpy, task, more.get("img", b"img"), more.get("on_error", "error"), k)
-
-
-def tried(folder: Path, milliseconds: float) -> None:
-    outcome = dict.fromkeys(figures.OUTCOME, "") | {"milliseconds": milliseconds}
-    Path(figures.path(str(folder))).write_text(json.dumps(outcome))
+    return make_session(monkeypatch, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -142,8 +67,7 @@ def test_the_time_of_an_inference_decides(
     if milliseconds is not None:
         tried(tmp_path, milliseconds)
     assert run(session, spec(isolation)) == f"classify in the {place}"
-    # once a load, not once a row
-    assert run(session, spec(isolation)) == f"classify in the {place}"
+    assert run(session, spec(isolation)) == f"classify in the {place}"  # the second row opens nothing
     assert len(FakeEngine.opened) == (place == "engine")
 
 
@@ -224,28 +148,8 @@ def test_a_batch_that_the_engine_lost_is_no_row_lost(session: Session) -> None:
 
 
 def test_batches_are_for_classification(session: Session) -> None:
-    with pytest.raises(Plpy.Error, match="is for tensor, but classify_table.. needs classification"):
+    with pytest.raises(Plpy.Error, match=r"is for tensor, but classify_table\(\) needs classification"):
         run(session, spec("always", manifest={"task": "tensor"}), "batch", ("s", 1, b"x", "error"))
-
-
-class Deadly:
-    """Stands for the engine's model for a batch, whose worker one image ends."""
-
-    def __init__(self) -> None:
-        self.facts = {"rows": 4}
-
-    def ask(self, task: str, img: bytes, k: Any) -> bytes:
-        if any(file == b"?" for _, file in k[1]):
-            raise RowError("the worker was killed")
-        return b",".join(b"%d:%s" % (number, b"-" if file is None else file) for number, file in k[1])
-
-
-def test_one_deadly_row_of_a_batch_is_null_and_the_others_have_their_results() -> None:
-    waiting = Waiting("s", b"x", lambda rows: Deadly())
-    rows = [(0, b"a"), (1, b"?"), (2, None), (3, b"b")]
-    assert waiting.results(True, rows) == b"0:a,1:-,2:-,3:b"
-    with pytest.raises(RowError):
-        waiting.results(False, rows)
 
 
 def test_the_engine_has_all_functions_of_a_model() -> None:

@@ -16,6 +16,7 @@ from dbinfer_udf import housekeeping, tried
 from dbinfer_udf.admit import Admission
 from dbinfer_udf.cache import Entry
 from dbinfer_udf.errors import ModelError
+from dbinfer_udf.trial import Result
 
 BUSY = 0.4
 
@@ -43,13 +44,14 @@ def evicting(other: Entry, seconds: float) -> None:
 def test_it_stays_while_it_is_tried(crowded: tuple[Entry, Entry], monkeypatch: pytest.MonkeyPatch) -> None:
     waited, other = crowded
 
-    def long_trial(*given: Any) -> None:
+    def long_trial(*given: Any) -> Result:
         stop: Callable[[], bool] = given[-1]
         evictor = threading.Thread(target=evicting, args=(other, 4 * BUSY))
         evictor.start()
         while evictor.is_alive():
             assert not stop()
             time.sleep(BUSY / 50)
+        return Result(10.0, 1.5, 1 << 20)
 
     monkeypatch.setattr(tried, "run_trial", long_trial)
     tried.require_tried(waited, "f32", {}, "1")
@@ -60,7 +62,7 @@ def test_it_stays_while_another_process_tries_it(
     crowded: tuple[Entry, Entry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited, other = crowded
-    monkeypatch.setattr(tried, "run_trial", lambda *given: None)
+    monkeypatch.setattr(tried, "run_trial", lambda *given: Result(10.0, 1.5, 1 << 20))
     with tried._alone(waited):
         waits = threading.Thread(target=tried.require_tried, args=(waited, "f32", {}, "1"))
         waits.start()

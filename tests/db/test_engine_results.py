@@ -1,0 +1,126 @@
+"""What the engine answers is what the backend answers, bit by bit: all functions, precisions and errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import closing
+
+import psycopg2
+import pytest
+import tiny_models
+from asking import ask, make_images, rows
+from psycopg2.extensions import connection as Connection
+
+from dbinfer.registry import DeployOptions, deploy
+
+COLOURS = tiny_models.picture(200, 30, 10)
+NOISY = tiny_models.file(tiny_models.picture(7, 130, 250, (61, 47)), "JPEG", quality=70)
+IMAGES = [tiny_models.file(COLOURS), NOISY, tiny_models.file(tiny_models.picture(1, 2, 3, (300, 20)), "WEBP")]
+BAD = [b"", b"no image", tiny_models.file(COLOURS)[:40], NOISY[:200]]
+# every function of a model, with a model that it fits and one that it does not
+CALLS = [
+    "predict(img, 'conv')::text", "encode(dbinfer.predict_tensor(img, 'conv'), 'hex')",
+    "classify(img, 'colours')::text", "classify(img, 'conv')::text", "classify(img, 'half')::text",
+    "classify_top(img, 2, 'colours')::text", "classify_top(img, 9, 'conv')::text",
+    "classify_top(img, 0, 'conv')::text", "classify_top(img, NULL, 'conv')::text",
+    "encode(dbinfer.segment(img, 'redness'), 'hex')", "embed(img, 'vector')::text",
+    "predict(img, 'gaps')::text", "segment(img, 'conv')::text", "embed(img, 'conv')::text",
+    "classify(img, 'vector')::text",
+]  # fmt: skip
+TABLE = "SELECT * FROM dbinfer.classify_table('many', '{model}', '{on_error}') ORDER BY id"
+LOADED = (
+    "CREATE OR REPLACE FUNCTION public.native() RETURNS text LANGUAGE plpython3u AS "
+    "$$\nimport sys\nreturn ' '.join(n for n in ('numpy', 'cv2', 'orjson', 'openvino') if n in sys.modules) $$"
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("irs")
+    for path in (
+        tiny_models.colour_classifier(folder), tiny_models.convolution(folder), tiny_models.red_mask(folder),
+        tiny_models.colour_embedding(folder), tiny_models.gaps(folder),
+        tiny_models.convolution(folder, "half", 1, precision="bf16"),
+    ):  # fmt: skip
+        deploy(path, DeployOptions(isolation="always"), dsn=dsn)
+    with closing(psycopg2.connect(dsn)) as db:
+        db.autocommit = True
+        rows(db, LOADED)
+        make_images(db, "many", [*IMAGES, None], 40)
+
+
+def isolate(db: Connection, isolation: str) -> None:
+    rows(db, "SELECT dbinfer.set_isolation(name, %s) FROM dbinfer.models", isolation)
+
+
+def answers(dsn: str, isolation: str, query: str, values: Sequence[object]) -> list[object]:
+    """Return what a fresh session answers for each value: rows, or the parts of an error that name no process."""
+    found: list[object] = []
+    with closing(psycopg2.connect(dsn)) as db:
+        db.autocommit = True
+        isolate(db, isolation)
+        for value in values:
+            try:
+                found.append(rows(db, query, *([] if value is None else [value])))
+            except psycopg2.Error as err:
+                found.append((err.diag.sqlstate, err.diag.message_primary, err.diag.message_hint))
+        if isolation == "always":
+            assert ask(db, "SELECT public.native()") == ""
+    return found
+
+
+def needs_a_choice() -> None:
+    if os.environ.get("DBINFER_TEST_ISOLATION") == "always":
+        pytest.skip("the database's `always` leaves no choice")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_function(dsn: str, call: str) -> None:
+    needs_a_choice()
+    for img in (*IMAGES, *BAD):
+        query = (
+            f"SELECT dbinfer.{call}".replace("dbinfer.encode(", "encode(")
+            + " FROM (SELECT %s::bytea AS img) s"
+        )
+        one, other = (answers(dsn, isolation, query, img) for isolation in ("never", "always"))
+        assert one == other
+
+
+@pytest.mark.parametrize("model", ["colours", "conv", "half", "vector"])
+@pytest.mark.parametrize("on_error", ["error", "null"])
+def test_a_whole_table(dsn: str, db: Connection, model: str, on_error: str) -> None:
+    needs_a_choice()
+    query = TABLE.format(model=model, on_error=on_error)
+    one, other = (answers(dsn, isolation, query, [None]) for isolation in ("never", "always"))
+    assert one == other
+    rows(db, "INSERT INTO public.many VALUES (-1, 'no image')")
+    try:
+        one, other = (answers(dsn, isolation, query, [None]) for isolation in ("never", "always"))
+        assert one == other
+    finally:
+        rows(db, "DELETE FROM public.many WHERE id = -1")
+
+
+def test_a_backend_that_asks_the_engine_has_no_native_code(dsn: str) -> None:
+    with closing(psycopg2.connect(dsn)) as db:
+        db.autocommit = True
+        isolate(db, "always")
+        for img in IMAGES:
+            assert ask(db, "SELECT dbinfer.classify(%s, 'colours')::text", img)
+        assert ask(db, "SELECT (dbinfer.image_info(%s)).width", IMAGES[1]) == 61
+        assert len(rows(db, TABLE.format(model="conv", on_error="error"))) == 160
+        assert ask(db, "SELECT dbinfer.profile(%s, 'conv')->'microseconds' IS NOT NULL", IMAGES[0])
+        found = rows(db, "SELECT pid, milliseconds > 0 FROM dbinfer.warm('conv')")
+        assert found == [(db.get_backend_pid(), True)] or len(found) > 1
+        assert ask(db, "SELECT public.native()") == ""
+
+
+@pytest.mark.postgres_only("the files of the trial lie on the server's host")
+def test_auto_runs_short_rows_here(dsn: str, db: Connection) -> None:
+    needs_a_choice()
+    isolate(db, "auto")
+    assert ask(db, "SELECT dbinfer.classify(%s, 'colours')::text", IMAGES[0])
+    # a mean of 192 numbers takes microseconds, as its trial on this host has shown
+    assert "openvino" not in ask(db, "SELECT public.native()")
+    assert "numpy" in ask(db, "SELECT public.native()")

@@ -1,0 +1,96 @@
+"""Stand-ins for the engine and for a session's own models, so that a test sees where a row was scored."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+
+from dbinfer_udf import figures, interrupts, models, process, transaction
+from dbinfer_udf.engine.errors import RowError
+from dbinfer_udf.session import Session
+from dbinfer_udf.tasks import TASKS
+
+
+class Plpy:
+    """The part of plpy that the runtime uses."""
+
+    class Error(Exception):
+        """As plpy.Error."""
+
+
+class FakeModel:
+    """Stands for a model in the engine: answers with what it was asked, and fails as it is told."""
+
+    def __init__(self, rows: int, infer: float | None) -> None:
+        self.facts = {"rows": rows, "infer_milliseconds": infer}
+        self.error: Exception | None = None
+        self.deadly = b"?"
+        self.batch: Any = None
+
+    def ask(self, task: str, img: bytes, k: Any) -> Any:
+        if self.error is not None:
+            raise self.error
+        if self.deadly in img:
+            raise RowError("the worker was killed")
+        return {"warm": '{"host": "other"}', "batch": b"1:"}.get(task, f"{task} in the engine")
+
+    def waited_for(self, seconds: float) -> None:
+        pass
+
+
+class FakeEngine:
+    """Stands for engine.client.Engine."""
+
+    infer: float | None = 5.0
+    error: Exception | None = None
+    opened: ClassVar[list[tuple[int, FakeModel]]] = []
+
+    def __init__(self, settings: dict[str, str], digest: str, modules: dict[str, str]) -> None:
+        pass
+
+    def open(self, spec: dict[str, Any], folder: str, threads: int, rows: int = 1) -> FakeModel:
+        if self.error is not None:
+            raise self.error
+        FakeEngine.opened.append((rows, FakeModel(rows, self.infer)))
+        return FakeEngine.opened[-1][1]
+
+
+def make_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Session:
+    """A session whose own models answer `... in the backend`."""
+    monkeypatch.setattr(process, "user_function", lambda: lambda: 10)
+    monkeypatch.setattr(process, "content_id", lambda: None)
+    monkeypatch.setattr(transaction, "transaction_function", lambda gd: lambda: 1)
+    monkeypatch.setattr(transaction, "statement_function", lambda: lambda: 1)
+    monkeypatch.setattr(transaction, "subtransaction_function", lambda: lambda: 1)
+    monkeypatch.setattr(interrupts, "interrupt_flag", lambda: ctypes.c_bool(False))
+    own = SimpleNamespace(in_process=True, waited_for=lambda seconds: None)
+    monkeypatch.setattr(models, "_load", lambda session, spec, threads: own)
+    tasks = {name: lambda model, img, k, name=name: f"{name} in the backend" for name in TASKS}
+    monkeypatch.setattr(models, "_tasks", lambda settings: tasks)
+    gd: dict[str, Any] = {}
+    gd["dbinfer"] = Session(gd, "digest")
+    monkeypatch.setattr(Session, "present", lambda self, spec: SimpleNamespace(folder=str(tmp_path)))
+    return gd["dbinfer"]
+
+
+def spec(isolation: str | None = None, database: str | None = None, **values: Any) -> dict[str, Any]:
+    settings = {"threads": "1"} | ({"isolation": database} if database else {})
+    manifest = {"task": "classification"}
+    found = {"model": "m", "version": 1, "xml_digest": "x", "bin_digest": "b", "manifest": manifest}
+    return found | {"isolation": isolation, "settings": settings} | values
+
+
+def run(session: Session, found: dict[str, Any], task: str = "classify", k: Any = 0, **more: Any) -> Any:
+    token = session.ticket(10, "m", 1, json.dumps(found), None)
+    ticket = session._tickets[token]
+    return ticket.run(Plpy, task, more.get("img", b"img"), more.get("on_error", "error"), k)
+
+
+def tried(folder: Path, milliseconds: float) -> None:
+    outcome = dict.fromkeys(figures.OUTCOME, "") | {"milliseconds": milliseconds}
+    Path(figures.path(str(folder))).write_text(json.dumps(outcome))
