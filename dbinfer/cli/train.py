@@ -15,7 +15,7 @@ from dbinfer.cli._progress import progress_bar
 from dbinfer.cli.bench import bench
 from dbinfer.errors import UsageError
 from dbinfer.progress import silent
-from dbinfer.train.options import STRATEGIES
+from dbinfer.train.options import LAYOUTS, STRATEGIES
 from dbinfer.train.strategies import explained
 
 if TYPE_CHECKING:
@@ -83,6 +83,10 @@ def _train(
     strategy: Annotated[
         str | None, typer.Option(help=f"{', '.join(STRATEGIES)}; see above. Default: horovod.")
     ] = None,
+    layout: Annotated[
+        str | None, typer.Option(help=f"Of split: {', '.join(LAYOUTS)}. Default: {LAYOUTS[0]}.")
+    ] = None,
+    mesh: Annotated[str | None, typer.Option(help="Of split: GROUPSxPARTS. Default: 1xRANKS.")] = None,
     device: Annotated[str | None, typer.Option(help="auto (a GPU where there is one), cpu or gpu.")] = None,
     launcher: Annotated[str | None, typer.Option(help="gloo (horovodrun) or mpi (mpirun).")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the images. Default: 10.")] = None,

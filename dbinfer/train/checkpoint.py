@@ -31,11 +31,12 @@ FIXED = (
     "shuffle",
     "augment",
     "strategy",
+    "mesh",
     "ranks",
     "sharding",
 )
 
-BEFORE = {"momentum": 0.9, "strategy": "horovod"}  # what checkpoints of 0.1.0 do not say
+BEFORE = {"momentum": 0.9, "strategy": "horovod", "mesh": ""}  # what checkpoints of 0.1.0 do not say
 
 
 @dataclass(frozen=True)

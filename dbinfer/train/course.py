@@ -44,8 +44,11 @@ class Trained(Protocol):
 
     plan: Plan
     first: bool
-    plain: Any
     model: Any
+
+    @property
+    def plain(self) -> Any:
+        """See above."""
 
     def about(self) -> dict[str, Any]:
         """Return what run.json says of this strategy: hosts, one for each rank, and the like."""

@@ -14,8 +14,9 @@ from dbinfer.train import checkpoint
 from dbinfer.train.options import TrainJob
 
 MARK = "dbinfer-event:"
-ENDED = (  # how mpirun and horovodrun tell of it
+ENDED = (  # how mpirun, horovodrun and dbinfer.train.split tell of it
     re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<status>\d+)"),
+    re.compile(r"dbinfer: rank (?P<rank>\d+) stopped with (?:signal|exit status) (?P<status>\d+)"),
     re.compile(r"Process name: (?:\[\[\d+,\d+\],)?(?P<rank>\d+)\]?\s+Exit code:\s+(?P<status>\d+)"),
 )
 RAISED = re.compile(r"\b[\w.]+(?:Error|Exception|Exit): .*")

@@ -41,11 +41,15 @@ def slots_of(hosts: str, asked: int, what: str) -> dict[str, int]:
     return slots
 
 
+def is_here(host: str) -> bool:
+    """Return whether the name is this machine's, on which processes start without ssh."""
+    return host in ("localhost", "127.0.0.1", socket.gethostname())
+
+
 def check_reachable(hosts: dict[str, int]) -> None:
     """Raise TrainError where a host does not let this user in by ssh without a password."""
     for host in hosts:
-        # On this host the launchers start ranks without ssh
-        if host in ("localhost", "127.0.0.1", socket.gethostname()):
+        if is_here(host):
             continue
         reason = _ssh(host)
         if reason is not None:

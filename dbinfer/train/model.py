@@ -52,8 +52,15 @@ def distributed(model: Any, ranks: Ranks) -> Any:
     return Distributed(inputs=model.inputs, outputs=model.outputs, name=model.name)
 
 
-def compile_model(model: Any, network: Network, job: TrainJob) -> None:
-    """Give the model its loss, metrics and optimizer, and make the optimizer's variables."""
+def compile_model(model: Any, network: Network, job: TrainJob, jit: bool = False) -> None:
+    """Give the model its loss, metrics and optimizer, and make the optimizer's variables.
+
+    Args:
+        model: of Keras.
+        network: names loss and metrics.
+        job: names the optimizer.
+        jit: whether XLA compiles the steps; not with Horovod, whose operations are not XLA's.
+    """
     import keras
 
     makers = {
@@ -65,7 +72,7 @@ def compile_model(model: Any, network: Network, job: TrainJob) -> None:
         optimizer=makers[job.optimizer](),
         loss=network.make_loss(),
         metrics=network.make_metrics(),
-        jit_compile=False,  # Horovod's operations are not XLA's
+        jit_compile=jit,
     )
     # Now: its variables are broadcast and loaded before the first step, which would make them
     model.optimizer.build(model.trainable_variables)

@@ -8,7 +8,8 @@ from typing import Any
 
 from dbinfer.errors import UsageError
 
-STRATEGIES = ("horovod",)
+STRATEGIES = ("horovod", "split")
+LAYOUTS = ("dense-by-outputs", "dense-in-pairs", "all-by-outputs")
 DEVICES = ("auto", "cpu", "gpu")
 LAUNCHERS = ("gloo", "mpi")
 OPTIMIZERS = ("adam", "sgd", "rmsprop")
@@ -41,6 +42,8 @@ class TrainOptions:
         keep: how many checkpoints stay beside the best one; 0 writes none.
         resume: "" starts afresh, "last" goes on after the newest checkpoint, a number after that epoch.
         strategy: who computes what, see dbinfer.train.strategies.
+        layout: of split: what of the network is split.
+        mesh: of split: GROUPSxPARTS; each group of processes holds the network once. Empty is 1xRANKS.
         device: auto (a GPU where there is one), cpu, or gpu (an error without one).
         ranks: processes; hosts: a:2,b:2 (else all here); launcher: gloo or mpi.
         workers: threads that decode images, per rank.
@@ -68,6 +71,8 @@ class TrainOptions:
     keep: int = 2
     resume: str = ""
     strategy: str = "horovod"
+    layout: str = "dense-by-outputs"
+    mesh: str = ""
     device: str = "auto"
     ranks: int = 1
     hosts: str = ""
@@ -132,6 +137,7 @@ class TrainJob(TrainOptions):
 def _check_words(job: TrainOptions) -> None:
     allowed = {
         "strategy": STRATEGIES,
+        "layout": LAYOUTS,
         "device": DEVICES,
         "launcher": LAUNCHERS,
         "optimizer": OPTIMIZERS,

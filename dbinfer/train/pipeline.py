@@ -48,25 +48,28 @@ class Pipeline:
 
     def training(self, epoch: int) -> Any:
         """Return the batches of one epoch as a tf.data.Dataset of (images, truths)."""
-        order, seed = self.order(epoch), Seed(self.job.seed, self.rank, epoch)
+        order = self.order(epoch)
+        return self._dataset(lambda step: self.batch(epoch, step, order), self.steps)
 
-        def load(step: Any) -> tuple[Any, Any]:
-            rows = order[step * self.job.batch : (step + 1) * self.job.batch]
-            return self._stacked([self._readable(row, seed if self.job.augment else None) for row in rows])
-
-        return self._dataset(load, self.steps)
+    def batch(self, epoch: int, step: int, order: Sequence[int]) -> tuple[Any, Any]:
+        """Return images and truths of one step; `order` is that of the epoch."""
+        seed = Seed(self.job.seed, self.rank, epoch) if self.job.augment else None
+        rows = order[step * self.job.batch : (step + 1) * self.job.batch]
+        return self._stacked([self._readable(row, seed) for row in rows])
 
     def validation(self) -> Any:
         """Return all images once, unchanged and in order; unreadable ones are left out if skipped at all."""
-        count, batch = len(self.loader.samples), self.job.batch
+        count, size = len(self.loader.samples), self.job.batch
+        return self._dataset(
+            lambda step: self.judged(range(step * size, min(count, (step + 1) * size))),
+            math.ceil(count / size),
+        )
 
-        def load(step: Any) -> tuple[Any, Any]:
-            rows = range(step * batch, min(count, (step + 1) * batch))
-            pairs = [pair for row in rows if (pair := self._try(row, None)) is not None]
-            # Where all of a batch are unreadable another image stands in: an empty batch cannot be judged
-            return self._stacked(pairs or [self._readable(rows[0], None)])
-
-        return self._dataset(load, math.ceil(count / batch))
+    def judged(self, rows: Sequence[int]) -> tuple[Any, Any]:
+        """Return these images unchanged; unreadable ones are left out if skipped at all."""
+        pairs = [pair for row in rows if (pair := self._try(row, None)) is not None]
+        # Where all of a batch are unreadable another image stands in: an empty batch cannot be judged
+        return self._stacked(pairs or [self._readable(rows[0], None)])
 
     def _dataset(self, load: Any, steps: int) -> Any:
         import tensorflow as tf

@@ -48,6 +48,7 @@ def versions(job: TrainJob) -> dict[str, str]:
     # Two packages bring the module tensorflow; whichever is there is named
     names = ["tensorflow-cpu", "tensorflow", "keras", "numpy", "opencv-python-headless"]
     names += ["horovod"] if job.ranks > 1 and job.strategy == "horovod" else []
+    names += ["jax"] if job.strategy == "split" else []
     found = {"dbinfer": __version__, "python": platform.python_version()}
     for name in names:
         try:

@@ -9,7 +9,7 @@ from dbinfer_models._network import Network
 from dbinfer_udf.manifest import Manifest
 
 
-def build(classes: int = 1000, size: int = 224) -> Any:
+def build(classes: int = 1000, size: int = 224, dropout: float = 0.5) -> Any:
     """Return the network: input (batch, size, size, 3); output (batch, classes), softmax.
 
     This is the one-tower variant of 2014 (64, 192, 384, 256, 256 filters, no local response normalisation),
@@ -38,13 +38,13 @@ def build(classes: int = 1000, size: int = 224) -> Any:
     # Classifier: dropout before each hidden layer
     x = layers.Flatten(name="flatten")(x)
     for step in (1, 2):
-        x = layers.Dropout(0.5, name=f"fc{step}_dropout")(x)
+        x = layers.Dropout(dropout, name=f"fc{step}_dropout")(x)
         x = layers.Dense(4096, activation="relu", name=f"fc{step}")(x)
     scores = layers.Dense(classes, activation="softmax", name="scores")(x)
     return keras.Model(image, scores, name="alexnet")
 
 
-def manifest(classes: int = 1000, size: int = 224) -> Manifest:
+def manifest(classes: int = 1000, size: int = 224, dropout: float = 0.5) -> Manifest:
     """Return the preprocessing: short side to `size`, centre cut out, ImageNet's mean and deviation."""
     return imagenet_manifest("alexnet", size)
 

@@ -16,7 +16,7 @@ CIFAR_MEAN = (125.307, 122.950, 113.865)
 CIFAR_SCALE = (62.993, 62.089, 66.705)
 
 
-def build(classes: int = 1000, size: int = 224, batch_norm: bool = True) -> Any:
+def build(classes: int = 1000, size: int = 224, batch_norm: bool = True, dropout: float = 0.5) -> Any:
     """Return the network of the paper: input (batch, size, size, 3); output (batch, classes), softmax.
 
     With 1000 classes and size 224 it has 143,667,240 parameters without batch normalisation, and 143,678,248
@@ -32,12 +32,12 @@ def build(classes: int = 1000, size: int = 224, batch_norm: bool = True) -> Any:
     x = layers.Flatten(name="flatten")(x)
     for step in (1, 2):
         x = layers.Dense(4096, activation="relu", name=f"fc{step}")(x)
-        x = layers.Dropout(0.5, name=f"fc{step}_dropout")(x)
+        x = layers.Dropout(dropout, name=f"fc{step}_dropout")(x)
     scores = layers.Dense(classes, activation="softmax", name="scores")(x)
     return keras.Model(image, scores, name="vgg19bn")
 
 
-def build_cifar(classes: int = 10, size: int = 32, batch_norm: bool = True) -> Any:
+def build_cifar(classes: int = 10, size: int = 32, batch_norm: bool = True, dropout: float = 0.5) -> Any:
     """Return the network for small images: the same blocks, 512 features, one layer of scores.
 
     Input (batch, size, size, 3), size a multiple of 32; output (batch, classes), softmax.
@@ -48,7 +48,7 @@ def build_cifar(classes: int = 10, size: int = 32, batch_norm: bool = True) -> A
     image = keras.Input((size, size, 3), name="image")
     x = _convolutions(image, batch_norm)
     x = layers.Flatten(name="flatten")(x)
-    x = layers.Dropout(0.5, name="dropout")(x)
+    x = layers.Dropout(dropout, name="dropout")(x)
     scores = layers.Dense(classes, activation="softmax", name="scores")(x)
     return keras.Model(image, scores, name="vgg19bn_cifar")
 
@@ -68,12 +68,14 @@ def _convolutions(x: Any, batch_norm: bool) -> Any:
     return x
 
 
-def manifest(classes: int = 1000, size: int = 224, batch_norm: bool = True) -> Manifest:
+def manifest(classes: int = 1000, size: int = 224, batch_norm: bool = True, dropout: float = 0.5) -> Manifest:
     """Return the preprocessing: short side to `size`, centre cut out, ImageNet's mean and deviation."""
     return imagenet_manifest("vgg19bn", size)
 
 
-def manifest_cifar(classes: int = 10, size: int = 32, batch_norm: bool = True) -> Manifest:
+def manifest_cifar(
+    classes: int = 10, size: int = 32, batch_norm: bool = True, dropout: float = 0.5
+) -> Manifest:
     """Return the preprocessing: stretched to `size`, CIFAR-10's mean and deviation; CIFAR-10's labels."""
     return Manifest(
         task="classification",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dbinfer.train.options import STRATEGIES
-from dbinfer.train.strategies import horovod
+from dbinfer.train.strategies import horovod, split
 from dbinfer.train.strategies._strategy import Strategy, Tell
 
 __all__ = ["ALL", "Strategy", "Tell", "explained"]
 
-ALL: dict[str, Strategy] = {entry.name: entry for entry in (horovod.STRATEGY,)}
+ALL: dict[str, Strategy] = {entry.name: entry for entry in (horovod.STRATEGY, split.STRATEGY)}
 assert tuple(ALL) == STRATEGIES
 
 

@@ -1,0 +1,169 @@
+"""One process of a network that lies split over several: what it trains, and what it shows of it."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import keras
+import numpy as np
+
+from dbinfer.errors import TrainError
+from dbinfer.train import model as models
+from dbinfer.train.course import Pass
+from dbinfer.train.loader import Seed
+from dbinfer.train.pipeline import Pipeline
+from dbinfer.train.plan import Plan
+from dbinfer.train.split import exchange
+from dbinfer.train.split.layout import Layout, Mesh, distribution
+from dbinfer.train.split.mirror import Mirror
+from dbinfer.train.steps import REPORT_EVERY, Schedule
+
+AHEAD = 2  # batches that are decoded while the network computes
+Batch = tuple[Any, Any]
+
+
+class Trainer:
+    """See dbinfer.train.course.Trainer; `model` is a mirror in the first process, which alone writes files.
+
+    Args:
+        plan: what is trained.
+        process: number of this one.
+    """
+
+    def __init__(self, plan: Plan, process: int) -> None:
+        job = plan.job
+        self.plan, self.first, self._mesh = plan, process == 0, Mesh.of(job)
+        self._layout = Layout(job.layout, self._mesh.parts)
+        # Alike in all: each makes the whole of a variable once and keeps its part
+        keras.utils.set_random_seed(job.seed)
+        keras.distribution.set_distribution(distribution(self._mesh, self._layout))
+        self._network, _ = models.build(plan.network, plan.options)
+        models.compile_model(self._network, plan.network, job, jit=True)
+        self.model = Mirror(self._network)
+        self._train = plan.training(self._mesh.group(process), self._mesh.groups)
+        self._val = plan.validation(0, 1)
+        self._group = self._mesh.group(process)
+        plan.close()
+        self.steps = self._train.steps
+        warmup, total = job.warmup * self.steps, job.epochs * self.steps
+        self._schedule = Schedule(job.lr, self._mesh.groups, warmup, total, job.schedule)
+        _check_alike(plan)
+        if self._mesh.parts > 1 and not self._layout.axes:
+            raise TrainError(
+                f"the layout {job.layout} splits no layer of the network {job.network} into {self._mesh.parts} parts",
+                "Choose another --layout, or another strategy.",
+            )
+
+    @property
+    def plain(self) -> Any:
+        """The network as a whole, in the first process's memory: no other program knows how it lay split."""
+        before = keras.distribution.distribution()
+        keras.distribution.set_distribution(None)
+        try:
+            whole, _ = models.build(self.plan.network, self.plan.options)
+        finally:
+            keras.distribution.set_distribution(before)
+        whole.set_weights([np.asarray(one) for one in self.model.weights])
+        return whole
+
+    def share(self, value: Any) -> Any:
+        return exchange.share(value)
+
+    def begin(self) -> None:
+        # Without a checkpoint all have begun alike
+        if exchange.share(self.model.filled):
+            self.model.spread()
+
+    def epoch(self, number: int, report: Callable[[dict[str, Any]], None]) -> Pass:
+        self.model.drop()
+        models.reseed(self._network, Seed(self.plan.job.seed, 0, number))
+        sums: dict[str, float] = {}
+        images, reported, rate = 0, 0.0, 0.0
+        for step, (x, y) in enumerate(_batches(self._train, number)):
+            rate = self._schedule.at((number - 1) * self.steps + step)
+            self._network.optimizer.learning_rate = rate
+            _add(sums, self._network.train_on_batch(x, y, return_dict=True), len(x))
+            images += len(x)
+            if time.monotonic() - reported > REPORT_EVERY or step + 1 == self.steps:
+                reported = time.monotonic()
+                report({"event": "step", "epoch": number, "step": step + 1, "steps": self.steps})
+        self.model.gather(self.first)
+        return Pass({name: value / images for name, value in sums.items()}, rate, images * self._mesh.groups)
+
+    def judge(self) -> dict[str, float]:
+        if self._val is None:
+            return {}
+        sums: dict[str, float] = {}
+        images = 0
+        for x, y, count in _judged(self._val, self._mesh.groups, self._group):
+            _add(sums, self._network.test_on_batch(x, y, return_dict=True), count)
+            images += count
+        return {f"val_{name}": value / images for name, value in sums.items()}
+
+    def about(self) -> dict[str, Any]:
+        """Return hosts, the mesh, and the share of the parameters that each process holds."""
+        held, whole = held_parameters(self._network)
+        return {
+            "hosts": exchange.gather_texts(socket.gethostname()),
+            "mesh": [self._mesh.groups, self._mesh.parts],
+            "layout": self.plan.job.layout,
+            "parameters": whole,
+            "share_of_parameters": [round(one, 4) for one in exchange.gather(held / whole)],
+        }
+
+
+def held_parameters(model: Any) -> tuple[int, int]:
+    """Return how many numbers of the weights lie in this process, and how many there are."""
+    arrays = [weight.value for weight in model.weights]
+    held = sum(shard.data.size for array in arrays for shard in array.addressable_shards)
+    return held, sum(array.size for array in arrays)
+
+
+def _check_alike(plan: Plan) -> None:
+    """Stop where the processes see other images: they could not even wait for each other."""
+    seen = (plan.fingerprint(), len(plan.train.rows))
+    if any(exchange.gather(float(exchange.share(seen) != seen))):
+        raise TrainError(
+            "the ranks see different images, or in another order",
+            "Put the same files on every host. A query needs a unique key as its third column or at the end of "
+            "ORDER BY.",
+        )
+
+
+def _batches(pipeline: Pipeline, epoch: int) -> Iterator[Batch]:
+    """Yield the batches of an epoch; the next ones are decoded meanwhile."""
+    order = pipeline.order(epoch)
+    with ThreadPoolExecutor(pipeline.job.workers) as pool:
+        waiting: deque[Future[Batch]] = deque()
+        for step in range(pipeline.steps + AHEAD):
+            if step < pipeline.steps:
+                waiting.append(pool.submit(pipeline.batch, epoch, step, order))
+            if step >= AHEAD or step >= pipeline.steps:
+                yield waiting.popleft().result()
+            if not waiting:
+                return
+
+
+def _judged(pipeline: Pipeline, groups: int, mine: int) -> Iterator[tuple[Any, Any, int]]:
+    """Yield this group's part of each validation batch, and how many images the batch has.
+
+    All parts of a batch must be equally large. What does not divide goes alone, as the same image in every group.
+    """
+    size = pipeline.job.batch * groups
+    for start in range(0, len(pipeline.loader.samples), size):
+        x, y = pipeline.judged(range(start, min(start + size, len(pipeline.loader.samples))))
+        part = len(x) // groups
+        if part:
+            yield x[mine * part : (mine + 1) * part], y[mine * part : (mine + 1) * part], part * groups
+        for one in range(part * groups, len(x)):
+            yield x[one : one + 1], y[one : one + 1], 1
+
+
+def _add(sums: dict[str, float], values: dict[str, float], images: int) -> None:
+    for name, value in values.items():
+        sums[name] = sums.get(name, 0.0) + float(value) * images

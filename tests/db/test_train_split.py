@@ -1,0 +1,125 @@
+"""`dbinfer train --strategy split`: a network in two processes learns what it learns in one, and ends in SQL."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+
+pytest.importorskip("jax")
+
+from dbinfer import samples
+from dbinfer.convert import convert
+from dbinfer.errors import TrainError
+from dbinfer.registry import DeployOptions, deploy
+from dbinfer.train import TrainJob, run
+
+LONG = pytest.mark.skipif(not os.environ.get("LONG"), reason="some minutes: only with LONG=1")
+QUERY = "SELECT img, label, id FROM parts"
+LIMIT, LOSS = 0.55, 1e-5  # parameters per process; difference of the losses
+
+
+@pytest.fixture(scope="module")
+def images(dsn: str) -> str:
+    with closing(psycopg2.connect(dsn)) as connection, connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE parts (id int PRIMARY KEY, img bytea, label int)")
+        for number, (data, label) in zip(range(150), samples.digit_files("train"), strict=False):
+            cursor.execute("INSERT INTO parts VALUES (%s, %s, %s)", (number, data, label))
+    return dsn
+
+
+def job(dsn: str, out: Path, **more: Any) -> TrainJob:
+    given = {"strategy": "split", "batch": 16, "epochs": 2, "warmup": 0, "final": "last", "device": "cpu"}
+    options = {"network_options": {"dropout": 0.0}, "val_fraction": 0.2}
+    return TrainJob("digits", QUERY, dsn, **{**given, **options, "out": str(out), **more})
+
+
+def apart(one: Any, other: Any) -> float:
+    """Return the largest difference of losses between two runs."""
+    pairs = zip(one.history, other.history, strict=True)
+    return max(abs(a.values[name] - b.values[name]) for a, b in pairs for name in ("loss", "val_loss"))
+
+
+def test_two_processes_learn_what_one_learns_and_the_model_ends_in_sql(images: str, tmp_path: Path) -> None:
+    alone = run(job(images, tmp_path / "alone"))
+    assert alone.run["share_of_parameters"] == [1.0]
+    parted = job(images, tmp_path / "parted", ranks=2)
+    run(replace(parted, epochs=1))
+    result = run(replace(parted, resume="1"))
+    print(
+        f"split digits: {result.run['share_of_parameters']} of the parameters, losses {apart(alone, result):.1e} apart"
+    )
+    assert apart(alone, result) <= LOSS
+    assert result.run["mesh"] == [1, 2]
+    assert max(result.run["share_of_parameters"]) <= LIMIT
+    assert result.run["versions"]["jax"]
+
+    convert(result.model, tmp_path / "digits.xml")
+    deploy(tmp_path / "digits.xml", DeployOptions(name="split"), images)
+    with closing(psycopg2.connect(images)) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT avg(((dbinfer.classify(img, 'split')).class = label)::int)::float8 FROM parts")
+        (accuracy,) = cursor.fetchone() or (0,)
+        cursor.execute("SELECT provenance->'training'->>'strategy' FROM dbinfer.models WHERE name = 'split'")
+        assert cursor.fetchone() == ("split",)
+    # Over training and validation images together, both of which the run has counted with the last weights or earlier
+    assert accuracy >= min(result.metrics["accuracy"], result.metrics["val_accuracy"]) - 0.05
+
+
+@LONG
+def test_a_mesh_of_two_by_two_equals_one_of_two_by_one(images: str, tmp_path: Path) -> None:
+    """Model parallel within data parallel; batch and learning rate are those of two groups in both."""
+    groups = run(job(images, tmp_path / "groups", ranks=2, mesh="2x1"))
+    both = run(job(images, tmp_path / "both", ranks=4, mesh="2x2", layout="dense-in-pairs"))
+    assert both.run["share_of_parameters"] == pytest.approx([0.5227] * 4, abs=0.01)
+    assert apart(groups, both) <= LOSS
+
+
+@LONG
+@pytest.mark.parametrize("layout", ["dense-by-outputs", "all-by-outputs"])
+def test_the_real_alexnet_in_two_processes(tmp_path: Path, layout: str) -> None:
+    """61 million parameters at 224 x 224, without dropout; half of them in each process."""
+    for path, _ in samples.write_digits(tmp_path / "images", "heldout")[24:]:
+        path.unlink()
+    options = {"batch": 8, "epochs": 1, "val": "none", "optimizer": "sgd", "keep": 0, "layout": layout}
+    whole = replace(
+        job("", tmp_path / "1", **options), network="alexnet", data=str(tmp_path / "images"), lr=1e-3
+    )
+    runs = [run(replace(whole, ranks=ranks, out=str(tmp_path / str(ranks)))) for ranks in (1, 2)]
+    shares = runs[1].run["share_of_parameters"]
+    losses = [one.history[0].values["loss"] for one in runs]
+    print(f"split AlexNet, {layout}: {shares} of {runs[1].run['parameters']} parameters, losses {losses}")
+    assert max(shares) <= LIMIT
+    assert losses[0] == pytest.approx(losses[1], abs=LOSS)
+
+
+@LONG
+def test_a_killed_process_ends_the_others_with_one_sentence(images: str, tmp_path: Path) -> None:
+    long = job(images, tmp_path / "killed", ranks=2, epochs=200)
+    killer = threading.Thread(target=_kill_second, daemon=True)
+    killer.start()
+    with pytest.raises(TrainError, match="rank 1 stopped with signal 9, and the other ranks were ended"):
+        run(long)
+
+
+def _kill_second() -> None:
+    """Kill the process that the first one has started, once there are both."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if words[-2:] == [b"dbinfer.train.split.worker", b""]:
+                time.sleep(5)
+                os.kill(int(path.parent.name), signal.SIGKILL)
+                return
+        time.sleep(0.2)
