@@ -10,7 +10,7 @@ from asking import ask, make_images, refused, rows
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.registry import deploy
-from dbinfer_udf import waiting
+from dbinfer_udf import batch_rows
 
 MOST = 40  # instead of 30 million
 RED = tiny_models.file(tiny_models.picture(200, 0, 0))
@@ -82,8 +82,8 @@ def test_the_runtime_counts_what_the_server_needs(db: Connection, size: int, lab
         "SELECT pg_column_size(row(array_agg(n::bigint), array_agg(0), array_agg(%s::text), array_agg(0.5::real))"
         "::dbinfer._scored) FROM generate_series(1, %s) n"
     )
-    width = waiting.PER_LABEL + -(-len(label.encode()) // 4) * 4
+    width = batch_rows.PER_LABEL + -(-len(label.encode()) // 4) * 4
     needed = ask(db, query, label, size)
-    counted = waiting.PER_BATCH + size * (waiting.PER_ROW + width)
+    counted = batch_rows.PER_BATCH + size * (batch_rows.PER_ROW + width)
     # arrays of few elements have a header that is three bytes shorter
     assert needed - 4 <= counted <= needed + 12
