@@ -183,7 +183,7 @@ def endless(folder: Path, name: str = "endless") -> Path:
     state = ops.parameter([1, 3], np.float32)
     next_state = ops.add(state, np.float32(1))
     more = ops.constant(np.array(True))
-    loop = ops.loop(ops.select(special, np.array(1 << 40, np.int64), np.array(1, np.int64)), more)
+    loop = ops.loop(ops.select(special, np.array((1 << 31) - 1, np.int64), np.array(1, np.int64)), more)
     loop.set_function(
         ov.Model([ops.result(ops.constant(np.array(True))), ops.result(next_state)], [state], "body")
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from dbinfer.ir.read import read_model
 from dbinfer.registry.prepare import prepare
 from dbinfer_udf import libraries
 from dbinfer_udf.cache import Entry
-from dbinfer_udf.engine.client import Engine
+from dbinfer_udf.engine.client import Engine, status
 from dbinfer_udf.model import Model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "db"))
@@ -53,3 +55,45 @@ def engine(folder: Path, **settings: str) -> Engine:
 def in_process(spec: dict[str, Any], entry: Entry, threads: int = 1) -> Model:
     """Return the model as a backend has it."""
     return Model(libraries.load("")["openvino"], entry, spec, threads)
+
+
+def processes(engine: Engine) -> dict[str, list[int]]:
+    """Return the pids of an engine's processes by what ps calls them: engine, zygote, host, worker."""
+    top = [one["pid"] for one in status(engine.settings) if one["digest"] == engine.digest[:12]]
+    found: dict[str, list[int]] = {"engine": top, "zygote": [], "host": [], "worker": []}
+    todo = list(top)
+    while todo:
+        children = children_of(todo.pop())
+        todo += children
+        for child in children:
+            title = title_of(child)
+            found["worker" if "worker" in title else "host" if "host" in title else "zygote"].append(child)
+    return found
+
+
+def children_of(pid: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except OSError:
+        return []
+    return [int(word) for word in text.split()]
+
+
+def title_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0")
+    except OSError:
+        return ""
+
+
+def alive(pids: Iterable[int]) -> list[int]:
+    """Return those that still run, titles of ours only: a pid may be another's by now."""
+    return [pid for pid in pids if title_of(pid).startswith("dbinfer-")]
+
+
+def wait_until(true: Callable[[], Any], what: str, seconds: float = 30.0) -> None:
+    """Wait for something to come true."""
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until, f"{what} has not come true within {seconds:g} s"
+        time.sleep(0.02)

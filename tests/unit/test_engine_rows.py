@@ -86,3 +86,15 @@ def test_batches_are_equal(engine: client.Engine, tmp_path: Path) -> None:
         else:
             # the text of rows that wait differs where an image is bad: only the engine sees that
             assert ours.count(b";") == theirs.count(b";")
+
+
+def test_with_two_threads_each_worker_compiles(engine: client.Engine, tmp_path: Path) -> None:
+    from dbinfer_udf.tasks import TASKS as IN_PROCESS
+
+    spec, entry = engine_models.ticket(tiny_models.convolution(tmp_path), tmp_path / "cache")
+    remote, local = engine.open(spec, entry.folder, 2), engine_models.in_process(spec, entry, 2)
+    img = tiny_models.file(tiny_models.picture(1, 2, 3, (40, 32)))
+    assert [remote.ask("predict", img, None) for _ in range(20)] == [
+        IN_PROCESS["predict"](local, img, None)
+    ] * 20
+    assert remote.facts["sandbox"]["compiled"] == "by each worker"

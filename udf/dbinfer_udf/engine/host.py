@@ -1,4 +1,4 @@
-"""The host of one model: loads it, forks the workers, replaces those that die, and says why they died."""
+"""The host of one model: shuts itself in, loads the model, keeps its workers, and hears the supervisor."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ import os
 import select
 import signal
 import socket
-import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict
 
-from ..trial import Limits
-from . import kernel, wire
-from .deaths import why
+from . import kernel, loading, wire
+from .crew import Crew
+from .rehearsal import rehearse
 from .slots import Slots
 
-TICK = 1.0
-CANCEL_SECONDS = 0.5  # a request that nobody waits for may take so long before its worker is killed
-LATE_SECONDS = 5.0  # beyond the limit, where the timer did not end a worker
-MOST_DEATHS, DEATH_SECONDS, REST_SECONDS = 5, 1.0, 1.0
+TICK = 0.5  # seconds
 
 
 class Host:
@@ -33,31 +29,23 @@ class Host:
     """
 
     def __init__(self, channel: socket.socket, listener: socket.socket, memory: int, wanted: Any) -> None:
-        self._channel, self._listener, self._wanted = channel, listener, wanted
-        self._slots = Slots(memory)
-        self._model: Any = None
-        self._sandbox: Dict[str, Any] = {}
-        self._pids: Dict[int, int] = {}
-        self._deaths: List[float] = []
-        self._cancelled: Dict[bytes, float] = {}
-        self._rests_until = 0.0
+        self._channel, self._wanted = channel, wanted
+        self._crew = Crew(wanted, listener, Slots(memory), self._say)
         self._finishing = False
 
     def run(self) -> None:
         """Load, serve, and end this process."""
         spec = self._wanted["spec"]
-        self._title = "%s@%s" % (spec["model"], spec["version"])
-        kernel.set_title("dbinfer-engine", "host of %s" % self._title)
+        kernel.set_title("dbinfer-engine", "host of %s@%s" % (spec["model"], spec["version"]))
         wakes = self._hear_of_deaths()
         try:
             facts = self._load()
         except Exception as err:
             self._say({"error": wire.describe(err)})
             os._exit(0)
-        for number in range(len(self._slots)):
-            self._fork(number)
-        self._say({"facts": facts})
-        while not self._finishing or self._pids:
+        self._say({"facts": facts, "pid": os.getpid()})
+        self._crew.tick()
+        while not self._finishing or self._crew.pids:
             self._step(wakes)
         os._exit(0)
 
@@ -68,43 +56,23 @@ class Host:
         return wakes
 
     def _load(self) -> Dict[str, Any]:
-        from . import loading
-
-        self._sandbox = loading.shut_in(self._wanted["folder"], self._wanted["spec"]["settings"])
-        self._model, facts = loading.load(self._wanted)
-        facts["sandbox"] = self._sandbox
+        sandbox = loading.shut_in(self._wanted["folder"], self._wanted["spec"]["settings"])
+        granted = None
+        # a fork has none of the threads that OpenVINO has started, and would wait for them
+        if self._wanted["threads"] == 1:
+            model, facts = loading.load(self._wanted)
+            granted = rehearse(model, self._wanted["rows"], self._crew.limit)
+        if granted is None:
+            facts = self._crew.first()
+            granted = facts["sandbox"]
+        else:
+            self._crew.model, self._crew.with_filter = model, granted["seccomp"]
+        facts["sandbox"] = {**granted, **sandbox}
         return facts
 
     def _say(self, message: Dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
             self._channel.send(json.dumps(message).encode())
-
-    def _fork(self, number: int) -> None:
-        parent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            self._be_worker(parent, number)
-        self._pids[pid] = number
-
-    def _be_worker(self, parent: int, number: int) -> None:
-        """Be the child; never return."""
-        try:
-            from . import worker
-
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            kernel.die_with(parent)
-            kernel.set_title("dbinfer-worker", self._title)
-            kernel.close_all_but([self._listener.fileno()])
-            slot = self._slots.slot(number)
-            serving = worker.Worker(self._model, self._wanted, self._listener, slot)
-            worker.shut_in()
-            serving.run()
-            os._exit(0)
-        except BaseException as err:
-            os.write(2, ("a worker of %s ends: %r\n" % (self._title, err)).encode())
-        finally:
-            os._exit(1)
 
     def _step(self, wakes: int) -> None:
         ready = select.select([self._channel.fileno(), wakes], [], [], TICK)[0]
@@ -113,9 +81,7 @@ class Host:
                 os.read(wakes, 4096)
         if self._channel.fileno() in ready:
             self._hear()
-        self._reap()
-        self._end_those_too_long()
-        self._fill()
+        self._crew.tick()
 
     def _hear(self) -> None:
         data = self._channel.recv(1 << 16)
@@ -124,51 +90,7 @@ class Host:
             os._exit(0)
         message = json.loads(data)
         if "cancel" in message:
-            self._cancelled[bytes.fromhex(message["cancel"])] = time.monotonic()
+            self._crew.cancel(bytes.fromhex(message["cancel"]))
         if "finish" in message:
             self._finishing = True
-            for pid in self._pids:
-                os.kill(pid, signal.SIGTERM)
-
-    def _reap(self) -> None:
-        while self._pids:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
-                return
-            number = self._pids.pop(pid, None)
-            if number is not None:
-                self._bury(number, status)
-
-    def _bury(self, number: int, status: int) -> None:
-        state = self._slots.read(number)
-        if not (self._finishing and status == 0):
-            request = state.request.hex() if state.since else ""
-            # before the slot is cleared: who finds it empty finds the reason
-            settings, rows = self._wanted["spec"]["settings"], self._wanted["rows"]
-            self._say({"died": request, "why": wire.describe(why(status, settings, rows))})
-        self._slots.clear(number, state.since > 0)
-        self._deaths = [*self._deaths[1 - MOST_DEATHS :], time.monotonic()]
-
-    def _fill(self) -> None:
-        """Fork workers for those that have died, a little later where they die at once."""
-        now = time.monotonic()
-        if len(self._deaths) == MOST_DEATHS and now - self._deaths[0] < DEATH_SECONDS:
-            self._rests_until, self._deaths = now + REST_SECONDS, []
-        if not self._finishing and now >= self._rests_until:
-            for number in set(range(len(self._slots))) - set(self._pids.values()):
-                self._fork(number)
-
-    def _end_those_too_long(self) -> None:
-        now = time.monotonic()
-        seconds = self._limit() + LATE_SECONDS
-        for pid, number in self._pids.items():
-            state = self._slots.read(number)
-            asked: Optional[float] = self._cancelled.get(state.request) if state.since else None
-            unwanted = asked is not None and now - asked > CANCEL_SECONDS
-            if unwanted or (state.since and now - state.since > seconds):
-                os.kill(pid, signal.SIGKILL)
-        self._cancelled = {r: at for r, at in self._cancelled.items() if now - at < seconds}
-
-    def _limit(self) -> float:
-        rows: int = self._wanted["rows"]
-        return Limits.from_settings(self._wanted["spec"]["settings"]).image_seconds * rows
+            self._crew.finish()

@@ -7,16 +7,15 @@ import json
 import os
 import socket
 import time
-from collections import OrderedDict
 from typing import Any, Dict, List, Optional
 
 from .. import limits
 from ..trial import Limits
 from . import slots, wire
+from .ends import Ends
 from .errors import EngineError, RowError
 from .listener import listen
 
-MOST_DEATHS = 1000  # whose reasons are kept
 MOST_RESTARTS, RESTART_SECONDS = 3, 30.0
 MESSAGE = 1 << 20
 
@@ -32,35 +31,35 @@ class Hosted:
         self.key = key
         self.title = "Model %s@%s" % (wanted["spec"]["model"], wanted["spec"]["version"])
         self.facts: Optional[Dict[str, Any]] = None
-        self._supervisor, self._shelf, self._wanted = supervisor, shelf, wanted
+        self._supervisor, self._shelf, self.wanted = supervisor, shelf, wanted
         self._waiting: List[Any] = []
-        self._deaths: OrderedDict[str, Dict[str, str]] = OrderedDict()
+        self._ends = Ends()
         self._restarts: List[float] = []
         self._worker_restarts = 0
         self._signs = 0
         self._used = time.monotonic()
         self._path = supervisor.place.model(key)
-        self._listener: Optional[socket.socket] = listen(self._path)
+        self.listener: Optional[socket.socket] = listen(self._path)
         self._workers = max(1, limits.cores() // max(1, wanted["threads"]))
         self._memory = slots.make(self._workers)
-        self._slots = slots.Slots(self._memory)
+        self.slots = slots.Slots(self._memory)
         self._start()
 
     def _start(self) -> None:
         """Have a host made that loads the model and serves its socket."""
-        self.facts = None
-        bounds = Limits.from_settings(self._wanted["spec"]["settings"])
+        self.facts, self.pid = None, 0
+        bounds = Limits.from_settings(self.wanted["spec"]["settings"])
         # a trial, the compilation, once more for rows, and the images of the trial
         self._until = time.monotonic() + 4 * bounds.start_seconds + 10 * bounds.image_seconds
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel: Optional[socket.socket] = ours
         call = os.memfd_create("dbinfer-call")
-        os.write(call, json.dumps(dict(self._wanted, semaphore=self._shelf.semaphore)).encode())
+        os.write(call, json.dumps(dict(self.wanted, semaphore=self._shelf.semaphore)).encode())
         os.lseek(call, 0, os.SEEK_SET)
-        assert self._listener is not None
+        assert self.listener is not None
         with theirs:
-            fds = [theirs.fileno(), self._listener.fileno(), self._memory, call]
-            self._shelf.zygotes.fork(self._wanted["spec"]["settings"], fds)
+            fds = [theirs.fileno(), self.listener.fileno(), self._memory, call]
+            self._shelf.zygotes.fork(self.wanted["spec"]["settings"], fds)
         os.close(call)
         ours.setblocking(False)
         self._supervisor.watch(ours, self._read)
@@ -88,7 +87,7 @@ class Hosted:
 
     def _take(self, message: Dict[str, Any]) -> None:
         if "facts" in message:
-            self.facts = message["facts"]
+            self.facts, self.pid = message["facts"], message["pid"]
             self._supervisor.log.say("%s is loaded: %s." % (self.title, json.dumps(self.facts)))
             waiting, self._waiting = self._waiting, []
             for question in waiting:
@@ -102,22 +101,19 @@ class Hosted:
 
     def _note(self, request: str, why: Dict[str, str]) -> None:
         self._supervisor.log.say("%s: %s." % (self.title, why["message"]))
-        if request:
-            self._deaths[request] = why
-            while len(self._deaths) > MOST_DEATHS:
-                self._deaths.popitem(last=False)
+        self._ends.note(request, why)
 
     def _host_ended(self) -> None:
         """Start another host, which serves the requests that wait; those that ran are lost with the old one."""
         self._drop_channel()
-        for request in self._slots.running():
+        for request in self.slots.running():
             killed = RowError("the worker that scored this image was killed, with all others of this model")
             self._note(request.hex(), wire.describe(killed))
         for number in range(self._workers):
-            self._slots.clear(number, self._slots.read(number).since > 0)
+            self.slots.clear(number, self.slots.read(number).since > 0)
         now = time.monotonic()
         self._restarts = [*[at for at in self._restarts if now - at < RESTART_SECONDS], now]
-        if self._listener is None:
+        if self.listener is None:
             self.close({})
         elif len(self._restarts) > MOST_RESTARTS:
             again = EngineError(
@@ -141,9 +137,9 @@ class Hosted:
                 self._channel.send(json.dumps(message).encode())
 
     def _stop_listening(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        if self.listener is not None:
+            self.listener.close()
+            self.listener = None
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
 
@@ -167,13 +163,13 @@ class Hosted:
 
     def runs(self, request: str) -> bool:
         """Return whether the request is in a slot; what the host said before is read first next time."""
-        return bytes.fromhex(request) in self._slots.running()
+        return bytes.fromhex(request) in self.slots.running()
 
     def death(self, request: str) -> Optional[Dict[str, str]]:
         """Return the error of a request whose worker died."""
         while self._channel is not None and self._waits():
             self._read()
-        return self._deaths.get(request)
+        return self._ends.of(request)
 
     def _waits(self) -> bool:
         try:
@@ -183,7 +179,7 @@ class Hosted:
 
     def tick(self) -> None:
         """Note signs of life, and give up a load that takes too long."""
-        signs = sum(state.requests for state in self._slots.all())
+        signs = sum(state.requests for state in self.slots.all())
         if signs != self._signs:
             self._signs, self._used = signs, time.monotonic()
             self._supervisor.sign_of_life()
@@ -195,32 +191,12 @@ class Hosted:
 
     def busy(self) -> bool:
         """Return whether a request runs or it loads."""
-        return self.facts is None or bool(self._slots.running())
+        return self.facts is None or bool(self.slots.running())
 
     def last_used(self) -> float:
         """Return when it was asked for last."""
         return self._used
 
-    def bytes(self) -> int:
-        """Return the memory of its processes."""
-        return 0
-
-    def describe(self) -> Dict[str, Any]:
-        """Return its facts for a status."""
-        states = self._slots.all()
-        spec = self._wanted["spec"]
-        return {
-            "model": spec["model"],
-            "version": spec["version"],
-            "key": self.key,
-            "rows": self._wanted["rows"],
-            "threads": self._wanted["threads"],
-            "bytes": self.bytes(),
-            "workers": self._workers,
-            "requests": sum(state.requests for state in states),
-            "errors": sum(state.errors for state in states),
-            "restarts": self._worker_restarts + len(self._restarts),
-            "queue": 0,
-            "state": "loading" if self.facts is None else "ready",
-            "sandbox": (self.facts or {}).get("sandbox", {}),
-        }
+    def restarts(self) -> int:
+        """Return how many workers and hosts were replaced."""
+        return self._worker_restarts + len(self._restarts)

@@ -8,7 +8,8 @@ import time
 from typing import Any, Dict, List, Tuple
 
 from ..limits import memory_bytes
-from . import wire
+from . import shown, wire
+from .errors import EngineError
 from .hosted import Hosted
 from .zygotes import Zygotes
 
@@ -83,7 +84,7 @@ class Shelf:
         """Let the models go that were not used for longest, until all take less than `engine_memory_mb`."""
         settings = self._supervisor.call["settings"]
         limit = int(settings.get("engine_memory_mb", memory_bytes() >> 21)) << 20
-        sizes = {key: model.bytes() for key, model in self.models.items()}
+        sizes = {key: shown.memory(model.pid) for key, model in self.models.items()}
         order = sorted(self.models.values(), key=lambda model: model.last_used())
         for model in order:
             if sum(sizes[key] for key in self.models if key in sizes) < limit:
@@ -136,7 +137,7 @@ class Shelf:
 
     def facts(self) -> List[Dict[str, Any]]:
         """Return the facts of each model."""
-        return [model.describe() for model in self.models.values()]
+        return [shown.facts(model) for model in self.models.values()]
 
     def finish(self) -> None:
         """Take no more rows; those in the queue are still scored."""
@@ -157,6 +158,4 @@ class Shelf:
 
 
 def _ended() -> Exception:
-    from .errors import EngineError
-
     return EngineError("the engine has ended", hint="Run the statement again.")

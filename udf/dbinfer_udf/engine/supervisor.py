@@ -11,40 +11,20 @@ import selectors
 import signal
 import socket
 import time
-from typing import Any, Callable, Dict, List, Tuple
+import traceback
+from typing import Any, Callable, Dict, Tuple
 
 from .. import limits
 from ..errors import UdfError
 from . import tokens, wire
 from .address import Address
 from .log import Log
+from .questions import Question, Questions
 from .servers import Servers
 from .shelf import Shelf
 
 TICK = 1.0  # seconds
 IDLE_SECONDS = 600
-MESSAGE_SECONDS = 5.0  # until a control message is there as a whole
-MOST_MESSAGE = 64 << 20
-
-
-class Question:
-    """One control connection: its message, which comes in pieces, and the way of the answer."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        self.data = b""
-        self.until = time.monotonic() + MESSAGE_SECONDS
-
-    def answer(self, message: Dict[str, Any]) -> None:
-        """Send the answer and close; who has gone gets none."""
-        with contextlib.suppress(OSError):
-            self.connection.settimeout(1.0)
-            self.connection.sendall(wire.frame(message))
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self.connection.close()
 
 
 class Supervisor:
@@ -63,9 +43,8 @@ class Supervisor:
         self.began = time.time()
         self.servers = Servers()
         self.ending = False
-        self._listener = listener
         self._selector = selectors.DefaultSelector()
-        self._questions: List[Question] = []
+        self._questions = Questions(self, listener, self._reply)
         self._pidfds: Dict[int, int] = {}
         self._last_sign = time.monotonic()
         self._semaphore = tokens.make(tokens.key_of(place.control), limits.cores())
@@ -96,8 +75,6 @@ class Supervisor:
         """Work until nobody needs the engine, or it is told to go."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.finish())
-        self._listener.setblocking(False)
-        self.watch(self._listener, self._accept)
         self._attach(self.call["server"])
         self.log.say(
             "Engine %s starts with %d cores, process %d." % (self.place.digest, limits.cores(), os.getpid())
@@ -117,8 +94,7 @@ class Supervisor:
             found.data()
         self.shelf.tick()
         now = time.monotonic()
-        for question in [q for q in self._questions if now > q.until]:
-            self._drop(question)
+        self._questions.tick()
         alive = self.servers.look()
         self._watch_servers()
         if not self.service and not alive:
@@ -140,8 +116,7 @@ class Supervisor:
         """Take no more; what runs may end."""
         if not self.ending:
             self.ending = True
-            self.forget(self._listener)
-            self._listener.close()
+            self._questions.stop()
             with contextlib.suppress(OSError):
                 os.unlink(self.place.control)
             self.shelf.finish()
@@ -159,39 +134,6 @@ class Supervisor:
             self.watch(fd, lambda: None)
         self._pidfds = self.servers.fds()
 
-    def _accept(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            connection = self._listener.accept()[0]
-            if wire.peer(connection)[1] != os.geteuid():
-                connection.close()
-                return
-            connection.setblocking(False)
-            question = Question(connection)
-            self._questions.append(question)
-            self.watch(connection, lambda: self._read(question))
-
-    def _read(self, question: Question) -> None:
-        try:
-            block = question.connection.recv(1 << 20)
-            question.data += block
-            message = wire.unframe(question.data)
-        except BlockingIOError:
-            return
-        except (OSError, ValueError, wire.ClosedError):
-            self._drop(question)
-            return
-        if message is not None:
-            self.forget(question.connection)
-            self._questions.remove(question)
-            self._reply(question, message)
-        elif not block or len(question.data) > MOST_MESSAGE:
-            self._drop(question)
-
-    def _drop(self, question: Question) -> None:
-        self._questions.remove(question)
-        self.forget(question.connection)
-        question.close()
-
     def _reply(self, question: Question, message: Dict[str, Any]) -> None:
         answers: Dict[str, Tuple[Callable[..., Any], Tuple[Any, ...]]] = {
             "open": (self._open, (question, message)),
@@ -207,7 +149,10 @@ class Supervisor:
             return
         try:
             found[0](*found[1])
-        except (UdfError, OSError) as err:
+        except Exception as err:
+            # a bug here must not end what others use
+            if not isinstance(err, UdfError):
+                self.log.say("Cannot answer %r: %s" % (message.get("op"), traceback.format_exc()))
             question.answer({"error": wire.describe(err)})
 
     def _open(self, question: Question, message: Dict[str, Any]) -> None:

@@ -85,7 +85,10 @@ def unpack_head(head: bytes) -> Tuple[int, int, int, int, bytes, int]:
     """Return task, kind of image, kind of k, k, the request's number and the bytes that follow."""
     if len(head) != HEAD.size or head[:4] != MAGIC:
         raise ClosedError
-    return HEAD.unpack(head)[1:]
+    found = HEAD.unpack(head)[1:]
+    if found[0] >= len(TASKS):
+        raise ClosedError
+    return found
 
 
 def unpack_rows(body: bytes) -> Tuple[bool, List[Row]]:

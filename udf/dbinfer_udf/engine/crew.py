@@ -1,0 +1,159 @@
+"""The workers of one model, in its host: forks them, replaces those that die, and ends those that take too long."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from ..trial import Limits
+from . import kernel, loading, wire, worker
+from .deaths import why
+from .errors import EngineError
+from .slots import Slots
+
+CANCEL_SECONDS = 0.5  # a request that nobody waits for may take so long before its worker is killed
+LATE_SECONDS = 5.0  # beyond the limit, where the timer did not end a worker
+MOST_DEATHS, DEATH_SECONDS, REST_SECONDS = 5, 1.0, 1.0
+
+
+class Crew:
+    """The workers of a host.
+
+    Attributes:
+        model: what they inherit; None where each compiles for itself.
+        with_filter: whether they can live with the filter of system calls.
+
+    Args:
+        wanted: what the model was opened with.
+        listener: the model's socket.
+        say: tells the supervisor.
+    """
+
+    def __init__(
+        self, wanted: Any, listener: Any, slots: Slots, say: Callable[[Dict[str, Any]], None]
+    ) -> None:
+        self._wanted, self._listener, self._slots, self._say = wanted, listener, slots, say
+        spec = wanted["spec"]
+        self._title = "%s@%s" % (spec["model"], spec["version"])
+        self.limit = Limits.from_settings(spec["settings"]).image_seconds * wanted["rows"]
+        self.model: Any = None
+        self.with_filter = True
+        self.pids: Dict[int, int] = {}
+        self._deaths: List[float] = []
+        self._cancelled: Dict[bytes, float] = {}
+        self._rests_until = 0.0
+        self._finishing = False
+
+    def first(self) -> Dict[str, Any]:
+        """Fork a worker that compiles for itself, as all others will; return the facts of the model."""
+        out, into = os.pipe()
+        self._fork(0, into)
+        os.close(into)
+        with os.fdopen(out) as said:
+            found = json.loads(said.read() or "{}")
+        if "facts" not in found:
+            error = EngineError("the engine's worker ended while it loaded the model")
+            raise wire.rebuild(found["error"]) if "error" in found else error
+        facts: Dict[str, Any] = found["facts"]
+        return facts
+
+    def _fork(self, number: int, tells: int = -1) -> None:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._be_worker(parent, number, tells)
+        self.pids[pid] = number
+
+    def _be_worker(self, parent: int, number: int, tells: int) -> None:
+        """Be the child; never return. `tells`: a descriptor for what was found, or -1."""
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            kernel.die_with(parent)
+            kernel.set_title("dbinfer-worker", self._title)
+            kernel.close_all_but([self._listener.fileno(), *([tells] if tells >= 0 else [])])
+            slot = self._slots.slot(number)
+            model = self.model or self._load_own(tells)
+            serving = worker.Worker(model, self._wanted, self._listener, slot)
+            worker.shut_in(self.with_filter)
+            serving.run()
+            os._exit(0)
+        except BaseException as err:
+            os.write(2, ("A worker of %s ends: %r\n" % (self._title, err)).encode())
+        finally:
+            os._exit(1)
+
+    def _load_own(self, tells: int) -> Any:
+        """In a worker: load the model, and tell the host what was found where it waits for that."""
+        try:
+            model, facts = loading.load(self._wanted)
+            facts["sandbox"] = {"files": True, "seccomp": self.with_filter, "compiled": "by each worker"}
+            message: Dict[str, Any] = {"facts": facts}
+        except Exception as err:
+            model, message = None, {"error": wire.describe(err)}
+        if tells >= 0:
+            with os.fdopen(tells, "w") as said:
+                json.dump(message, said)
+        if model is None:
+            os._exit(1)
+        return model
+
+    def tick(self) -> None:
+        """Bury the dead, end who is late, and fill the places."""
+        self._reap()
+        self._end_those_too_long()
+        self._fill()
+
+    def finish(self) -> None:
+        """Let all score what waits, and end."""
+        self._finishing = True
+        # for all who share it: a worker must not be able to do that itself
+        self._listener.setblocking(False)
+        for pid in self.pids:
+            os.kill(pid, signal.SIGTERM)
+
+    def cancel(self, request: bytes) -> None:
+        """Note that nobody waits for a request."""
+        self._cancelled[request] = time.monotonic()
+
+    def _reap(self) -> None:
+        while self.pids:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            number = self.pids.pop(pid, None)
+            if number is not None:
+                self._bury(number, status)
+
+    def _bury(self, number: int, status: int) -> None:
+        state = self._slots.read(number)
+        if not (self._finishing and status == 0):
+            request = state.request.hex() if state.since else ""
+            reason = why(status, self._wanted["spec"]["settings"], self._wanted["rows"])
+            # before the slot is cleared: who finds it empty finds the reason
+            self._say({"died": request, "why": wire.describe(reason)})
+        self._slots.clear(number, state.since > 0)
+        self._deaths = [*self._deaths[1 - MOST_DEATHS :], time.monotonic()]
+
+    def _fill(self) -> None:
+        """Fork workers for those that have died, a little later where they die at once."""
+        now = time.monotonic()
+        if len(self._deaths) == MOST_DEATHS and now - self._deaths[0] < DEATH_SECONDS:
+            self._rests_until, self._deaths = now + REST_SECONDS, []
+        if not self._finishing and now >= self._rests_until:
+            for number in set(range(len(self._slots))) - set(self.pids.values()):
+                self._fork(number)
+
+    def _end_those_too_long(self) -> None:
+        now = time.monotonic()
+        seconds = self.limit + LATE_SECONDS
+        for pid, number in self.pids.items():
+            state = self._slots.read(number)
+            asked: Optional[float] = self._cancelled.get(state.request) if state.since else None
+            unwanted = asked is not None and now - asked > CANCEL_SECONDS
+            if unwanted or (state.since and now - state.since > seconds):
+                os.kill(pid, signal.SIGKILL)
+        self._cancelled = {r: at for r, at in self._cancelled.items() if now - at < seconds}

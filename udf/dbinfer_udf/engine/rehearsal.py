@@ -1,0 +1,62 @@
+"""Tries, before the first worker serves, whether a forked process can run the compiled network, and how far shut in.
+
+OpenVINO does not promise that a forked child can use what its parent compiled. Where it cannot, each worker compiles.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from functools import partial
+from typing import Any, Callable, Dict, Optional
+
+from . import worker
+
+SECONDS = 10.0
+
+
+def rehearse(model: Any, rows: int, seconds: float) -> Optional[Dict[str, Any]]:
+    """Return what the kernel grants a worker; None where a forked worker cannot run the network.
+
+    Args:
+        rows: of one inference.
+        seconds: that it may take.
+    """
+    found = _try(partial(_run, model, rows), seconds, True)
+    if found is None:
+        found = _try(partial(_run, model, rows), seconds, False)
+        if found is not None:
+            found["problem"] = "no filter of system calls: with it the network does not run"
+    return found
+
+
+def _run(model: Any, rows: int) -> None:
+    for network in (model.compiled, model.batch_network(rows)):
+        network.input.fill(0)
+        network.infer()
+
+
+def _try(run: Callable[[], None], seconds: float, with_filter: bool) -> Optional[Dict[str, Any]]:
+    out, into = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _be_tried(run, seconds, with_filter, into)
+    os.close(into)
+    with os.fdopen(out) as said:
+        text = said.read()
+    _, status = os.waitpid(pid, 0)
+    return json.loads(text) if status == 0 and text else None
+
+
+def _be_tried(run: Callable[[], None], seconds: float, with_filter: bool, into: int) -> None:
+    """Be the child; never return."""
+    try:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, seconds + SECONDS)
+        found = worker.shut_in(with_filter)
+        run()
+        os.write(into, json.dumps(found).encode())
+        os._exit(0)
+    finally:
+        os._exit(1)
