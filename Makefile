@@ -22,8 +22,8 @@ bench: bootstrap ## images per second of SQL against a bare loop and other metho
 	@mkdir -p build && .venv/bin/dbinfer bench --json build/bench.json --plot docs/performance.png --markdown docs/performance.md
 	@.venv/bin/dbinfer bench scaling --json build/scaling.json --plot docs/scaling.png --markdown docs/performance.md
 
-test-trust: bootstrap ## hostile files, faults and load, with a table at the end; LONG=1 for all of it
-	@.venv/bin/pytest tests/trust tests/db/test_trust_*.py
+test-trust: bootstrap ## hostile files, faults and load, with a table at the end; LONG=1 for all of it; on the cluster where one is named
+	@.venv/bin/pytest tests/trust tests/db/test_trust_*.py tests/greenplum/test_trust_*.py
 
 test-greenplum: ## the database tests on the cluster that DBINFER_TEST_GREENPLUM_DSN names
 	@test -n "$$DBINFER_TEST_GREENPLUM_DSN" || { echo "set DBINFER_TEST_GREENPLUM_DSN to a superuser's dsn"; exit 2; }

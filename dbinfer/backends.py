@@ -115,13 +115,16 @@ def _backend(row: Row, rows: list[Row], settings: Settings) -> list[Check]:
     coordinator = row["content"] == COORDINATOR
     segment = f"segment {row['content']}" if row["content"] is not None else "backend"
     segment = "coordinator" if coordinator else segment
-    where = f"{segment} ({row['host']})"
+    # Host and folders are for administrators
+    named = row["host"] is not None
+    where = f"{segment} ({row['host']})" if named else segment
     if row["problem"]:
         message, _, hint = row["problem"].partition(" On that host: ")
         cure = hint or "Mend the venv on that host, or name another: dbinfer install --venv PATH"
         return [Check(f"{where} packages", False, message, cure)]
     # the coordinator scores in one process a session, beside whatever segments are on its host
-    return [check(where, row, rows, settings) for check in CHECKS if not (coordinator and check is _threads)]
+    left_out = {_threads} if coordinator else set() if named else {_threads, _cache}
+    return [check(where, row, rows, settings) for check in CHECKS if check not in left_out]
 
 
 def _python(where: str, row: Row, rows: list[Row], settings: Settings) -> Check:
@@ -129,7 +132,7 @@ def _python(where: str, row: Row, rows: list[Row], settings: Settings) -> Check:
     return Check(
         f"{where} python",
         ok,
-        f"{row['python']} with {row['venv']}",
+        f"{row['python']} with {row['venv']}" if row["venv"] else row["python"],
         "" if ok else "PL/Python 3.9 or newer is needed",
     )
 
@@ -143,9 +146,8 @@ def _packages(where: str, row: Row, rows: list[Row], settings: Settings) -> Chec
     }
     other = [name for name in names if versions[name] != majority[name]]
     detail = ", ".join(f"{name} {version}" for name, version in versions.items())
-    hint = f"On {row['host']}: {row['venv']}/bin/pip install " + " ".join(
-        f"{n}=={majority[n]}" for n in other
-    )
+    wanted = " ".join(f"{n}=={majority[n]}" for n in other)
+    hint = f"On {row['host'] or 'that host'}: {row['venv'] or 'VENV'}/bin/pip install {wanted}"
     return Check(f"{where} packages", not other, detail, hint if other else "")
 
 

@@ -28,6 +28,12 @@ def cached(dsn: str) -> set[tuple[Any, ...]]:
         return {row for query in asked for row in rows(db, query)}
 
 
+def others_test(dsn: str) -> bool:
+    """Return whether the server has a database of another run of the tests."""
+    with closing(psycopg2.connect(dsn)) as db:
+        return bool(ask(db, "SELECT count(*) FROM pg_database WHERE datname LIKE 'test%%'"))
+
+
 def leave_hosts(dsn: str) -> None:
     """Remove what a database that is to be dropped has put on the hosts, as uninstall does; nothing without dbinfer."""
     with closing(psycopg2.connect(dsn)) as db, contextlib.suppress(psycopg2.Error):

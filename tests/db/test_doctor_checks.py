@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -186,6 +187,9 @@ def test_a_role_without_rights_sees_the_places(dsn: str, db: Connection) -> None
         report = examine(make_dsn(dsn, options=f"-c role={name}"))
         assert report.ok
         assert any("connect as a superuser" in check.detail for check in report.checks)
+        said = " ".join(f"{check.name} {check.detail} {check.hint}" for check in report.checks)
+        assert "None" not in said
+        assert socket.gethostname() not in said
 
 
 def test_a_server_that_is_not_there() -> None:

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 
+import figures
 import psycopg2
 import pytest
 from asking import rows
@@ -34,6 +35,7 @@ def test_kill_9_of_a_scoring_segment_backend(cluster: str) -> None:
     timer.join()
     print(f"the query ended with: {caught.value}")
     connection.close()
+    figures.record("kill -9 of a segment's backend", faults=1)
     assert recovered(cluster) == [(60,)]
     assert models(cluster) == before
     assert [check for check in doctor(cluster).checks if not check.ok] == []
