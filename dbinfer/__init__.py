@@ -20,6 +20,7 @@ from dbinfer.connection import connect
 from dbinfer.convert import ConvertOptions, ConvertReport, convert
 from dbinfer.demo import DemoOptions, DemoReport, demo
 from dbinfer.doctor import DoctorReport, doctor
+from dbinfer.engine import EngineOptions, EngineReport, engine
 from dbinfer.errors import DbinferError
 from dbinfer.install import InstallOptions, InstallReport, UpgradeOptions, install, uninstall, upgrade
 from dbinfer.load import LoadOptions, LoadReport, load
@@ -58,6 +59,8 @@ __all__ = [
     "DeployOptions",
     "DeployReport",
     "DoctorReport",
+    "EngineOptions",
+    "EngineReport",
     "InstallOptions",
     "InstallReport",
     "LoadOptions",
@@ -93,6 +96,7 @@ __all__ = [
     "doctor",
     "down",
     "drop",
+    "engine",
     "grant",
     "install",
     "load",

@@ -10,6 +10,7 @@ import psycopg2
 from dbinfer._version import __version__
 from dbinfer.backends import Check, check_backends
 from dbinfer.connection import session
+from dbinfer.engine import check_engines
 from dbinfer.errors import InstallError, ServerError
 from dbinfer.install.content import Content
 from dbinfer.install.foreign import check_foreign
@@ -46,7 +47,7 @@ def doctor(dsn: str | None = None) -> DoctorReport:
             missing = Check("installed", False, "dbinfer is not in this database", "dbinfer install")
             return DoctorReport((server, missing))
         checks = (*_installed(settings), *_rights(conn), *check_backends(conn, platform, settings))
-        return DoctorReport((server, *checks))
+        return DoctorReport((server, *checks, *check_engines(conn, settings)))
 
 
 def _settings(conn: Any) -> dict[str, str] | None:

@@ -20,6 +20,7 @@ GROUPS = (
     "deploy",
     "registry",
     "cache",
+    "engine",
     "quantize",
     "data",
     "bench",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -107,8 +108,24 @@ def upgrade(
         InstallError: dbinfer is not installed there, is newer, or an applied upgrade was edited; or its schemas hold
             objects of others.
     """
-    options = options or UpgradeOptions()
     progress(Progress("upgrading"))
+    report = _upgrade(options or UpgradeOptions(), dsn)
+    if report.changed:
+        _replace_engines(dsn)
+    return report
+
+
+def _replace_engines(dsn: str | None) -> None:
+    """Tell engines of other runtimes to finish and go; what they do not hear they do when nobody asks them any more."""
+    with (
+        contextlib.suppress(psycopg2.Error, InstallError),
+        any_session(dsn, autocommit=True) as conn,
+        conn.cursor() as cur,
+    ):
+        cur.execute("SELECT t FROM dbinfer._hosts_engines('replace') t")
+
+
+def _upgrade(options: UpgradeOptions, dsn: str | None) -> InstallReport:
     content = Content()
     with transaction(dsn) as conn, conn.cursor() as cur:
         platform, version = detect(conn), installed_version(cur)

@@ -88,6 +88,14 @@ def venv(request: pytest.FixtureRequest) -> Path:
     return Path(running.venv)
 
 
+@pytest.fixture(scope="session")
+def engine_dir() -> Iterator[str]:
+    """A folder for the engines of this run, which the first of them makes."""
+    folder = f"/tmp/dbinfer-test-{uuid.uuid4().hex[:8]}"
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.fixture(scope="module")
 def empty_dsn(server_dsn: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """The dsn of a fresh database without dbinfer; dropped after the module."""
@@ -113,12 +121,11 @@ def _as_admin(server_dsn: str, *commands: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def dsn(empty_dsn: str, venv: Path) -> str:
+def dsn(empty_dsn: str, venv: Path, engine_dir: str) -> str:
     """The dsn of this module's database, with dbinfer installed in it."""
     ensure(empty_dsn, venv=str(venv))
-    isolation = os.environ.get(ISOLATION)
-    if isolation:
-        install(InstallOptions(isolation=isolation), dsn=empty_dsn)
+    # other runs of this user have engines of their own, which tests of faults would end
+    install(InstallOptions(isolation=os.environ.get(ISOLATION), engine_dir=engine_dir), dsn=empty_dsn)
     return empty_dsn
 
 

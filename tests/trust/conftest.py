@@ -11,11 +11,11 @@ import figures
 import pytest
 from asking import ask
 from breakable import IMAGE, PREDICT, SEVEN, Breakable, breakable
-from servers import backend_venv, db, dsn, empty_dsn, server, server_dsn, session_env, venv
+from servers import backend_venv, db, dsn, empty_dsn, engine_dir, server, server_dsn, session_env, venv
 
 from dbinfer import server as embedded
 
-__all__ = ["db", "dsn", "empty_dsn", "server", "server_dsn", "session_env", "venv"]
+__all__ = ["db", "dsn", "empty_dsn", "engine_dir", "server", "server_dsn", "session_env", "venv"]
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("connection",),
     ("backends", "imagefiles", "ir"),
     ("cache", "convert", "install", "load", "quantize", "registry", "score"),
-    ("doctor", "server", "train"),
-    ("tune",),
+    ("engine", "server", "train"),
+    ("doctor", "tune"),
     ("bench", "demo"),
     ("cli",),
     ("dbinfer",),
@@ -33,6 +33,7 @@ PIXELS = ("errors", "image", "mask", "postprocess", "preprocess")
 # What a room takes of dbinfer_udf beside its manifest.
 RUNTIME: dict[str, tuple[str, ...]] = {
     "bench": (*PIXELS, "cache", "libraries", "model", "tasks"),
+    "engine": ("engine.client", "errors"),
     "imagefiles": ("header",),
     "machine": ("limits",),
     "quantize": PIXELS,
@@ -83,6 +84,7 @@ STANDARD_LIBRARY_ONLY = (
     "purpose",
     "remote",
     "venv",
+    "engines",
     "engine.address",
     "engine.client",
     "engine.control",

@@ -8,6 +8,7 @@ from typing import Any, Dict, Optional
 from . import figures
 from .engine.client import Engine
 from .engine.errors import EngineError
+from .engines import started_with
 
 ALWAYS, NEVER = "always", "never"
 # An inference that is shorter than the way to the engine and back runs in the backend
@@ -60,7 +61,9 @@ class HostEngine:
 
     def require(self, spec: Dict[str, Any], folder: str, threads: int, rows: int = 1) -> Any:
         """Return the model in the engine for so many rows of one inference; EngineError where it cannot be had."""
-        return Engine(spec["settings"], self._digest, self._modules).open(spec, folder, threads, rows)
+        return Engine(started_with(spec["settings"]), self._digest, self._modules).open(
+            spec, folder, threads, rows
+        )
 
     def _worth_it(self, milliseconds: Optional[float]) -> bool:
         """Return whether to use the engine, as far as is known yet."""

@@ -29,11 +29,25 @@ def content_id() -> Optional[int]:
     # only Greenplum's server exports it
     if not hasattr(symbols, "Gp_role"):
         return None
-    option = symbols.GetConfigOption
+    value = setting("gp_contentid")
+    return None if value is None else int(value)
+
+
+def setting(name: str) -> Optional[str]:
+    """Return a setting of the server as this process has it; None where there is none of that name."""
+    option = server().GetConfigOption
     option.restype, option.argtypes = ctypes.c_char_p, [ctypes.c_char_p, ctypes.c_bool, ctypes.c_bool]
     # missing_ok, not restricted: an error of the server would jump over the frames of Python
-    value = option(b"gp_contentid", True, False)
-    return None if value is None else int(value)
+    value = option(name.encode(), True, False)
+    return None if value is None else str(value, "utf-8", "replace")
+
+
+def server_log(name: str) -> str:
+    """Return the path of a file of ours in the server's folder of logs; nothing where it collects none."""
+    if not hasattr(server(), "GetConfigOption") or setting("logging_collector") != "on":
+        return ""
+    folder = os.path.abspath(setting("log_directory") or "log")  # a backend works in the data directory
+    return os.path.join(folder, name) if os.access(folder, os.W_OK) else ""
 
 
 def database() -> Tuple[int, int]:

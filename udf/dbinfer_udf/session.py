@@ -170,6 +170,13 @@ class Session:
             handover.leave()
         return len(removed)
 
+    def engines(self, plpy: Any, settings: str, action: str) -> str:
+        """Return the facts of this host's engines as JSON; see engines.act."""
+        from .engines import act
+
+        self.settle()
+        return json.dumps(act(json.loads(settings), self.digest, modules(), action))
+
     def status(self, plpy: Any, settings: str) -> str:
         """Return what there is to know of this backend and its host, as JSON."""
         from .status import collect

@@ -10,6 +10,7 @@ from typing import Any, Dict
 from . import cache, housekeeping, libraries, limits, process
 from .errors import UdfError
 from .image_limits import image_limits
+from .isolation import ALWAYS
 from .threads import threads
 
 
@@ -30,10 +31,18 @@ def collect(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
         "problem": None,
     }
     try:
-        libraries.load(row["venv"], image_limits(settings).max_pixels)
+        _look_at_libraries(settings)
         row.update(libraries.versions())
         cache.open_cache(row["cache_dir"])
         row["cache_bytes"], row["cache_free"] = housekeeping.usage(row["cache_dir"])
     except UdfError as err:
         row["problem"] = err.message + (" " + err.hint if err.hint else "")
     return row
+
+
+def _look_at_libraries(settings: Dict[str, str]) -> None:
+    """Import the libraries; where this process is to be without them, see that the venv is there and safe."""
+    if settings.get("isolation") != ALWAYS:
+        libraries.load(settings.get("venv", ""), image_limits(settings).max_pixels)
+    elif settings.get("venv"):
+        libraries.add_venv(settings["venv"])

@@ -59,6 +59,10 @@ class Engine:
         """
         return RemoteModel(self, {"spec": spec, "folder": folder, "threads": threads, "rows": rows})
 
+    def attach(self) -> None:
+        """Start the engine where none runs; EngineError where that cannot be."""
+        self._ask({"op": "hello"})
+
     def load(self, wanted: Dict[str, Any]) -> Dict[str, Any]:
         """Return what the supervisor says of a model that it has loaded: path, key and facts; see open."""
         found = self._ask(dict(wanted, op="open", server=of_this_process()))

@@ -1,0 +1,130 @@
+"""What the engines of a database's hosts hold, asked through the database, and what the doctor says of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg2
+from psycopg2.extensions import connection as Connection
+
+from dbinfer.backends import Check, Settings
+from dbinfer.connection import one, session
+from dbinfer.errors import RegistryError
+from dbinfer.report import Report
+
+# A database of an older version has no such function
+MAY_ASK = "SELECT pg_catalog.has_function_privilege(pg_catalog.to_regprocedure('dbinfer._full_engines(text)'), 'EXECUTE')"
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What to do with the engines.
+
+    Attributes:
+        stop: tell them to finish what runs and go; the next row that needs one starts another.
+    """
+
+    stop: bool = False
+
+
+@dataclass(frozen=True)
+class HostEngine:
+    """One engine, or why there is none.
+
+    Attributes:
+        host: None where this role may not see hosts and models.
+        pid: of its supervisor; None where it does not answer.
+        uptime: in seconds.
+        service: it was started as a service, and does not end by itself.
+        models: what it holds: model, version, rows, threads, bytes, workers, requests, errors, restarts, queue.
+        requests, errors, restarts, queue, bytes: sums over its models.
+        digest: of the runtime that it works for.
+        problem: what is wrong, or None.
+    """
+
+    host: str | None
+    pid: int | None
+    uptime: float | None
+    service: bool
+    models: tuple[dict[str, Any], ...]
+    bytes: int
+    requests: int
+    errors: int
+    restarts: int
+    queue: int
+    log: str | None
+    digest: str
+    problem: str | None
+
+
+@dataclass(frozen=True)
+class EngineReport(Report):
+    """The engines of all hosts; after a stop those that were told may still be there."""
+
+    engines: tuple[HostEngine, ...]
+
+
+def engine(options: EngineOptions | None = None, dsn: str | None = None) -> EngineReport:
+    """Return the engines of the database's hosts; tell them to go first if the options say so.
+
+    Raises:
+        RegistryError: this role may not stop them.
+    """
+    action = "stop" if (options or EngineOptions()).stop else "look"
+    with session(dsn, error=RegistryError, catalog_only=True, autocommit=True) as conn:
+        return EngineReport(tuple(_ask(conn, action)))
+
+
+def _ask(conn: Connection, action: str) -> list[HostEngine]:
+    with conn.cursor() as cur:
+        cur.execute("SELECT t FROM dbinfer._hosts_engines(%s) t", (action,))
+        found = [facts for (text,) in cur.fetchall() for facts in json.loads(text)]
+    # The segments of a host see the same engines
+    each = {(facts.get("host"), facts.get("pid"), facts["digest"]): facts for facts in found}
+    return [_engine(facts) for _, facts in sorted(each.items(), key=lambda item: str(item[0]))]
+
+
+def _engine(facts: dict[str, Any]) -> HostEngine:
+    sums = {name: facts.get(name) or 0 for name in ("bytes", "requests", "errors", "restarts", "queue")}
+    return HostEngine(
+        host=facts.get("host"),
+        pid=facts.get("pid"),
+        uptime=facts.get("uptime"),
+        service=bool(facts.get("service")),
+        models=tuple(facts.get("models") or ()),
+        log=facts.get("log"),
+        digest=facts["digest"],
+        problem=facts.get("problem"),
+        **sums,
+    )
+
+
+def check_engines(conn: Connection, settings: Settings) -> list[Check]:
+    """Return a check for each host: an engine runs there or can be started; nothing where none is wanted.
+
+    `auto` scores without one, so there it is said and no fault; `always` does not.
+    """
+    isolation = settings.get("isolation", "auto")
+    with conn.cursor() as cur:
+        cur.execute(MAY_ASK)
+        may = one(cur)
+    if isolation == "never" or not may:
+        return []
+    wanted = settings.get("runtime_digest", "")[:12]
+    try:
+        found = _ask(conn, "start")
+    except psycopg2.Error:
+        return []  # the checks of the segments say why
+    return [_check(each, isolation) for each in found if each.digest == wanted or not wanted]
+
+
+def _check(found: HostEngine, isolation: str) -> Check:
+    name = f"engine ({found.host})"
+    if found.problem is None:
+        kind = "service" if found.service else "engine"
+        return Check(name, True, f"{kind} {found.pid}, {len(found.models)} models, isolation = {isolation}")
+    if isolation == "auto":
+        return Check(name, True, f"models run in the backends, because {found.problem}")
+    return Check(name, False, found.problem, "Mend it on that host, or: dbinfer install --isolation auto")

@@ -1,0 +1,44 @@
+"""The engines of this host, as administrators see, start and stop them."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, Dict, List
+
+from .engine.client import Engine, status, stop
+from .errors import UdfError
+from .process import server_log
+
+COUNTS = ("bytes", "requests", "errors", "restarts", "queue")
+
+
+def act(settings: Dict[str, str], digest: str, modules: Dict[str, str], action: str) -> List[Dict[str, Any]]:
+    """Return the facts of this host's engines; `problem` says what is wrong.
+
+    Args:
+        digest: of this session's runtime.
+        modules: its sources.
+        action: `look`; `start`: an engine of this runtime first, where none runs; `stop`: tell all to finish and go;
+            `replace`: tell those of other runtimes.
+    """
+    try:
+        if action == "start":
+            Engine(started_with(settings), digest, modules).attach()
+        elif action != "look":
+            stop(settings, keep=digest if action == "replace" else None)
+        return [_whole(found) for found in status(settings)]
+    except UdfError as err:
+        problem = err.message + (" " + err.hint if err.hint else "")
+        return [{"host": socket.gethostname(), "digest": digest[:12], "models": [], "problem": problem}]
+
+
+def started_with(settings: Dict[str, str]) -> Dict[str, str]:
+    """Return the settings that an engine starts with: its log lies beside that of the server, where there is one."""
+    log = server_log("dbinfer-engine.log")
+    return dict(settings, engine_log=log) if log else settings
+
+
+def _whole(found: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the facts of one engine with the sums over its models."""
+    sums = {name: sum(model.get(name) or 0 for model in found["models"]) for name in COUNTS}
+    return {"host": socket.gethostname(), **sums, **found, "problem": found.get("problem") or None}
