@@ -15,7 +15,10 @@ from dbinfer.errors import RegistryError
 from dbinfer.report import Report
 
 # A database of an older version has no such function
-MAY_ASK = "SELECT pg_catalog.has_function_privilege(pg_catalog.to_regprocedure('dbinfer._full_engines(text)'), 'EXECUTE')"
+MAY_ASK = (
+    "SELECT pg_catalog.has_function_privilege(f.oid, 'EXECUTE') "
+    "FROM (SELECT pg_catalog.to_regprocedure('dbinfer._full_engines(text)')::oid) f (oid)"
+)
 
 
 @dataclass(frozen=True)
