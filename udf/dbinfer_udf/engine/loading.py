@@ -49,11 +49,11 @@ def _libraries(folder: str, settings: Dict[str, str]) -> Set[str]:
 
 
 def _mapped() -> Set[str]:
-    """Return the folders of the libraries that this process has mapped."""
+    """Return the folders of the libraries that this process has mapped, and its program, whose folder holds others."""
     with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
         lines = [line.split(maxsplit=5) for line in maps]
         paths = [fields[5].rstrip("\n") for fields in lines if len(fields) == 6 and "x" in fields[1]]
-        return {os.path.dirname(path) for path in paths if path.startswith("/")}
+        return {os.path.dirname(path) if ".so" in path else path for path in paths if path.startswith("/")}
     return set()
 
 

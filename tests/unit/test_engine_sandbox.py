@@ -1,0 +1,172 @@
+"""What a worker and a host can really do once they have shut themselves in: tried, each in a process of its own."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import engine_models
+import pytest
+import tiny_models
+
+from dbinfer_udf.engine import client, kernel, landlock, loading, seccomp, worker
+
+pytestmark = pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
+
+
+def shut_in(prepare: Callable[[], Any], act: Callable[[], Any]) -> str:
+    """Do something in a process that has shut itself in; return what came of it."""
+    out, into = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        text = "it died"
+        try:
+            kernel.no_new_privileges()
+            prepare()
+            text = repr(act())
+        except BaseException as err:
+            text = type(err).__name__
+        finally:
+            os.write(into, text.encode())
+            os._exit(0)
+    os.close(into)
+    with os.fdopen(out) as said:
+        text = said.read()
+    os.waitpid(pid, 0)
+    return text
+
+
+def read_library() -> int:
+    return len(Path(os.__file__).read_bytes()) > 0
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data directory with a cache and one entry in it."""
+    (tmp_path / "cache" / "entry").mkdir(parents=True)
+    (tmp_path / "cache" / "other").mkdir()
+    for path in ("PG_VERSION", "cache/entry/model.xml", "cache/other/model.xml"):
+        (tmp_path / path).write_text("secret")
+    return tmp_path
+
+
+def in_host(data: Path, act: Callable[[], Any]) -> str:
+    def prepare() -> None:
+        loading.shut_in(str(data / "cache" / "entry"), {})
+        seccomp.forbid()
+
+    return shut_in(prepare, act)
+
+
+def test_a_host_reads_libraries_and_its_own_entry_and_nothing_else(data: Path) -> None:
+    entry = data / "cache" / "entry"
+    assert in_host(data, read_library) == "True"
+    assert in_host(data, (entry / "model.xml").read_text) == "'secret'"
+    assert in_host(data, lambda: (entry / "blob").write_text("x")) == "1"
+    for path in ("PG_VERSION", "cache/other/model.xml"):
+        assert in_host(data, (data / path).read_text) == "PermissionError"
+    assert in_host(data, lambda: os.listdir(data)) == "PermissionError"
+    assert in_host(data, lambda: os.unlink(data / "PG_VERSION")) == "PermissionError"
+    assert in_host(data, lambda: (data / "new").write_text("x")) == "PermissionError"
+    # a link in the entry leads nowhere
+    (entry / "link").symlink_to(data / "PG_VERSION")
+    assert in_host(data, (entry / "link").read_text) == "PermissionError"
+
+
+def test_a_host_has_no_network_and_starts_only_a_python(data: Path) -> None:
+    assert in_host(data, lambda: socket.socket(socket.AF_INET)) == "PermissionError"
+    assert in_host(data, lambda: socket.socket(socket.AF_UNIX)) == "PermissionError"
+    command = [sys.executable, "-I", "-c", f"print(open({str(data / 'PG_VERSION')!r}).read())"]
+    # what it starts is as shut in as itself
+    assert in_host(data, lambda: subprocess.run(command, check=False, capture_output=True).returncode) == "1"
+    assert in_host(data, lambda: subprocess.run(["/bin/cat", "/etc/passwd"], check=True)) == "PermissionError"
+
+
+def test_a_path_above_the_cache_is_never_opened(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(data), "/"])
+    assert in_host(data, (data / "PG_VERSION").read_text) == "PermissionError"
+
+
+FORBIDDEN: dict[str, Callable[[], Any]] = {
+    "a file": lambda: os.open("/etc/passwd", os.O_RDONLY),
+    "a library": read_library,
+    "a new file": lambda: os.open("/tmp/dbinfer-new", os.O_CREAT | os.O_WRONLY),
+    "a socket": lambda: socket.socket(socket.AF_UNIX),
+    "the network": lambda: socket.socket(socket.AF_INET),
+    "a program": lambda: os.execv("/bin/true", ["true"]),
+    "a process": os.fork,
+    "a signal to its parent": lambda: os.kill(os.getppid(), signal.SIGTERM),
+    "a debugger": lambda: kernel.syscall(101, 16, os.getppid(), 0, 0),
+    "another's memory": lambda: kernel.syscall(310, os.getppid(), None, 0, None, 0, 0),
+    "another root": lambda: os.chroot("/tmp"),
+    "a link": lambda: os.symlink("/etc/passwd", "/tmp/dbinfer-link"),
+    "a removal": lambda: os.unlink("/tmp"),
+}
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_a_worker_can_do_nothing_but_compute_and_answer(what: str) -> None:
+    assert shut_in(worker.shut_in, FORBIDDEN[what]) == "PermissionError"
+
+
+@pytest.mark.parametrize("what", [name for name in FORBIDDEN if name.startswith("a ") and "file" in name])
+def test_either_lock_alone_keeps_files_closed(what: str) -> None:
+    assert shut_in(landlock.restrict, FORBIDDEN[what]) == "PermissionError"
+    assert shut_in(lambda: seccomp.restrict(os.getpid()), FORBIDDEN[what]) == "PermissionError"
+
+
+def test_a_worker_can_compute_and_answer() -> None:
+    def act() -> bytes:
+        ours.sendall(b"y" * 10)
+        return bytes(bytearray(1 << 24)[:2])
+
+    ours, theirs = socket.socketpair()
+    assert shut_in(worker.shut_in, act) == repr(b"\0\0")
+    assert theirs.recv(100) == b"y" * 10
+    ours.close()
+    theirs.close()
+
+
+def test_an_abort_of_a_worker_is_an_abort() -> None:
+    pid = os.fork()
+    if pid == 0:
+        faulthandler.disable()
+        kernel.no_new_privileges()
+        worker.shut_in()
+        os.abort()
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGABRT
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[client.Engine]:
+    folder = tmp_path_factory.mktemp("engine")
+    folder.chmod(0o700)
+    made = engine_models.engine(folder)
+    yield made
+    client.stop(made.settings)
+
+
+def test_the_engine_says_and_has_what_was_granted(engine: client.Engine, tmp_path: Path) -> None:
+    spec, entry = engine_models.ticket(tiny_models.convolution(tmp_path), tmp_path / "cache")
+    model = engine.open(spec, entry.folder, 1)
+    img = tiny_models.file(tiny_models.picture(1, 2, 3))
+    assert model.ask("predict", img, None)
+    (facts,) = client.status(engine.settings)[0]["models"]
+    assert facts["sandbox"] == {"files": True, "seccomp": True, "landlock": landlock.version()}
+    found = engine_models.processes(engine)
+    for name, filters in (("worker", "2"), ("host", "2"), ("zygote", "2"), ("engine", "0")):
+        for pid in found[name]:
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+            values = dict(line.split(":\t") for line in lines if ":\t" in line)
+            assert (name, values["NoNewPrivs"], values["Seccomp"]) == (name, "1", filters)
+    # nothing but its listener and the log is open in a worker
+    (first, *_) = found["worker"]
+    targets = sorted(os.readlink(path) for path in Path(f"/proc/{first}/fd").iterdir())
+    assert [target.partition(":")[0] for target in targets] == ["/dev/null", "pipe", "pipe", "socket"]
