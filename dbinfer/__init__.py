@@ -24,6 +24,7 @@ from dbinfer.engine import EngineOptions, EngineReport, engine
 from dbinfer.errors import DbinferError
 from dbinfer.install import InstallOptions, InstallReport, UpgradeOptions, install, uninstall, upgrade
 from dbinfer.load import LoadOptions, LoadReport, load
+from dbinfer.page import PageReport, ReportOptions, report
 from dbinfer.progress import OnProgress, Progress, silent
 from dbinfer.quantize import QuantizeOptions, QuantizeReport, quantize
 from dbinfer.registry import (
@@ -67,6 +68,7 @@ __all__ = [
     "LoadReport",
     "ModelsReport",
     "OnProgress",
+    "PageReport",
     "PredictOptions",
     "PredictReport",
     "Progress",
@@ -74,6 +76,7 @@ __all__ = [
     "QuantizeReport",
     "RegistryReport",
     "Report",
+    "ReportOptions",
     "ScoreOptions",
     "ScoreReport",
     "ServerReport",
@@ -103,6 +106,7 @@ __all__ = [
     "models",
     "predict",
     "quantize",
+    "report",
     "revoke",
     "score",
     "silent",

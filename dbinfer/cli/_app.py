@@ -23,6 +23,7 @@ GROUPS = (
     "engine",
     "quantize",
     "data",
+    "report",
     "bench",
     "train",
     "tune",

@@ -1,0 +1,191 @@
+"""Makes a page: reads the two tables in one snapshot, works out the figures, fetches the pictures, writes the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from psycopg2.extensions import connection as Connection
+
+from dbinfer.connection import session
+from dbinfer.page import provenance, vectors
+from dbinfer.page.choice import choose
+from dbinfer.page.classes import Answer, accuracy, answers
+from dbinfer.page.contents import Bad, Page
+from dbinfer.page.masks import Mask, judge
+from dbinfer.page.options import PageReport, ReportOptions
+from dbinfer.page.pictures import Thumbnail, pictures, thumbnail
+from dbinfer.page.render import render, write
+from dbinfer.page.rows import Key, Row, Rows
+from dbinfer.page.sections import Fact, class_section, mask_section, version_section
+from dbinfer.page.source import find
+from dbinfer.page.versions import compare
+from dbinfer.page.words import moment, percent, short
+from dbinfer.progress import OnProgress, Progress
+
+MOST_MASKS, MOST_REASONS, MOST_BAD, COLOURS = 400, 10, 50, 10
+
+
+def make(
+    table: str, predictions: str, options: ReportOptions, dsn: str | None, progress: OnProgress
+) -> PageReport:
+    """Make the page; see dbinfer.page.report."""
+    options.check()
+    with session(dsn, readonly=True) as conn, conn.cursor() as cur:
+        # A job may go on meanwhile: all statements of the page see the same rows
+        cur.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        progress(Progress("reading results"))
+        rows = Rows(cur, find(cur, table, predictions, options))
+        return _Maker(conn, rows, options, progress).make()
+
+
+class _Maker:
+    """One page in the making; `figures` are those of the PageReport."""
+
+    def __init__(self, conn: Connection, rows: Rows, options: ReportOptions, progress: OnProgress) -> None:
+        self.conn, self.rows, self.options, self.progress = conn, rows, options, progress
+        self.source = rows.source
+        self.newer, self.older = choose(rows.versions(), options, self.source.versioned)
+        self.models = self._models()
+        self.labels = self.models[0].labels if self.models else ()
+        self.figures: dict[str, Any] = {}
+        self.page = Page(self._title(), str(self.source.table), str(self.source.predictions), self._when())
+
+    def _models(self) -> list[provenance.ModelFacts]:
+        cur = self.rows.cur
+        if self.newer.model is None:
+            return [provenance.named_facts(cur, self.options.model)] if self.options.model else []
+        found = [
+            provenance.model_facts(cur, version.model, version.number)
+            for version in (self.newer, self.older)
+            if version is not None and version.model is not None
+        ]
+        return [facts for facts in found if facts is not None]
+
+    def _title(self) -> str:
+        shown = self.models[0].name if self.models and not self.newer.model else str(self.newer)
+        return shown if self.models or self.newer.model else f"Results in {self.source.predictions}"
+
+    def _when(self) -> str:
+        return moment(self.newer.last)
+
+    def make(self) -> PageReport:
+        """Return what was written."""
+        most = {
+            "masks": min(MOST_MASKS, self.options.sample),
+            "vectors": min(vectors.MOST, self.options.sample),
+        }
+        sample = self.rows.sample(self.newer, most.get(self.source.kind, self.options.sample))
+        self._bad_rows()
+        self._facts(sample)
+        fill = {"classes": self._classes, "masks": self._masks, "vectors": self._vectors}
+        if self.source.kind in fill and any(row.result[0] is not None for row in sample):
+            fill[self.source.kind](sample)
+        self.page.models, self.page.jobs = (
+            self.models,
+            provenance.jobs(self.rows.cur, self.source, self.newer),
+        )
+        html = render(self.page, self._thumbnails())
+        return self._report(len(sample), write(self.options.out, html))
+
+    def _report(self, sampled: int, size: int) -> PageReport:
+        older = str(self.older) if self.older else None
+        return PageReport(
+            out=self.options.out,
+            bytes=size,
+            table=str(self.source.table),
+            predictions=str(self.source.predictions),
+            model=self.models[0].name if self.models else str(self.newer) if self.newer.model else None,
+            against=older if self.page.comparison else None,
+            rows=self.newer.rows,
+            sampled=sampled,
+            **self.figures,
+        )
+
+    def _bad_rows(self) -> None:
+        """Fill in bad rows and their reasons."""
+        self.page.reasons, noted = self.rows.reasons(self.newer, MOST_REASONS)
+        self.figures["errors"] = noted + self.newer.rows - self.newer.results
+        self.page.bad = [
+            Bad(key, reason or "no result: the image is NULL or could not be used")
+            for key, reason in self.rows.bad(self.newer, MOST_BAD)
+        ]
+
+    def _facts(self, sample: Sequence[Row]) -> None:
+        """Fill in the figures at the top and what a reader must know of them."""
+        self.page.summary = [
+            Fact(f"{self.newer.results:,}", "images with a result"),
+            Fact(f"{self.figures['errors']:,}", "bad rows"),
+        ]
+        if len(sample) < self.newer.rows:
+            self._note(
+                f"This page shows a sample: {len(sample):,} of {self.newer.rows:,} rows, chosen by the hash of their "
+                "keys. The numbers of images with a result and of bad rows are those of all rows, all other "
+                "figures those of the sample."
+            )
+        if gone := sum(not row.found for row in sample):
+            self._note(f"{gone:,} of these rows have no image in {self.source.table} any more.")
+        if self.source.versioned and not self.models:
+            self._note(
+                f"{self.newer} is not in the registry any more, or you may not run it; so its provenance is missing."
+            )
+
+    def _note(self, text: str) -> None:
+        self.page.notes.append(text)
+
+    def _figure(self, name: str, value: float | None, caption: str) -> None:
+        self.figures[name] = value
+        if value is not None:
+            shown = percent(value) if name in ("accuracy", "agreement") else short(value)
+            self.page.summary.append(Fact(shown, caption))
+
+    def _classes(self, sample: Sequence[Row]) -> None:
+        found = answers(sample, self.labels)
+        self.page.classes = class_section(found, self.labels)
+        known = {answer.name for answer in found} | set(self.labels)
+        if strange := [answer for answer in found if answer.truth is not None and answer.truth not in known]:
+            some = ", ".join(sorted({str(answer.truth) for answer in strange})[:3])
+            self._note(f"{len(strange):,} images have labels that no class has, and count as wrong: {some}.")
+        self._figure(
+            "accuracy", accuracy(found), f"accuracy on {sum(a.truth is not None for a in found):,} labels"
+        )
+        if self.older is not None:
+            self._compare(found, answers(self.rows.sample(self.older, self._as_many()), self.labels))
+
+    def _as_many(self) -> int:
+        """Return what makes the sample of the other version take the same share of the keys."""
+        assert self.older is not None
+        whole = self.newer.rows <= self.options.sample
+        return self.older.rows if whole else max(1, self.options.sample * self.older.rows // self.newer.rows)
+
+    def _compare(self, found: Sequence[Answer], before: Sequence[Answer]) -> None:
+        two = compare(found, before)
+        if two.images:
+            self.page.comparison = version_section(two, str(self.newer), str(self.older))
+            self._figure("agreement", two.agreement, f"agreement with {self.older}")
+
+    def _masks(self, sample: Sequence[Row]) -> None:
+        keys = [row.key for row in sample if row.found and row.result[0]]
+        masks: list[Mask] = []
+        for picture in pictures(self.conn, self.source, keys, self.newer):
+            masks.append(judge(picture))
+            self.progress(Progress("reading masks", len(masks), len(keys), "images"))
+        self.page.masks = mask_section(masks)
+        judged = [mask for mask in masks if mask.dice is not None]
+        for name in ("dice", "iou"):
+            values = [getattr(mask, name) for mask in judged]
+            caption = f"mean {'IoU' if name == 'iou' else name} of {len(values):,} masks"
+            self._figure(name, float(np.mean(values)) if values else None, caption)
+
+    def _vectors(self, sample: Sequence[Row]) -> None:
+        self.page.map = vectors.lay_out(sample, COLOURS)
+
+    def _thumbnails(self) -> dict[Key, Thumbnail]:
+        """Return a small picture for each key that the page shows."""
+        keys = list(dict.fromkeys(self.page.keys()))
+        found = {key: Thumbnail(problem="the image is not in the table any more") for key in keys}
+        for done, picture in enumerate(pictures(self.conn, self.source, keys), 1):
+            found[picture.key] = thumbnail(picture.image)
+            self.progress(Progress("reading images", done, len(keys), "images"))
+        return found

@@ -1,0 +1,111 @@
+"""report: the figures of real tables, and a page that says them and nothing that the database could slip in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pages
+import pytest
+import tiny_models
+from asking import make_images, rows
+from psycopg2.extensions import connection as Connection
+from typer.testing import CliRunner
+
+from dbinfer.cli._app import app
+from dbinfer.page import ReportOptions, report
+from dbinfer.registry import deploy
+from dbinfer.score import ScoreOptions, score
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    from contextlib import closing
+
+    import psycopg2
+
+    with closing(psycopg2.connect(dsn)) as db:
+        db.autocommit = True
+        pages.make_colours(db, dsn, tmp_path_factory.mktemp("colours"))
+        pages.make_masks(db, dsn, tmp_path_factory.mktemp("masks"))
+
+
+def page(dsn: str, folder: Path, table: str, predictions: str, **values: object) -> tuple[object, str]:
+    options = ReportOptions(out=folder / "page.html", **values)  # type: ignore[arg-type]
+    done = report(table, predictions, options, dsn)
+    html = options.out.read_text(encoding="utf-8")
+    assert done.bytes == len(html.encode())
+    return done, html
+
+
+def test_two_versions_with_labels(dsn: str, tmp_path: Path) -> None:
+    done, html = page(dsn, tmp_path, "images", "predictions")
+    figures = done.to_dict()  # type: ignore[attr-defined]
+    assert (figures["model"], figures["against"]) == ("colours@2", "colours@1")
+    assert (figures["rows"], figures["sampled"], figures["errors"]) == (31, 31, 2)
+    assert figures["accuracy"] == pytest.approx(29 / 30)
+    assert figures["agreement"] == pytest.approx(29 / 30)
+    for part in ("confusion", "calibration", "uncertain", "mistakes", "versions", "bad", "scores", "counts"):
+        assert f'id="{part}"' in html, part
+    assert "won: only the newer is right" in html
+    # The page opens the images of a cell: the one that was taken for blue
+    assert 'href="#cell-1-2"' in html
+    assert 'id="cell-1-2"' in html
+
+
+def test_nothing_of_the_database_becomes_a_part_of_the_page(dsn: str, tmp_path: Path) -> None:
+    _, html = page(dsn, tmp_path, "images", "predictions")
+    assert pages.EVIL not in html
+    assert "&lt;script&gt;" in html
+    links = pages.Links(html)
+    assert links.harm == []
+    assert [address[:40] for address in links.addresses if not address.startswith(("data:image/", "#"))] == []
+    assert "default-src &#39;none&#39;" in html or "default-src 'none'" in html
+
+
+def test_masks_worst_first_with_a_key_of_two_columns(dsn: str, tmp_path: Path) -> None:
+    done, html = page(dsn, tmp_path, "shots", "masks")
+    figures = done.to_dict()  # type: ignore[attr-defined]
+    assert figures["dice"] == figures["iou"] == pytest.approx(0.75)
+    assert html.index("key <bdi>1, 2</bdi>") < html.index("key <bdi>1, 0</bdi>")
+
+
+def test_a_sample_of_keys_says_so(dsn: str, db: Connection, tmp_path: Path) -> None:
+    rows(
+        db,
+        "CREATE TABLE public.many AS SELECT n AS id, '\\x00'::bytea AS img, 'a'::text AS label "
+        "FROM generate_series(1, 5000) n",
+    )
+    rows(
+        db,
+        "CREATE TABLE public.many_found AS "
+        "SELECT id, 0 AS class, 'a'::text AS label, 0.5::real AS score FROM public.many",
+    )
+    done, html = page(dsn, tmp_path, "many", "many_found", sample=500)
+    figures = done.to_dict()  # type: ignore[attr-defined]
+    assert figures["rows"] == 5000
+    assert 350 < figures["sampled"] < 650
+    assert f"{figures['sampled']:,} of 5,000 rows" in html
+
+
+def test_the_table_that_score_makes_at_once(dsn: str, db: Connection, tmp_path: Path) -> None:
+    deploy(tiny_models.colour_embedding(tmp_path), dsn=dsn)
+    make_images(db, "shown", [tiny_models.file(tiny_models.picture(*colour)) for colour in pages.COLOURS])
+    score("shown", "public.vectors", ScoreOptions(model="vector", existing="replace"), dsn)
+    _, html = page(dsn, tmp_path, "shown", "vectors")
+    assert html.count("<image ") == 3
+    score("shown", "public.sizes", ScoreOptions(function="image_info", existing="replace"), dsn)
+    done, html = page(dsn, tmp_path, "shown", "sizes")
+    assert done.to_dict()["rows"] == 3  # type: ignore[attr-defined]
+
+
+def test_on_the_command_line(dsn: str, tmp_path: Path) -> None:
+    out = tmp_path / "new folder" / "page.html"
+    words = ["report", "--table", "images", "--out", str(out), "--dsn", dsn]
+    shown = CliRunner().invoke(app, words)
+    assert shown.exit_code == 0, shown.output
+    assert "colours@2 on 31 rows, accuracy 96.7 %" in shown.output.replace("\n", "")
+    given = CliRunner().invoke(app, [*words, "--model", "colours@1", "--against", "", "--json"])
+    found = json.loads(given.output)
+    assert (found["model"], found["against"], found["agreement"]) == ("colours@1", None, None)
+    assert found["accuracy"] == pytest.approx(28 / 30)
