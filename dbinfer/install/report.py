@@ -53,11 +53,17 @@ class InstallOptions:
 
         Raises:
             UsageError: `threads` is neither auto nor a positive number, `isolation` none of its three words, or
-                `engine_dir` no absolute path.
+                the path of a folder not absolute.
         """
         if self.threads is not None and not re.fullmatch("auto|0*[1-9][0-9]*", self.threads):
             raise UsageError(f"--threads is {self.threads!r}, but must be 'auto' or a positive number")
         check_isolation(self.isolation)
+        for option, folder in (("--venv", self.venv), ("--cache-dir", self.cache_dir)):
+            # a backend works in its data directory, and the trial of a model elsewhere
+            if folder and not folder.startswith("/"):
+                raise UsageError(
+                    f"{option} is {folder!r}, but must be an absolute path, the same on every host"
+                )
         # a backend's working directory is the data directory, and a socket's name has room for about 100 bytes
         if self.engine_dir is not None and not re.fullmatch(rb"/[^\0\n]{0,69}", self.engine_dir.encode()):
             raise UsageError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -30,28 +31,26 @@ SHORT = "SELECT count(dbinfer.predict(img, 'slow')) FROM many WHERE id < 6"
 SPOIL = """
 CREATE OR REPLACE FUNCTION spoil(how text) RETURNS text LANGUAGE plpython3u VOLATILE AS $$
 import glob, shutil
-found = glob.glob("trust_cache/*/model.bin")
+found = glob.glob("CACHE/*/model.bin")
 if how == "cut":
     for path in found: open(path, "r+b").truncate(1)
-elif how == "remove": shutil.rmtree("trust_cache", ignore_errors=True)
-return ",".join(glob.glob("trust_cache/*/*.tmp") + glob.glob("trust_cache/*.tmp"))
+elif how == "remove": shutil.rmtree("CACHE", ignore_errors=True)
+return ",".join(glob.glob("CACHE/*/*.tmp") + glob.glob("CACHE/*.tmp"))
 $$"""
 
 
 @pytest.fixture(scope="module")
 def broken(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The dsn of a database with a quick and a slow model, images on every segment, and caches of its own.
-
-    They lie in each data directory: a relative path starts there.
-    """
+    """The dsn of a database with a quick and a slow model, images on every segment, and a cache of its own."""
     folder = tmp_path_factory.mktemp("irs")
-    install(InstallOptions(cache_dir="trust_cache"), dsn)
+    cache = f"/var/tmp/dbinfer-trust-{uuid.uuid4().hex}"  # on each host, made by the first who needs it
+    install(InstallOptions(cache_dir=cache), dsn)
     for model in (tiny_models.constant(folder, 7, "seven"), slow_model(folder, 20_000)):
         deploy(model, dsn=dsn)
     with closing(psycopg2.connect(dsn)) as db:
         db.autocommit = True
         make_images(db, "many", [IMAGE], ROWS)
-        rows(db, SPOIL)
+        rows(db, SPOIL.replace("CACHE", cache))
         yield dsn
         everywhere(db, "spoil('remove')")
 

@@ -36,6 +36,8 @@ def test_version_and_help(tmp_path: Path) -> None:
         (["models", "--dsn", "nonsense"], 1, "cannot parse the connection string"),
         (["activate", "digits", "--dsn", "host=127.0.0.1 port=1"], 1, "does not name a version"),
         (["install", "--threads", "many", "--dsn", "host=127.0.0.1 port=1"], 2, "--threads is 'many'"),
+        (["install", "--cache-dir", "fast", "--dsn", "host=127.0.0.1 port=1"], 2, "--cache-dir is 'fast'"),
+        (["install", "--venv", "venv", "--dsn", "host=127.0.0.1 port=1"], 2, "--venv is 'venv'"),
         (["install", "--max-models", "0"], 2, "--max-models"),
         (["deploy", "x.xml", "--mean", "a,b"], 2, "--mean is 'a,b'"),
         (["deploy", "x.xml", "--input-size", "small"], 2, "height x width"),
