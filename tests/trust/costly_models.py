@@ -66,3 +66,21 @@ def weighty_model(folder: Path, megabytes: int, name: str = "weighty") -> Path:
         return ops.round(ops.matmul(spread, weights, False, False), "half_to_even")
 
     return tiny_models._write(tiny_models._graph(head), folder, name, tiny_models.manifest("tensor"))
+
+
+def deep_model(folder: Path, layers: int, name: str = "deep", number: float = 2.0) -> Path:
+    """Write a model of so many convolutions of 9 MB each; ResNet-50 is as large as 11. It answers `number` thrice."""
+    random = np.random.default_rng(0)
+
+    def kernel(channels: int) -> Any:
+        return (random.standard_normal((512, channels, 3, 3)) * 0.02).astype(np.float32)
+
+    def head(ops: Any, image: Any) -> Any:
+        x, channels = ops.transpose(image, np.array([0, 3, 1, 2])), 3
+        for _ in range(layers + 1):
+            x = ops.relu(ops.convolution(x, kernel(channels), [1, 1], [1, 1], [1, 1], [1, 1]))
+            channels = 512
+        none = ops.multiply(ops.reduce_mean(x, np.array([1, 2, 3]), False), np.float32(0))
+        return ops.add(ops.unsqueeze(none, np.array([1])), np.full(3, number, np.float32))
+
+    return tiny_models._write(tiny_models._graph(head), folder, name, tiny_models.manifest("tensor"))

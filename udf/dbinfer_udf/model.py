@@ -14,6 +14,7 @@ from .image_limits import image_limits
 from .infer import Compiled, same_results
 from .manifest import Manifest
 from .mask import mask_layout
+from .memory import memory_for
 from .preprocess import Resizer
 from .purpose import require_task
 
@@ -35,7 +36,8 @@ class Model:
         self.version: int = spec["version"]
         self.manifest = Manifest.from_dict(spec["manifest"])
         # kept, because a batch compiles the same network once more, and only where one is asked for
-        self._compile = partial(Compiled, openvino, entry, self.manifest.precision, threads)
+        compiled = partial(Compiled, openvino, entry, self.manifest.precision, threads)
+        self._compile = partial(_within_memory, compiled, entry.folder, spec["settings"])
         self.compiled = self._compile()
         self.output = self.compiled.output
         # a view: it shows what the next inference writes, too
@@ -64,7 +66,7 @@ class Model:
             self.batch = None  # it holds the network that goes
             self._wide = (1, self.compiled)
             found = self.compiled
-            # a network that takes one image at a time is no fault
+            # a network that takes one image at a time is no fault, and where memory is short one at a time does, too
             with contextlib.suppress(ModelError):
                 wide = self._compile(rows)
                 found = wide if same_results(self.compiled, wide) else found
@@ -115,3 +117,9 @@ class Model:
             "threads": int(used["INFERENCE_NUM_THREADS"]),
             "precision": used["INFERENCE_PRECISION_HINT"],
         }
+
+
+def _within_memory(compiled: Any, folder: str, settings: Dict[str, str], rows: int = 1) -> Compiled:
+    with memory_for(folder, settings):
+        found: Compiled = compiled(rows)
+        return found

@@ -59,9 +59,10 @@ def _load(session: Any, spec: Dict[str, Any], threads: int) -> Any:
     from .tried import require_tried
 
     entry = session.present(spec)
+    # before the trial, which needs as much; Model looks again
+    require_memory(entry.folder, settings)
     # the registry says nothing that counts here: whoever may deploy could have written it
     require_tried(entry, spec["manifest"].get("precision", "f32"), settings, openvino.get_version())
-    require_memory(entry.folder, settings)
     return Model(openvino, entry, spec, threads)
 
 

@@ -5,6 +5,7 @@ It needs nothing but the standard library, numpy and openvino, and imports those
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import resource
@@ -45,6 +46,9 @@ def _bound_itself(memory: int) -> None:
     if sys.platform == "linux":
         # a backend that is killed cannot end this process
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        # where memory ends although it is bounded, the kernel shall take this process and no backend
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+            score.write("1000")
     # the mask is inherited, also from a backend that blocks signals
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     # a crash is one of the answers here, and not worth a core file

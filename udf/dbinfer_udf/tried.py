@@ -7,21 +7,20 @@ the model's files in the host cache, which only the server's user can write.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import sys
 import tempfile
-import time
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, ContextManager, Dict, List, Optional
 
 from . import figures, interrupts
 from .cache import Entry
 from .errors import ModelError
 from .housekeeping import Waiting
+from .memory import no_room, room_beside
 from .trial import AbandonedError, Limits, TrialError, run_trial
+from .turns import cancelled, turn
 
-WAIT = 0.05  # seconds
 # A host that was busy may have failed a good model; a bad one shall not take a process of every statement
 FAILURE_SECONDS = 600
 
@@ -39,7 +38,7 @@ def require_tried(entry: Entry, precision: str, settings: Dict[str, str], openvi
     asked = [openvino, precision, *limits]
     outcome = _read(entry, asked)
     if outcome is None:
-        with interrupts.signals_open(), _alone(entry):
+        with _alone(entry), interrupts.signals_open():
             # read again: who waited for the lock finds what the other process found
             outcome = _read(entry, asked) or _try(entry, precision, limits, settings)
             # a fault of the host says nothing about the model
@@ -49,31 +48,9 @@ def require_tried(entry: Entry, precision: str, settings: Dict[str, str], openvi
         raise ModelError("the model was not run: %s" % outcome["error"], hint=_hint(outcome["setting"]))
 
 
-@contextlib.contextmanager
-def _alone(entry: Entry) -> Iterator[None]:
+def _alone(entry: Entry) -> ContextManager[None]:
     """Wait until no other process tries this model: parallel workers come together, one tries, the others read."""
-    try:
-        lock = open(os.path.join(entry.folder, "trial.lock"), "w")  # noqa: SIM115 - closed below
-    except OSError:  # the disk is full, for example: then each tries for itself
-        yield
-        return
-    with lock:
-        waits = Waiting(entry.folder)
-        while not _locked(lock):
-            waits()
-            if interrupts.cancelled():
-                raise _cancelled()
-            time.sleep(WAIT)
-        yield
-
-
-def _locked(lock: Any) -> bool:
-    try:
-        # asked in steps, because nothing could interrupt a flock that waits
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    return turn(os.path.join(entry.folder, "trial.lock"), entry.folder, "tried")
 
 
 def _try(entry: Entry, precision: str, limits: Limits, settings: Dict[str, str]) -> Dict[str, Any]:
@@ -83,12 +60,17 @@ def _try(entry: Entry, precision: str, limits: Limits, settings: Dict[str, str])
         waits()
         return interrupts.cancelled()
 
+    # what is free, because the kernel would end a backend for a model that takes more
+    room = room_beside(settings)
+    bound = limits if room is None else limits._replace(memory_bytes=min(limits.memory_bytes, room))
     try:
-        found = run_trial(python_of(settings), entry.path("xml"), precision, limits, stop)
+        found = run_trial(python_of(settings), entry.path("xml"), precision, bound, stop)
     except TrialError as err:
+        if bound != limits and err.setting == "max_model_mb":
+            raise no_room(err.message) from None
         return _outcome(err.message, err.setting, err.lasting)
     except AbandonedError:
-        raise _cancelled() from None
+        raise cancelled("tried") from None
     return _outcome("", "", True, found.milliseconds, found.compile_milliseconds)
 
 
@@ -98,10 +80,6 @@ def _outcome(
     """Return what is kept of a trial; whether an image takes long decides where the model runs (see remote)."""
     times = {"milliseconds": image, "compile_milliseconds": compiled}
     return {"error": error, "setting": setting, "lasting": lasting, **times}
-
-
-def _cancelled() -> ModelError:
-    return ModelError("the statement was cancelled while the model was tried", sqlstate="57014")
 
 
 def python_of(settings: Dict[str, str]) -> str:

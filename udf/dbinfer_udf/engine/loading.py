@@ -67,8 +67,9 @@ def load(wanted: Dict[str, Any]) -> Tuple[Model, Dict[str, Any]]:
     settings = spec["settings"]
     openvino = libraries.load(settings.get("venv", ""))["openvino"]
     entry = Entry(os.path.dirname(wanted["folder"]), spec["xml_digest"], spec["bin_digest"])
-    require_tried(entry, spec["manifest"].get("precision", "f32"), settings, openvino.get_version())
+    # before the trial, which needs as much; Model looks again
     require_memory(entry.folder, settings)
+    require_tried(entry, spec["manifest"].get("precision", "f32"), settings, openvino.get_version())
     started = perf_counter()
     model = Model(openvino, entry, spec, threads)
     rows = model.batch_network(wanted["rows"]).rows
