@@ -42,7 +42,19 @@ from dbinfer.registry import (
     revoke,
 )
 from dbinfer.report import Report
-from dbinfer.score import PredictOptions, PredictReport, ScoreOptions, ScoreReport, predict, score
+from dbinfer.score import (
+    CancelReport,
+    JobsReport,
+    PredictOptions,
+    PredictReport,
+    ScoreOptions,
+    ScoreReport,
+    Scoring,
+    cancel_job,
+    jobs,
+    predict,
+    score,
+)
 from dbinfer.server import ServerReport, UpOptions, down, status, up
 from dbinfer.train import TrainOptions, TrainReport, train
 from dbinfer.tune import TuneOptions, TuneReport, tune
@@ -52,6 +64,7 @@ __all__ = [
     "BenchReport",
     "CacheOptions",
     "CacheReport",
+    "CancelReport",
     "ConvertOptions",
     "ConvertReport",
     "DbinferError",
@@ -64,6 +77,7 @@ __all__ = [
     "EngineReport",
     "InstallOptions",
     "InstallReport",
+    "JobsReport",
     "LoadOptions",
     "LoadReport",
     "ModelsReport",
@@ -79,6 +93,7 @@ __all__ = [
     "ReportOptions",
     "ScoreOptions",
     "ScoreReport",
+    "Scoring",
     "ServerReport",
     "TrainOptions",
     "TrainReport",
@@ -91,6 +106,7 @@ __all__ = [
     "alias",
     "bench",
     "cache",
+    "cancel_job",
     "connect",
     "convert",
     "default",
@@ -102,6 +118,7 @@ __all__ = [
     "engine",
     "grant",
     "install",
+    "jobs",
     "load",
     "models",
     "predict",

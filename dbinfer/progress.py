@@ -14,6 +14,7 @@ class Progress:
         step: what it does now, as a person would say it: "loading", "epoch 3/15".
         done, total: how much of the step is done; total None: nobody knows how much there is.
         unit: of done and total: "images", "bytes", "steps"; empty where there is nothing to count.
+        errors: how much of what is done is bad.
         note: one sentence to keep in view after the step, for example the figures of an epoch.
     """
 
@@ -22,6 +23,7 @@ class Progress:
     total: int | None = None
     unit: str = ""
     note: str = ""
+    errors: int = 0
 
 
 OnProgress = Callable[[Progress], None]

@@ -24,6 +24,8 @@ GROUPS = (
     "quantize",
     "data",
     "report",
+    "score",
+    "jobs",
     "bench",
     "train",
     "tune",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
@@ -22,7 +23,7 @@ def progress_bar(steps: bool = False, console: Console | None = None) -> Iterato
         steps: where stderr is no terminal print each new step as a line, for commands that run for many minutes.
     """
     stderr = console or Console(stderr=True, highlight=False, soft_wrap=True)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), Amount(), Rate())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), Amount(), Rate(), Left())
     with Bar(
         *columns, TimeElapsedColumn(), console=stderr, disable=not stderr.is_terminal, transient=True
     ) as bar:
@@ -41,7 +42,9 @@ class Listener:
         if progress.step != self._step:
             self._begin(progress)
         if self._task is not None:
-            self._bar.update(self._task, completed=progress.done, total=progress.total)
+            self._bar.update(
+                self._task, completed=progress.done, total=progress.total, errors=progress.errors
+            )
         if progress.note:
             # Names of files may hold brackets, which are markup to Rich
             self._bar.console.print(progress.note, markup=False)
@@ -50,7 +53,7 @@ class Listener:
         if self._task is not None:
             self._bar.remove_task(self._task)
         self._step = progress.step
-        self._task = self._bar.add_task(progress.step, total=progress.total, unit=progress.unit)
+        self._task = self._bar.add_task(progress.step, total=progress.total, unit=progress.unit, errors=0)
         if self._steps and self._bar.disable:
             self._bar.console.print(progress.step, markup=False)
 
@@ -79,3 +82,18 @@ class Rate(ProgressColumn):
         if not (unit and task.speed):
             return Text()
         return Text(f"{bytes_text(task.speed)}/s" if unit == "bytes" else f"{task.speed:,.0f} {unit}/s")
+
+
+class Left(ProgressColumn):
+    """How much of a long step is done, how long the rest takes, and how much was bad."""
+
+    def render(self, task: Task) -> Text:
+        """Return `57 %, 0:03:10 left, 2 errors`; nothing where nobody knows how much there is."""
+        words = []
+        if task.total and task.fields["unit"]:
+            words.append(f"{100 * task.completed / task.total:.0f} %")
+            if task.time_remaining:
+                words.append(f"{timedelta(seconds=int(task.time_remaining))} left")
+        if task.fields["errors"]:
+            words.append(f"{task.fields['errors']} errors")
+        return Text(", ".join(words))

@@ -1,4 +1,4 @@
-"""load, predict, score: images into tables, and results out of the database functions."""
+"""load and predict: images into tables, and results of single files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from dbinfer.cli._dataview import show_answers, show_load
-from dbinfer.cli._options import Dsn, Json, console, print_json
+from dbinfer.cli._options import Dsn, Json, print_json
 from dbinfer.cli._progress import progress_bar
-from dbinfer.errors import UsageError
 
 PANEL = "Images"
 Model = Annotated[str | None, typer.Option(help="name, name@3 or name@alias. Default: the default model.")]
@@ -24,7 +23,7 @@ FunctionName = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    for command in (load, predict, score):
+    for command in (load, predict):
         app.command(rich_help_panel=PANEL)(command)
 
 
@@ -110,55 +109,3 @@ def predict(
         show_answers(report)
     if not report.ok:
         raise typer.Exit(1)
-
-
-def score(
-    table: Annotated[str, typer.Option(help="The table of images.")] = "images",
-    into: Annotated[str, typer.Option(help="The table of results, created by this command.")] = "predictions",
-    function: FunctionName = None,
-    model: Model = None,
-    column: Annotated[str, typer.Option(help="Column with the images.")] = "img",
-    key: Annotated[str, typer.Option(help="Column that identifies a row; copied into the results.")] = "id",
-    where: Annotated[
-        str, typer.Option(metavar="SQL", help="Score only rows that meet this condition.")
-    ] = "true",
-    on_error: Annotated[
-        str, typer.Option(metavar="null|error", help="For a damaged image: store NULL, or stop.")
-    ] = "error",
-    top: Annotated[int, typer.Option(min=1, help="How many classes classify_top returns.")] = 5,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing table.")] = False,
-    append: Annotated[
-        bool, typer.Option("--append", help="Add the rows that an existing table lacks.")
-    ] = False,
-    dsn: Dsn = None,
-    json: Json = False,
-) -> None:
-    """Score a table of images into a table of results, inside the database and on all its cores.
-
-    --replace drops the grants and indexes of the old table; readers see that table until the new one is complete.
-
-    Examples:
-
-        $ dbinfer score --table images --into predictions
-        public.predictions: 359 rows with classify (0.3 s, 1127.9 images/s)
-
-        $ dbinfer score --model digits@2 --where "label IS NULL" --on-error null --append
-
-        $ dbinfer score --table shop.images --into shop.masks --function segment --replace --json
-    """
-    from dbinfer.score import ScoreOptions
-    from dbinfer.score import score as run
-
-    if replace and append:
-        raise UsageError("--replace and --append cannot be used together")
-    existing = "replace" if replace else "append" if append else "refuse"
-    options = ScoreOptions(function, model, column, key, where, on_error, top, existing)
-    with progress_bar() as progress:
-        report = run(table, into, options, dsn, progress)
-    if json:
-        print_json(report.to_dict())
-        return
-    speed = f"{report.seconds:.1f} s, {report.images_per_second:.1f} images/s"
-    console.print(f"{report.into}: {report.rows} rows with {report.function} ({speed})", markup=False)
-    if report.nulls:
-        console.print(f"{report.nulls} rows have no result (bad or missing images).")

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from dbinfer.score.files import Answer, PredictOptions, PredictReport, predict
 from dbinfer.score.functions import FUNCTIONS
-from dbinfer.score.table import EXISTING, ScoreOptions, ScoreReport, score
+from dbinfer.score.listing import CancelReport, JobsReport, cancel_job, jobs
+from dbinfer.score.options import EXISTING, ScoreOptions, ScoreReport
+from dbinfer.score.scoring import Scoring
+from dbinfer.score.verb import score
 
 __all__ = [
     "EXISTING",
     "FUNCTIONS",
     "Answer",
+    "CancelReport",
+    "JobsReport",
     "PredictOptions",
     "PredictReport",
     "ScoreOptions",
     "ScoreReport",
+    "Scoring",
+    "cancel_job",
+    "jobs",
     "predict",
     "score",
 ]

@@ -30,12 +30,14 @@ class Function:
     Attributes:
         name: in the schema dbinfer.
         columns: of the result: the fields of a composite, or the one that a single value gets.
+        types: of those columns, as the server writes them.
         k: takes a number of classes; model, on_error: takes that argument.
         binary: returns bytea.
     """
 
     name: str
     columns: tuple[str, ...]
+    types: tuple[str, ...]
     k: bool = False
     model: bool = True
     on_error: bool = True
@@ -50,6 +52,12 @@ class Function:
         name = sql.Identifier("dbinfer", self.name)
         return sql.SQL("{}({})").format(name, sql.SQL(", ").join(values))
 
+    def results(self, result: sql.Composable) -> sql.Composed:
+        """Return the result as values, one a column."""
+        if len(self.columns) == 1:
+            return sql.Composed([result])
+        return sql.SQL(", ").join(sql.SQL("({}).{}").format(result, sql.Identifier(c)) for c in self.columns)
+
     def parts(self, result: sql.Composable) -> sql.Composed:
         """Return the result as columns, each with its name."""
         if len(self.columns) == 1:
@@ -61,16 +69,22 @@ class Function:
 FUNCTIONS = {
     function.name: function
     for function in (
-        Function("predict", ("prediction",)),
-        Function("predict_tensor", ("tensor",), binary=True),
-        Function("classify", ("class", "label", "score")),
-        Function("classify_top", ("classes",), k=True),
-        Function("segment", ("mask",), binary=True),
-        Function("embed", ("embedding",)),
+        Function("predict", ("prediction",), ("pg_catalog.float4[]",)),
+        Function("predict_tensor", ("tensor",), ("pg_catalog.bytea",), binary=True),
         Function(
-            "image_info", ("format", "width", "height", "channels", "bytes"), model=False, on_error=False
+            "classify", ("class", "label", "score"), ("integer", "pg_catalog.text", "pg_catalog.float4")
         ),
-        Function("profile", ("microseconds",), on_error=False),
+        Function("classify_top", ("classes",), ("dbinfer.classification[]",), k=True),
+        Function("segment", ("mask",), ("pg_catalog.bytea",), binary=True),
+        Function("embed", ("embedding",), ("pg_catalog.float4[]",)),
+        Function(
+            "image_info",
+            ("format", "width", "height", "channels", "bytes"),
+            ("pg_catalog.text", "integer", "integer", "integer", "bigint"),
+            model=False,
+            on_error=False,
+        ),
+        Function("profile", ("microseconds",), ("pg_catalog.jsonb",), on_error=False),
     )
 }
 

@@ -1,10 +1,9 @@
-"""score: the result of a function for each image of a table, as a table of its own."""
+"""score in one transaction: the result of a function for each image of a table, as a table of its own."""
 
 from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import dataclass
 
 from psycopg2 import errors, sql
 from psycopg2.extensions import cursor as Cursor
@@ -14,73 +13,15 @@ from dbinfer.errors import DataError, UsageError
 from dbinfer.names import TableName, column
 from dbinfer.platform import Platform, detect
 from dbinfer.progress import OnProgress, Progress, silent
-from dbinfer.report import Report
 from dbinfer.score.functions import Arguments, choose
+from dbinfer.score.options import ScoreOptions, ScoreReport
 from dbinfer.sqlfiles import read
 
-EXISTING = ("refuse", "replace", "append")
 
-
-@dataclass(frozen=True)
-class ScoreOptions:
-    """Which rows are scored, with what, and what becomes of an older table of results.
-
-    Attributes:
-        function: one of dbinfer.score.FUNCTIONS; None: the one for the model's task.
-        model: name, name@3 or name@alias; None: the default model.
-        column, key: of the table of images: the image, and what names a row; `key` is copied into the results.
-        where: a SQL condition on the rows.
-        on_error: a bad image: 'error' stops the scoring, 'null' gives a row without a result.
-        top: number of classes of classify_top.
-        existing: what to do when the table of results is there: refuse, replace, or append (the keys that it lacks).
-    """
-
-    function: str | None = None
-    model: str | None = None
-    column: str = "img"
-    key: str = "id"
-    where: str = "true"
-    on_error: str = "error"
-    top: int = 5
-    existing: str = "refuse"
-
-    def check(self) -> None:
-        """Raise UsageError for a word that is none of those above."""
-        for name, words in {"on_error": ("error", "null"), "existing": EXISTING}.items():
-            if (value := getattr(self, name)) not in words:
-                raise UsageError(f"{name} is {value!r}, but must be one of {', '.join(words)}")
-
-
-@dataclass(frozen=True)
-class ScoreReport(Report):
-    """What a score did.
-
-    Attributes:
-        table, into: full names; function, model: that were called.
-        rows: of the result; nulls: those of them without one (bad images).
-        seconds: of the scoring statement.
-    """
-
-    derived = ("images_per_second",)
-
-    table: str
-    into: str
-    function: str
-    model: str | None
-    rows: int
-    nulls: int
-    seconds: float
-
-    @property
-    def images_per_second(self) -> float:
-        """Return rows / seconds."""
-        return self.rows / self.seconds if self.seconds else 0.0
-
-
-def score(
-    table: str = "images",
-    into: str = "predictions",
-    options: ScoreOptions | None = None,
+def score_at_once(
+    table: str,
+    into: str,
+    options: ScoreOptions,
     dsn: str | None = None,
     progress: OnProgress = silent,
 ) -> ScoreReport:
@@ -95,8 +36,6 @@ def score(
         DataError: `into` exists (with existing='refuse'), or the server refused: a bad image, an unknown model.
         UsageError: names that are none, or values that do not fit.
     """
-    options = options or ScoreOptions()
-    options.check()
     # Not catalog_only: `where` is the user's SQL, which means what their search_path says
     with session(dsn) as conn, conn.cursor() as cur:
         job = _Job(cur, table, into, options, detect(conn))
@@ -122,7 +61,7 @@ class _Job:
         self.scratch = TableName(self.into.schema, f"dbinfer_score_{uuid.uuid4().hex[:12]}")
         self.key, self.img = sql.Identifier(column(options.key)), sql.Identifier(column(options.column))
         self.function = choose(cur, options.function, options.model)
-        self.arguments = Arguments(options.model, options.on_error, options.top)
+        self.arguments = Arguments(options.model, options.on_error or "error", options.top)
         self.exists = self._target_exists()
         self.append = self.exists and options.existing == "append"
 

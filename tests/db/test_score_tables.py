@@ -1,4 +1,4 @@
-"""score: a table of results beside a table of images, made in one statement that runs in parallel."""
+"""score in one transaction: a table of results beside a table of images, made in one parallel statement."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
 def images(db: Connection) -> Iterator[None]:
     make_images(db, "images", IMAGES)
     yield
-    rows(db, "DROP TABLE IF EXISTS predictions, images CASCADE")
+    rows(db, "DROP TABLE IF EXISTS predictions, predictions_errors, images CASCADE")
 
 
 def test_classes_of_all_rows(db: Connection, dsn: str) -> None:
-    report = score(dsn=dsn)
+    report = score(options=ScoreOptions(atomic=True), dsn=dsn)
     assert (report.into, report.function, report.rows, report.nulls) == (
         "public.predictions",
         "classify",
@@ -78,7 +78,7 @@ def test_where(db: Connection, dsn: str) -> None:
 
 
 def test_an_existing_table_is_refused_replaced_or_completed(db: Connection, dsn: str) -> None:
-    score(options=ScoreOptions(where="id < 2"), dsn=dsn)
+    score(options=ScoreOptions(where="id < 2", atomic=True), dsn=dsn)
     with pytest.raises(DataError, match="exists") as caught:
         score(dsn=dsn)
     assert "--replace" in caught.value.cure
@@ -99,9 +99,9 @@ def test_append_makes_a_missing_table(db: Connection, dsn: str) -> None:
 def test_a_bad_image_stops_or_has_no_result(db: Connection, dsn: str) -> None:
     rows(db, "INSERT INTO images VALUES (3, 'no image')")
     with pytest.raises(DataError):
-        score(dsn=dsn)
+        score(options=ScoreOptions(atomic=True), dsn=dsn)
     assert ask(db, "SELECT to_regclass('predictions')") is None
-    report = score(options=ScoreOptions(on_error="null"), dsn=dsn)
+    report = score(options=ScoreOptions(on_error="null", atomic=True), dsn=dsn)
     assert (report.rows, report.nulls) == (4, 1)
     assert rows(db, "SELECT class, label, score FROM predictions WHERE id = 3") == [(None, None, None)]
 
@@ -145,7 +145,12 @@ def test_a_role_without_rights(db: Connection, dsn: str) -> None:
     with closing(psycopg2.connect(dsn)) as admin:
         admin.autocommit = True
         with role(admin) as name, pytest.raises(DataError, match="permission denied"):
-            score("images", "pg_temp.mine", dsn=make_dsn(dsn, options=f"-c role={name}"))
+            score(
+                "images",
+                "pg_temp.mine",
+                ScoreOptions(atomic=True),
+                dsn=make_dsn(dsn, options=f"-c role={name}"),
+            )
 
 
 @pytest.mark.postgres_only("parallel workers")
@@ -159,7 +164,7 @@ def test_the_plan_of_a_loaded_table_is_parallel(
     try:
         rows(db, "SET max_parallel_workers_per_gather = 2")
         if existing == "append":
-            score("loaded", options=ScoreOptions(where="id < 10"), dsn=dsn)
+            score("loaded", options=ScoreOptions(where="id < 10", atomic=True), dsn=dsn)
         with closing(psycopg2.connect(dsn)) as conn, conn.cursor() as cur:
             cur.execute("SET max_parallel_workers_per_gather = 2")
             job = _Job(cur, "loaded", "predictions", ScoreOptions(existing=existing), detect(conn))

@@ -1,0 +1,198 @@
+"""The statements of a job: one version of a model, one table of images, one table of results."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from psycopg2 import sql
+
+from dbinfer.names import TableName, column
+from dbinfer.platform import Platform
+from dbinfer.score.functions import Arguments, Function
+from dbinfer.score.key import ABOVE, SAME, UPTO, Bound, Key
+from dbinfer.score.options import ScoreOptions
+from dbinfer.sqlfiles import read
+
+# Greenplum 6 is a PostgreSQL 9.4
+CONFLICT_SINCE = 90500
+
+
+@dataclass(frozen=True)
+class Range:
+    """The keys of a batch: above `low` (None: from the first one on), up to `high` (None: to the last); its rows."""
+
+    low: Bound | None = None
+    high: Bound | None = None
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a job does, with all names checked.
+
+    Attributes:
+        table, into, errors: images, results, and bad images.
+        model, version: that score; an alias or the active version may change meanwhile. '' and 0: no model.
+        ordered: an index gives the keys in their order.
+        grouped: the network is small enough to take many images at once.
+        milliseconds: of an image, where the model was tried; else a guess.
+        marked: the table's rows know which transaction has written them.
+    """
+
+    table: TableName
+    into: TableName
+    errors: TableName
+    key: Key
+    function: Function
+    model: str
+    version: int
+    options: ScoreOptions
+    platform: Platform
+    ordered: bool
+    grouped: bool = False
+    milliseconds: float = 10.0
+    marked: bool = False
+
+    @property
+    def reference(self) -> str | None:
+        """Return the model as SQL functions take it."""
+        return f"{self.model}@{self.version}" if self.version else None
+
+    def boundary(self, low: Bound | None, size: int, retry: bool) -> sql.Composed:
+        """Return the query for the end of the next batch: its number of rows, and its last key."""
+        return self._format(
+            "client/job_boundary.sql",
+            texts=self.key.texts("batch"),
+            rows=self._rows(Range(low), self.key.listed("source"), retry),
+            size=sql.Literal(size),
+            descending=self.key.listed("batch", " DESC"),
+        )
+
+    def total(self, retry: bool) -> sql.Composed:
+        """Return the query for the number of rows that are to be scored."""
+        rows = self._rows(Range(), sql.SQL("1"), retry)
+        return sql.SQL("SELECT pg_catalog.count(*) FROM ({}) open").format(rows)
+
+    def batch(self, keys: Range) -> sql.Composed:
+        """Return the statement that scores a range and stores what has a result."""
+        return self._insert(keys, "null") if not self.grouped else self._group(keys)
+
+    def single(self, key: Bound) -> sql.Composed:
+        """Return the statement that scores one row, and raises why it cannot be scored."""
+        return self._insert(key, "error")
+
+    def left(self, keys: Range) -> sql.Composed:
+        """Return the query for the keys of a range that its batch has left: bad rows, most of all."""
+        return self._rows(keys, self.key.texts("source"), retry=False)
+
+    def bad(self, key: Bound, reason: str) -> sql.Composed:
+        """Return the statement that notes a bad row."""
+        return self._format(
+            "client/job_bad.sql",
+            values=self.key.values(key),
+            reason=sql.Literal(reason),
+            conflict=self._conflict,
+        )
+
+    def retry(self, keys: Range) -> sql.Composed:
+        """Return the statement that takes a range out of the table of errors."""
+        return self._format(
+            "client/job_retry.sql",
+            failed_above=self.key.compared(ABOVE, "failed", keys.low),
+            failed_upto=self.key.compared(UPTO, "failed", keys.high),
+        )
+
+    def end(self, began: str) -> sql.Composed:
+        """Return the query that says what became of the rows meanwhile."""
+        age = "pg_catalog.age(source.dbinfer_mark) OPERATOR(pg_catalog.<) pg_catalog.age(done.xmin)"
+        return self._format(
+            "client/job_end.sql",
+            changed=sql.SQL(age if self.marked else "false"),
+            mark=sql.SQL("xmin" if self.marked else "NULL"),
+            first=sql.Identifier(self.function.columns[0]),
+            began=sql.SQL("{}::timestamptz").format(sql.Literal(began)),
+            done_same=self.key.same("done", "source"),
+        )
+
+    def _insert(self, keys: Range | Bound, on_error: str) -> sql.Composed:
+        wanted = sql.SQL("{}, source.{img} IS NULL AS dbinfer_empty, {call} AS result").format(
+            self.key.listed("source"),
+            img=self._img,
+            call=self._call(sql.SQL("source.{}").format(self._img), on_error),
+        )
+        return self._format(
+            "client/job_batch.sql",
+            rows=self._rows(keys, wanted, retry=False),
+            **self._stored(on_error == "error"),
+        )
+
+    def _group(self, keys: Range) -> sql.Composed:
+        wanted = sql.SQL("{}, source.{} AS dbinfer_img").format(self.key.listed("source"), self._img)
+        return self._format(
+            "client/job_group.sql",
+            rows=self._rows(keys, wanted, retry=False),
+            call=self._call(sql.SQL("dbinfer_img"), "null"),
+            scan=sql.Literal(uuid.uuid4().hex),
+            reference=sql.Literal(self.reference),
+            **self._stored(False),
+        )
+
+    def _stored(self, nulls: bool) -> dict[str, sql.Composable]:
+        return {
+            "parts": self.function.results(sql.SQL("result")),
+            "names": sql.SQL(", ").join(map(sql.Identifier, self.function.columns)),
+            # A row that is scored alone has raised if it is bad
+            "keep_nulls": sql.Literal(nulls or self.options.on_error == "null"),
+            "conflict": self._conflict,
+        }
+
+    @property
+    def _img(self) -> sql.Identifier:
+        return sql.Identifier(column(self.options.column))
+
+    @property
+    def _conflict(self) -> sql.Composable:
+        # Two clients by mistake: the second one's row is the same
+        return sql.SQL("ON CONFLICT DO NOTHING" if self.platform.kernel >= CONFLICT_SINCE else "")
+
+    def _call(self, img: sql.Composable, on_error: str) -> sql.Composed:
+        return self.function.call(img, Arguments(self.reference, on_error, self.options.top))
+
+    def _rows(self, keys: Range | Sequence[str], wanted: sql.Composable, retry: bool) -> sql.Composed:
+        """Return the query for the open rows of a range, or of one key."""
+        low, high = (keys.low, keys.high) if isinstance(keys, Range) else (None, None)
+        upto = (
+            self.key.compared(UPTO, "source", high)
+            if isinstance(keys, Range)
+            else self.key.compared(SAME, "source", keys)
+        )
+        failed = self._format(
+            "client/job_not_failed.sql",
+            failed_same=self.key.same("failed", "source"),
+            failed_above=self.key.compared(ABOVE, "failed", low),
+        )
+        return self._format(
+            "client/job_rows.sql",
+            wanted=wanted,
+            where=sql.SQL(self.options.where),
+            above=self.key.compared(ABOVE, "source", low),
+            upto=upto,
+            done_same=self.key.same("done", "source"),
+            # Again, so that its index is read from there on, too
+            done_above=self.key.compared(ABOVE, "done", low),
+            not_failed=sql.SQL("true") if retry else failed,
+        )
+
+    def _format(self, file: str, **more: sql.Composable) -> sql.Composed:
+        names: dict[str, sql.Composable] = {
+            "table": self.table.identifier,
+            "into": self.into.identifier,
+            "errors": self.errors.identifier,
+            "keys": self.key.listed(),
+            "source_keys": self.key.listed("source"),
+            "model": sql.Literal(self.model),
+            "version": sql.Literal(self.version),
+        }
+        return sql.SQL(self.platform.adapt(read(file))).format(**(names | more))

@@ -1,0 +1,176 @@
+"""Looks at what a job is asked before anything is made, then makes its two tables."""
+
+from __future__ import annotations
+
+import psycopg2
+from psycopg2 import sql
+from psycopg2.extensions import cursor as Cursor
+
+from dbinfer.connection import one
+from dbinfer.errors import DataError, UsageError
+from dbinfer.names import TableName, column
+from dbinfer.platform import Platform
+from dbinfer.score.functions import BY_TASK, Arguments, Function, choose
+from dbinfer.score.key import Column, Key, columns_of, find, indexes
+from dbinfer.score.options import ScoreOptions
+from dbinfer.score.plan import Plan
+from dbinfer.score.shape import OURS, check_shape
+from dbinfer.score.tables import errors_name
+from dbinfer.sqlfiles import read
+
+# Milliseconds of an image in the trial: below it, 32 images at once are quicker than one by one
+SMALL = 0.3
+TASKS = {name: task for task, name in BY_TASK.items()} | {"classify_top": "classification"}
+
+
+def target_kind(cur: Cursor, table: str, into: str) -> str | None:
+    """Return 'job' or 'other' for a table of results that is there, None for none.
+
+    Raises:
+        UsageError: it is the table of images.
+        DataError: it is no table.
+    """
+    names = {"table": TableName.parse(table).resolve(cur), "into": TableName.parse(into).resolve(cur)}
+    texts = {key: name.identifier.as_string(cur) for key, name in names.items()}
+    cur.execute(read("client/target.sql"), texts)
+    kind, source = cur.fetchone() or (None, False)
+    if source:
+        raise UsageError(
+            f"--into names {names['into']}, which is the table of images", "Choose another table."
+        )
+    if kind is None:
+        return None
+    if kind not in "rp":
+        raise DataError(f"{names['into']} is not a table", "Choose another name with --into.")
+    return "job" if set(OURS) <= set(columns_of(cur, names["into"])) else "other"
+
+
+def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform: Platform) -> Plan:
+    """Return the plan of a job; nothing is made yet.
+
+    Raises:
+        DataError: something is missing or does not fit: table, key, image column, model, right, older table of results.
+    """
+    _check_writable(cur)
+    source = TableName.parse(table).resolve(cur)
+    target = TableName.parse(into).resolve(cur)
+    there = columns_of(cur, source)
+    if not there:
+        raise DataError(f"table {source} does not exist", "Name the table of images with --table.")
+    _check_image(source, there, column(options.column))
+    key = find(cur, source, options.key, there)
+    function = choose(cur, options.function, options.model)
+    _check_names(key, function)
+    model, version, milliseconds = _version(cur, options.model) if function.model else ("", 0, None)
+    _check_task(cur, function, model)
+    _check_call(cur, function, f"{model}@{version}", options.top)
+    unique, ordered = indexes(cur, source, key)
+    grouped = function.name == "classify" and not platform.mpp and (milliseconds or SMALL) < SMALL
+    errors = TableName(target.schema, errors_name(target.name))
+    marked = _marked(cur, source, platform)
+    plan = Plan(
+        source,
+        target,
+        errors,
+        key,
+        function,
+        model,
+        version,
+        options,
+        platform,
+        ordered,
+        grouped,
+        milliseconds or 10.0,
+        marked,
+    )
+    check_shape(cur, plan)
+    _check_rows(cur, plan, unique)
+    return plan
+
+
+def _check_writable(cur: Cursor) -> None:
+    cur.execute("SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only')")
+    standby, read_only = cur.fetchone() or (False, "off")
+    if standby or read_only == "on":
+        why = "it is a standby" if standby else "default_transaction_read_only is on"
+        raise DataError(f"the server takes no changes: {why}", "Score on the primary server.")
+
+
+def _check_image(table: TableName, there: dict[str, Column], name: str) -> None:
+    if name not in there:
+        raise DataError(
+            f"{table} has no column {name!r} with images",
+            f"Name it with --column; the columns are {', '.join(there)}.",
+        )
+
+
+def _check_names(key: Key, function: Function) -> None:
+    for name in key.names:
+        if name in (*OURS, *function.columns, "reason", "at"):
+            raise DataError(
+                f"the key column {name!r} has the name of a column of the results",
+                "Make a view that names it otherwise, and name the view with --table.",
+            )
+
+
+def _version(cur: Cursor, reference: str | None) -> tuple[str, int, float | None]:
+    """Return model, version and milliseconds of an image in its trial."""
+    name, _, suffix = (reference or "").partition("@")
+    values = {"name": name or None, "suffix": suffix or None}
+    cur.execute(read("client/job_version.sql"), values)
+    found: tuple[str, int, float | None] | None = cur.fetchone()
+    if found is None:
+        # The server's own words
+        cur.execute("SELECT dbinfer.predict(%s, %s)", (psycopg2.Binary(b"x"), reference))
+        raise DataError(f"model {reference!r} does not exist", "List the models: dbinfer models")
+    return found
+
+
+def _check_task(cur: Cursor, function: Function, model: str) -> None:
+    """Refuse a function for models of another task; a NULL image would be answered without a look at the model."""
+    cur.execute(read("client/task.sql"), {"name": model})
+    wanted, task = TASKS.get(function.name), one(cur)
+    if wanted and task != wanted:
+        raise DataError(
+            f'model "{model}" is for {task}, but {function.name}() needs {wanted}',
+            f"Leave out --function: dbinfer.{BY_TASK.get(task, 'predict')} is the one for this model.",
+        )
+
+
+def _check_call(cur: Cursor, function: Function, reference: str, top: int) -> None:
+    """Let the server refuse what may not be run, or not on this model, before anything is made."""
+    call = function.call(sql.SQL("NULL::pg_catalog.bytea"), Arguments(reference, "null", top))
+    cur.execute(sql.SQL("SELECT {}").format(call))
+
+
+def _marked(cur: Cursor, table: TableName, platform: Platform) -> bool:
+    """Return whether rows have xmin; on Greenplum each segment counts its own transactions."""
+    if platform.mpp:
+        return False
+    names = {"into": table.identifier.as_string(cur), "table": table.identifier.as_string(cur)}
+    cur.execute(read("client/target.sql"), names)
+    return one(cur) in ("r", "p", "m")
+
+
+def _check_rows(cur: Cursor, plan: Plan, unique: bool) -> None:
+    """Refuse rows without a key, and keys of several rows."""
+    if nullable := [c.name for c in plan.key.columns if c.nullable]:
+        missing = sql.SQL(" OR ").join(
+            sql.SQL("{} IS NULL").format(sql.Identifier(name)) for name in nullable
+        )
+        _ask(cur, plan, "client/job_keyless.sql", missing=missing)
+        if count := one(cur):
+            raise DataError(f"{count} rows of {plan.table} have no key: {', '.join(nullable)} is NULL", _CURE)
+    if not unique:
+        _ask(cur, plan, "client/job_twice.sql", texts=plan.key.texts())
+        if row := cur.fetchone():
+            named = ", ".join(row[:-1])
+            raise DataError(f"the key of {plan.table} is not unique: {named} stands in {row[-1]} rows", _CURE)
+
+
+_CURE = "Name another key with --key, or number the rows: ALTER TABLE ... ADD COLUMN id bigserial"
+
+
+def _ask(cur: Cursor, plan: Plan, file: str, **more: sql.Composable) -> None:
+    names = {"table": plan.table.identifier, "keys": plan.key.listed(), "where": sql.SQL(plan.options.where)}
+    cur.execute(sql.SQL(read(file)).format(**names, **more))

@@ -1,0 +1,58 @@
+"""Makes the two tables of a job: results, and bad images with their reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from psycopg2 import sql
+from psycopg2.extensions import cursor as Cursor
+
+from dbinfer.names import MAX_BYTES, TableName
+from dbinfer.score.key import columns_of
+from dbinfer.score.plan import Plan
+from dbinfer.sqlfiles import read
+
+SUFFIX = "_errors"
+
+
+def errors_name(name: str) -> str:
+    """Return the name of the table of bad images."""
+    room = MAX_BYTES - len(SUFFIX)
+    return name.encode()[:room].decode(errors="ignore") + SUFFIX
+
+
+def make_tables(cur: Cursor, plan: Plan) -> None:
+    """Make the tables of results and of bad images where they are not there."""
+    results: list[sql.Composable] = [
+        sql.SQL("ADD COLUMN {} {}").format(sql.Identifier(name), sql.SQL(kind))
+        for name, kind in zip(plan.function.columns, plan.function.types, strict=True)
+    ]
+    results.append(sql.SQL("ADD COLUMN scored_at pg_catalog.timestamptz NOT NULL"))
+    reasons = [
+        sql.SQL("ADD COLUMN reason pg_catalog.text NOT NULL"),
+        sql.SQL("ADD COLUMN at pg_catalog.timestamptz NOT NULL"),
+    ]
+    for name, columns in ((plan.into, results), (plan.errors, reasons)):
+        if not columns_of(cur, name):
+            _make(cur, plan, name, columns)
+
+
+def _make(cur: Cursor, plan: Plan, name: TableName, columns: Sequence[sql.Composable]) -> None:
+    text = plan.platform.adapt(read("client/job_create.sql"))
+    names = {
+        "into": name.identifier,
+        "table": plan.table.identifier,
+        "keys": plan.key.listed(),
+        "columns": sql.SQL(", ").join(columns),
+        "distribution": sql.SQL(", ").join(map(sql.Identifier, _distribution(cur, plan))),
+    }
+    cur.execute(sql.SQL(text).format(**names))
+
+
+def _distribution(cur: Cursor, plan: Plan) -> list[str]:
+    """Return by which columns Greenplum spreads the results: those of the images, where the key has them."""
+    if not plan.platform.mpp:
+        return []
+    cur.execute(read("client/job_distribution.sql"), {"table": plan.table.identifier.as_string(cur)})
+    found = [row[0] for row in cur.fetchall()]
+    return found if found and set(found) <= set(plan.key.names) else plan.key.names

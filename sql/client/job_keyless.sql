@@ -1,0 +1,3 @@
+SELECT pg_catalog.count(*) FROM {table} source WHERE (
+{where}
+) AND ({missing})

@@ -1,0 +1,32 @@
+-- `facts`: source, target (full names), function, model, version, connections.
+CREATE OR REPLACE FUNCTION dbinfer._begin_job(facts jsonb) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  number bigint;
+  other record;
+BEGIN
+  IF (facts ?& ARRAY['source', 'target', 'function', 'model', 'version', 'connections']) IS NOT TRUE THEN
+    RAISE invalid_parameter_value USING MESSAGE = 'dbinfer._begin_job is internal', HINT = 'Run: dbinfer score';
+  END IF;
+  -- two clients that start at one moment come one after the other
+  PERFORM pg_advisory_xact_lock(hashtext('dbinfer score'), hashtext(facts->>'target'));
+  SELECT j.id, j.role INTO other
+    FROM dbinfer_private.job j
+    -- a role that may not write there does not keep those off who may
+    JOIN pg_roles r ON r.rolname = j.role AND has_table_privilege(r.oid, to_regclass(j.facts->>'target'), 'INSERT')
+   WHERE j.state = 'running' AND j.facts->>'target' = _begin_job.facts->>'target'
+     AND j.updated_at > clock_timestamp() - interval '30 seconds'
+     AND EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.pid = j.pid) LIMIT 1;
+  IF FOUND THEN
+    RAISE object_in_use USING MESSAGE = format('job %s of %s is already scoring into %s', other.id, other.role, facts->>'target'),
+      HINT = format('Watch it: dbinfer jobs. Or end it: dbinfer jobs cancel %s', other.id);
+  END IF;
+  -- nobody would read them
+  DELETE FROM dbinfer_private.job j WHERE j.updated_at < clock_timestamp() - interval '90 days';
+  number := nextval('dbinfer_private.job_id');
+  INSERT INTO dbinfer_private.job VALUES (number, session_user, facts, 'running', 0, NULL, 0, NULL, pg_backend_pid(), false,
+    clock_timestamp(), clock_timestamp(), NULL);
+  RETURN number;
+END $$;
+COMMENT ON FUNCTION dbinfer._begin_job(jsonb) IS 'internal: notes a job of dbinfer score; raises where another one fills the same table';
+GRANT EXECUTE ON FUNCTION dbinfer._begin_job(jsonb) TO PUBLIC;

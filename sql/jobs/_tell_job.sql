@@ -1,0 +1,16 @@
+CREATE OR REPLACE FUNCTION dbinfer._tell_job(job bigint, done bigint, total bigint, errors bigint, last_error text, state text)
+RETURNS boolean LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  wanted boolean;
+BEGIN
+  -- pid: behind a pooler it changes from one transaction to the next
+  UPDATE dbinfer_private.job j
+     SET done = _tell_job.done, total = _tell_job.total, errors = _tell_job.errors, last_error = _tell_job.last_error,
+         state = _tell_job.state, pid = pg_backend_pid(), updated_at = clock_timestamp(),
+         ended_at = CASE WHEN _tell_job.state <> 'running' THEN clock_timestamp() END
+   WHERE j.id = job AND j.role = session_user AND j.state = 'running' AND _tell_job.state IN ('running', 'done', 'failed', 'cancelled')
+  RETURNING j.cancelled INTO wanted;
+  RETURN wanted;
+END $$;
+COMMENT ON FUNCTION dbinfer._tell_job(bigint, bigint, bigint, bigint, text, text) IS 'internal: notes how far a job of the caller is; whether it shall end';
+GRANT EXECUTE ON FUNCTION dbinfer._tell_job(bigint, bigint, bigint, bigint, text, text) TO PUBLIC;
