@@ -118,10 +118,11 @@ def test_the_cures_that_the_hint_names(session: Connection, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", HIDING)
 def test_above_a_limit_the_dispatcher_refuses_it(session: Connection, kind: str) -> None:
-    """The message is Greenplum's own; docs/greenplum.md names the cure."""
+    """The message is Greenplum's own; its CONTEXT names the cure."""
     wrapper(session, HIDING[kind])
     diag = refused(session, "0A000", f"SELECT wrapped(img) FROM {LIMITED}")
     assert "multiple segworker groups" in diag.message_primary
+    assert "CREATE TEMP TABLE few AS SELECT" in diag.context
     assert (
         rows(session, f"SELECT wrapped(img), dbinfer.predict(img, 'constant') FROM {LIMITED}")[0][0] == 7
         or kind == "definer"
