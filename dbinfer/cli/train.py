@@ -89,6 +89,15 @@ def _train(
     mesh: Annotated[str | None, typer.Option(help="Of split: GROUPSxPARTS. Default: 1xRANKS.")] = None,
     device: Annotated[str | None, typer.Option(help="auto (a GPU where there is one), cpu or gpu.")] = None,
     launcher: Annotated[str | None, typer.Option(help="gloo (horovodrun) or mpi (mpirun).")] = None,
+    servers: Annotated[
+        int | None, typer.Option(help="Processes that hold the weights (downpour, sandblaster). Default: 1.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Their first port; the others take the next ones. Default: free ones.")
+    ] = None,
+    private_network: Annotated[
+        str | None, typer.Option(help="Where they listen: 10.1.2.0/24. Default: loopback.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the images. Default: 10.")] = None,
     batch: Annotated[int | None, typer.Option(help="Images per step and rank. Default: 32.")] = None,
     lr: Annotated[
@@ -98,7 +107,7 @@ def _train(
         int | None, typer.Option(help="Epochs in which the rate rises from lr to lr x ranks. Default: 3.")
     ] = None,
     schedule: Annotated[str | None, typer.Option(help="constant or cosine.")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="adam, sgd or rmsprop.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="adam, sgd, rmsprop or adagrad.")] = None,
     momentum: Annotated[float | None, typer.Option(help="Momentum of sgd; 0.9.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Option of the network: size=128. Repeatable.")

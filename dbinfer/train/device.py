@@ -42,3 +42,14 @@ def gpus(device: str) -> Sequence[Any]:
             "Leave out --device gpu, or install TensorFlow with CUDA where there is a GPU.",
         )
     return list(found)
+
+
+def limit_threads(threads: int) -> None:
+    """Let TensorFlow compute with so many threads in this process."""
+    import tensorflow as tf
+
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(max(2, threads))
+    except RuntimeError:
+        pass  # TensorFlow has computed in this process before: it keeps its threads

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dbinfer import errors
@@ -33,6 +34,16 @@ def send_error(err: DbinferError) -> None:
     send({"event": "error", "kind": type(err).__name__, "message": err.message, "cure": err.cure})
 
 
+def sending_errors(work: Callable[[str], None], text: str) -> None:
+    """Call `work`; an error of the user's is sent to the launching process, and this process ends with 1."""
+    try:
+        work(text)
+    except DbinferError as err:
+        send_error(err)
+        sys.stdout.flush()
+        os._exit(1)  # at once: other ranks wait in a collective operation for this one
+
+
 def find(line: str) -> dict[str, Any] | None:
     """Return the event in a line of a launcher's output, or None."""
     _, mark, text = line.partition(MARK)
@@ -54,10 +65,7 @@ def to_error(event: dict[str, Any]) -> DbinferError:
 
 def stopped(job: TrainJob, code: int, last: Sequence[str]) -> TrainError:
     """Return the error for ranks that ended without saying why: killed, out of memory, lost."""
-    done = checkpoint.epochs(job.folder)
-    cure = (
-        f"Epoch {done[-1]} is kept: go on with --resume." if done else "No epoch was done yet: start again."
-    )
+    cure = how_to_go_on(job)
     for pattern in ENDED:
         if found := pattern.search("\n".join(last)):
             rank, status = found["rank"], int(found["status"])
@@ -70,6 +78,14 @@ def stopped(job: TrainJob, code: int, last: Sequence[str]) -> TrainError:
             )
     told = [f"\n  {line}" for line in last if line.strip()][-8:]
     return TrainError(f"a rank stopped (the launcher's exit status is {code}).{''.join(told)}", cure)
+
+
+def how_to_go_on(job: TrainJob) -> str:
+    """Return the hint for a run that stopped."""
+    done = checkpoint.epochs(job.folder)
+    return (
+        f"Epoch {done[-1]} is kept: go on with --resume." if done else "No epoch was done yet: start again."
+    )
 
 
 def _raised(last: Sequence[str]) -> str:

@@ -66,6 +66,7 @@ def compile_model(model: Any, network: Network, job: TrainJob, jit: bool = False
     makers = {
         "adam": lambda: keras.optimizers.Adam(job.lr),
         "sgd": lambda: keras.optimizers.SGD(job.lr, momentum=job.momentum, nesterov=job.momentum > 0),
+        "adagrad": lambda: keras.optimizers.Adagrad(job.lr),
         "rmsprop": lambda: keras.optimizers.RMSprop(job.lr),
     }
     model.compile(

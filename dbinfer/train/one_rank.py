@@ -9,7 +9,7 @@ from dbinfer.machine import cores
 from dbinfer.train import course
 from dbinfer.train import model as models
 from dbinfer.train.course import Pass, Report
-from dbinfer.train.device import choose_device
+from dbinfer.train.device import choose_device, limit_threads
 from dbinfer.train.loader import Seed
 from dbinfer.train.options import TrainJob
 from dbinfer.train.plan import Plan
@@ -93,14 +93,3 @@ def _limit_threads(job: TrainJob, ranks: Ranks) -> None:
     """Share the host's cores among its ranks; TensorFlow takes all of them for each process."""
     if ranks.size > 1 or job.threads:
         limit_threads(job.threads or max(1, cores() // ranks.local_size))
-
-
-def limit_threads(threads: int) -> None:
-    """Let TensorFlow compute with so many threads in this process."""
-    import tensorflow as tf
-
-    try:
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(max(2, threads))
-    except RuntimeError:
-        pass  # TensorFlow has computed in this process before: it keeps its threads

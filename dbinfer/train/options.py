@@ -8,11 +8,11 @@ from typing import Any
 
 from dbinfer.errors import UsageError
 
-STRATEGIES = ("horovod", "split")
+STRATEGIES = ("horovod", "mirrored", "central", "downpour", "sandblaster", "split")
 LAYOUTS = ("dense-by-outputs", "dense-in-pairs", "all-by-outputs")
 DEVICES = ("auto", "cpu", "gpu")
 LAUNCHERS = ("gloo", "mpi")
-OPTIMIZERS = ("adam", "sgd", "rmsprop")
+OPTIMIZERS = ("adam", "sgd", "rmsprop", "adagrad")
 SCHEDULES = ("constant", "cosine")
 SHARDINGS = ("split", "all")
 ON_BAD = ("error", "skip")
@@ -46,6 +46,9 @@ class TrainOptions:
         mesh: of split: GROUPSxPARTS; each group of processes holds the network once. Empty is 1xRANKS.
         device: auto (a GPU where there is one), cpu, or gpu (an error without one).
         ranks: processes; hosts: a:2,b:2 (else all here); launcher: gloo or mpi.
+        servers: of the strategies downpour and sandblaster: processes that hold the weights.
+        port: their first port, the other processes take the next ones; 0 takes free ones.
+        private_network: where they listen, as 10.1.2.0/24; empty is this host's loopback.
         workers: threads that decode images, per rank.
         threads: threads that compute, per rank; 0 shares the host's cores evenly among its ranks.
     """
@@ -77,6 +80,9 @@ class TrainOptions:
     ranks: int = 1
     hosts: str = ""
     launcher: str = "gloo"
+    servers: int = 1
+    port: int = 0
+    private_network: str = ""
     workers: int = 2
     threads: int = 0
 
@@ -86,6 +92,8 @@ class TrainOptions:
             ("epochs", 1),
             ("batch", 1),
             ("ranks", 1),
+            ("servers", 1),
+            ("port", 0),
             ("workers", 1),
             ("warmup", 0),
             ("keep", 0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,3 +108,14 @@ class Pipeline:
     @staticmethod
     def _stacked(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
         return np.stack([pair[0] for pair in pairs]), np.stack([pair[1] for pair in pairs])
+
+
+def read_batches(pipeline: Pipeline, batches: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the batches as arrays, for loops without Keras; the first unreadable image is raised as it was."""
+    import tensorflow as tf
+
+    try:
+        yield from batches.as_numpy_iterator()
+    except tf.errors.OpError as err:
+        # tf.data passes on no more than the text of an exception; the pipeline has kept it whole
+        raise pipeline.failure or err from err

@@ -86,11 +86,13 @@ def inherited(more: Mapping[str, str]) -> dict[str, str]:
     return environment
 
 
-def start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+def start(
+    command: Sequence[str], environment: dict[str, str], stdin: int = subprocess.DEVNULL
+) -> subprocess.Popen[str]:
     """Start a command whose output `follow` reads."""
     return subprocess.Popen(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -122,7 +124,14 @@ def follow(process: subprocess.Popen[str], report: Report) -> tuple[DbinferError
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """End what still runs, e.g. after Ctrl-C: first asking, then not."""
+    """End what still runs, e.g. after Ctrl-C, and close its output."""
+    stop(process)
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """End what still runs: first asking, then not."""
     for how, seconds in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0)):
         if process.poll() is not None:
             break
@@ -131,5 +140,3 @@ def end(process: subprocess.Popen[str]) -> None:
             process.wait(seconds)
         except subprocess.TimeoutExpired:
             continue
-    if process.stdout is not None:
-        process.stdout.close()

@@ -57,8 +57,8 @@ def shown_as_progress(job: TrainJob, progress: OnProgress) -> Tell:
     def tell(event: dict[str, Any]) -> None:
         values = dict(event)
         kind = values.pop("event")
-        if kind == "start":
-            progress(Progress("training"))
+        if kind in ("start", "listening"):
+            progress(Progress("training" if kind == "start" else "starting"))
             return
         title = f"epoch {event['epoch']}/{job.epochs}"
         if kind == "step":

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
-from dbinfer.errors import DbinferError
 from dbinfer.train import events
 
 
 def main(text: str) -> None:
     """Train as one rank; an error of the user's is sent to the launching process, and the rank ends with 1."""
-    try:
-        _train(text)
-    except DbinferError as err:
-        events.send_error(err)
-        sys.stdout.flush()
-        os._exit(1)  # at once: the others wait in a collective operation for this rank
+    events.sending_errors(_train, text)
 
 
 def _train(text: str) -> None:

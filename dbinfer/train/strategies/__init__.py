@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dbinfer.train.options import STRATEGIES
-from dbinfer.train.strategies import horovod, split
+from dbinfer.train.strategies import central, downpour, horovod, mirrored, sandblaster, split
 from dbinfer.train.strategies._strategy import Strategy, Tell
 
 __all__ = ["ALL", "Strategy", "Tell", "explained"]
 
-ALL: dict[str, Strategy] = {entry.name: entry for entry in (horovod.STRATEGY, split.STRATEGY)}
+MODULES = (horovod, mirrored, central, downpour, sandblaster, split)
+ALL: dict[str, Strategy] = {module.STRATEGY.name: module.STRATEGY for module in MODULES}
 assert tuple(ALL) == STRATEGIES
 
 

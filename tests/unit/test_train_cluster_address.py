@@ -1,0 +1,116 @@
+"""Where servers may listen: on loopback or in a named private network, at ports that are free; nowhere else."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbinfer.errors import TrainError, UsageError
+from dbinfer.train import TrainJob, run
+from dbinfer.train.cluster.address import check_network, hold_port, own_address
+from dbinfer.train.cluster.listening import check_listening
+from dbinfer.train.cluster.members import members_of
+
+STRATEGIES = ("downpour", "sandblaster")
+JOB = TrainJob("digits", "digits", strategy="downpour", ranks=2)
+
+
+@pytest.mark.parametrize(
+    "network", ["0.0.0.0", "0.0.0.0/0", "8.8.8.0/24", "10.0.0.0/7", "192.0.2.0/24", "255.255.255.255"]
+)
+def test_a_network_that_strangers_reach_is_refused(network: str) -> None:
+    with pytest.raises(UsageError, match=f"private_network is '{network}', but .* has no authentication"):
+        check_network(replace(JOB, private_network=network))
+
+
+@pytest.mark.parametrize("network", ["here", "10.1.2.3/24", "fd00::/8"])
+def test_what_is_no_network_is_refused(network: str) -> None:
+    with pytest.raises(UsageError, match=f"private_network is '{network}', but must be an IPv4 network"):
+        check_network(replace(JOB, private_network=network))
+
+
+@pytest.mark.parametrize("network", ["", "10.1.2.0/24", "172.16.0.0/12", "192.168.1.7", "127.0.0.0/8"])
+def test_private_networks_and_loopback_are_taken(network: str) -> None:
+    check_network(replace(JOB, private_network=network))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_several_hosts_need_a_named_network(strategy: str) -> None:
+    job = replace(JOB, strategy=strategy, hosts="a:1,b:1")
+    with pytest.raises(UsageError, match="needs a private network to listen on where hosts is 'a:1,b:1'"):
+        run(job)
+    check_network(replace(job, private_network="10.0.0.0/8"))
+
+
+def test_a_host_that_cannot_be_reached(tmp_path: Path) -> None:
+    job = replace(JOB, hosts="nowhere.invalid:2", private_network="10.0.0.0/8", out=str(tmp_path))
+    with pytest.raises(TrainError, match=r"the host nowhere\.invalid cannot be reached"):
+        run(job)
+
+
+def test_a_host_without_an_address_in_the_network_is_named() -> None:
+    assert own_address("") == "127.0.0.1"
+    assert own_address("127.0.0.0/8").startswith("127.")
+    with pytest.raises(TrainError, match=r"has no address in the network 10\.255\.254\.252/30"):
+        own_address("10.255.254.252/30")
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        other.listen()
+        with pytest.raises(TrainError, match=rf"port {port} of 127\.0\.0\.1 cannot be used: Address already"):
+            hold_port("127.0.0.1", port)
+    with hold_port("127.0.0.1", 0) as held:
+        assert held.getsockname()[1] > 0
+
+
+def test_a_port_beyond_the_last_is_refused() -> None:
+    with pytest.raises(
+        UsageError, match="port is 65533, but 4 processes need one each, and 65535 is the last"
+    ):
+        run(replace(JOB, port=65533))
+
+
+def test_what_listens_elsewhere_is_seen() -> None:
+    with socket.socket() as good, socket.socket() as bad:
+        good.bind(("127.0.0.1", 0))
+        good.listen()
+        check_listening("127.0.0.1")
+        bad.bind(("0.0.0.0", 0))
+        bad.listen()
+        with pytest.raises(TrainError, match=r"listens on 0\.0\.0\.0, not only on 127\.0\.0\.1, and it lets"):
+            check_listening("127.0.0.1")
+
+
+def test_who_takes_part() -> None:
+    job = replace(JOB, ranks=3, servers=2, hosts="a:2,b:1")
+    found = [(one.role, one.index, one.host, one.place) for one in members_of(job)]
+    assert found == [
+        ("chief", 0, "localhost", 0),
+        ("ps", 0, "a", 0),
+        ("ps", 1, "b", 0),
+        ("worker", 0, "a", 0),
+        ("worker", 1, "a", 1),
+        ("worker", 2, "b", 0),
+    ]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_more_workers_than_images_and_shards(strategy: str, tmp_path: Path) -> None:
+    job = replace(JOB, strategy=strategy, out=str(tmp_path))
+    with pytest.raises(TrainError, match="1439 ranks are more than the 1438 training images"):
+        run(replace(job, ranks=1439))
+    with pytest.raises(UsageError, match="hands every batch to one worker, but sharding is 'all'"):
+        run(replace(job, sharding="all"))
+
+
+def test_sandblaster_refuses_changing_images() -> None:
+    with pytest.raises(
+        UsageError, match="needs the same images in every evaluation, but augment changes them"
+    ):
+        run(replace(JOB, strategy="sandblaster", augment=True))
