@@ -19,7 +19,7 @@ from optuna.trial import TrialState
 
 from dbinfer.errors import DbinferError
 from dbinfer.train import checkpoint, course
-from dbinfer.train.one_rank import limit_threads
+from dbinfer.train.device import limit_threads
 from dbinfer.tune.journal import Journal
 from dbinfer.tune.options import TuneJob
 from dbinfer.tune.route import PREFIX, Hop, Route
