@@ -7,6 +7,7 @@ import subprocess
 import time
 from typing import Any
 
+import pytest
 from containers import Project, docker
 
 TOGETHER = ("--ranks", "2", "--hosts", "host1:1,host2:1", "--launcher", "mpi")
@@ -36,6 +37,20 @@ def test_two_hosts_train_one_model(training: Project) -> None:
 def test_gloo_trains_over_the_same_ssh(training: Project) -> None:
     train(training, "/work/gloo", 1, "--launcher", "gloo")
     assert read_run(training, "/work/gloo")["hosts"] == ["host1", "host2"]
+
+
+@pytest.mark.parametrize("strategy", ["downpour", "sandblaster"])
+def test_servers_and_workers_on_two_hosts(training: Project, strategy: str) -> None:
+    """They listen in the network of the two containers, and nowhere else."""
+    out, address = f"/work/{strategy}", training.execute("host1", "hostname", "-i").stdout.split()[0]
+    network = f"{address.rpartition('.')[0]}.0/24"
+    more = ("--strategy", strategy, "--private-network", network, "--set", "dropout=0", "--servers", "2")
+    train(training, out, 1, *more)
+    run = read_run(training, out)
+    assert [one.rpartition(":")[0] == address for one in run["cluster"]["worker"]] == [True, False]
+    addresses = [one for role in run["cluster"].values() for one in role]
+    assert {one.rpartition(".")[0] for one in addresses} == {address.rpartition(".")[0]}
+    assert min(run["done"]) > 0
 
 
 def test_a_lost_host_ends_the_run_and_resume_goes_on(training: Project) -> None:

@@ -9,7 +9,7 @@ import ipaddress
 import socket
 
 from dbinfer.errors import TrainError, UsageError
-from dbinfer.train.hosts import hosts_of
+from dbinfer.train.hosts import hosts_of, is_here
 from dbinfer.train.options import TrainJob
 
 LOOPBACK = "127.0.0.1"
@@ -35,7 +35,7 @@ def check_network(job: TrainJob) -> None:
                 f"private_network is {text!r}, but the protocol of TensorFlow's servers has no authentication",
                 f"Name a network within {', '.join(map(str, PRIVATE))}.",
             )
-    elif set(hosts_of(job)) - {"localhost", LOOPBACK}:
+    elif not all(map(is_here, hosts_of(job))):
         raise UsageError(
             f"the strategy {job.strategy} needs a private network to listen on where hosts is {job.hosts!r}",
             "Name it, because everybody who reaches these ports may run what he likes: --private-network 10.1.2.0/24",

@@ -18,7 +18,7 @@ from dbinfer.errors import DbinferError, TrainError
 from dbinfer.machine import cores
 from dbinfer.train import events
 from dbinfer.train.data.share import held_for_ranks
-from dbinfer.train.hosts import SSH, check_reachable, hosts_of
+from dbinfer.train.hosts import SSH, check_reachable, hosts_of, is_here
 from dbinfer.train.options import TrainJob
 from dbinfer.train.processes import KEPT_LINES, WARNING, inherited, start, stop
 
@@ -102,7 +102,7 @@ class Crew:
     def _start(self, member: Member, port: int) -> None:
         command = [sys.executable, "-m", MODULE, member.role, str(member.index)]
         environment = inherited({})
-        if member.host not in ("localhost", "127.0.0.1"):
+        if not is_here(member.host):
             command = _over_ssh(member.host, command, environment)
         member.process = start(command, environment, stdin=subprocess.PIPE)
         together = sum(one.role == "worker" and one.host == member.host for one in self._members)
