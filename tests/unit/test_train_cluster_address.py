@@ -12,7 +12,7 @@ from dbinfer.errors import TrainError, UsageError
 from dbinfer.train import TrainJob, run
 from dbinfer.train.cluster.address import check_network, hold_port, own_address
 from dbinfer.train.cluster.listening import check_listening
-from dbinfer.train.cluster.members import members_of
+from dbinfer.train.cluster.roles import members_of
 
 STRATEGIES = ("downpour", "sandblaster")
 JOB = TrainJob("digits", "digits", strategy="downpour", ranks=2)

@@ -3,62 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
 import queue
-import shlex
 import subprocess
 import sys
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
-from dbinfer.errors import DbinferError, TrainError
 from dbinfer.machine import cores
 from dbinfer.train import events
+from dbinfer.train.cluster.roles import Member, members_of, over_ssh, stopped
 from dbinfer.train.data.share import held_for_ranks
-from dbinfer.train.hosts import SSH, check_reachable, hosts_of, is_here
+from dbinfer.train.hosts import check_reachable, hosts_of, is_here
 from dbinfer.train.options import TrainJob
-from dbinfer.train.processes import KEPT_LINES, WARNING, inherited, start, stop
+from dbinfer.train.processes import WARNING, inherited, start, stop
 
 MODULE = "dbinfer.train.cluster.member"
 DEATHS = 3  # of one worker: then it is no accident
 Report = Callable[[dict[str, Any]], None]
-
-
-@dataclass
-class Member:
-    """A process of the cluster, and what it has told.
-
-    Attributes:
-        role: chief, ps or worker; `index` counts within the role, `place` within its host, `number` all of them.
-        address: where it listens, once it has told.
-    """
-
-    role: str
-    index: int
-    host: str
-    place: int
-    number: int
-    address: str = ""
-    process: Any = None
-    last: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
-
-
-def members_of(job: TrainJob) -> list[Member]:
-    """Return who takes part: the chief here, the workers as --hosts says, the servers in turn on the same hosts."""
-    workers = [host for host, count in hosts_of(job).items() for _ in range(count)]
-    hosts = list(dict.fromkeys(workers))
-    servers = [hosts[index % len(hosts)] for index in range(job.servers)]
-    roles = [("chief", 0, "localhost"), *(("ps", *one) for one in enumerate(servers))]
-    roles += [("worker", *one) for one in enumerate(workers)]
-    seen: Counter[tuple[str, str]] = Counter()
-    found = []
-    for number, (role, index, host) in enumerate(roles):
-        found.append(Member(role, index, host, seen[role, host], number))
-        seen[role, host] += 1
-    return found
 
 
 class Crew:
@@ -103,7 +68,7 @@ class Crew:
         command = [sys.executable, "-m", MODULE, member.role, str(member.index)]
         environment = inherited({})
         if not is_here(member.host):
-            command = _over_ssh(member.host, command, environment)
+            command = over_ssh(member.host, command, environment)
         member.process = start(command, environment, stdin=subprocess.PIPE)
         together = sum(one.role == "worker" and one.host == member.host for one in self._members)
         threads = self._job.threads or max(1, cores() // max(1, together))
@@ -159,30 +124,11 @@ class Crew:
             return True
         self._deaths[member.number] += 1
         if member.role != "worker" or not member.address or self._deaths[member.number] > DEATHS:
-            raise _stopped(self._job, member, process.returncode)
+            raise stopped(self._job, member, process.returncode)
         print(f"dbinfer: worker {member.index} on {member.host} is started anew", file=sys.stderr, flush=True)
         process.stdin.close()
         self._start(member, int(member.address.rpartition(":")[2]))
         return False
-
-
-def _stopped(job: TrainJob, member: Member, code: int) -> DbinferError:
-    names = {
-        "chief": "the chief",
-        "ps": f"parameter server {member.index}",
-        "worker": f"worker {member.index}",
-    }
-    how = f"signal {-code}" if code < 0 else f"exit status {code}"
-    told = "".join(f"\n  {line}" for line in [line for line in member.last if line.strip()][-5:])
-    text = f"{names[member.role]} on {member.host} stopped with {how}.{told}"
-    return TrainError(text, events.how_to_go_on(job))
-
-
-def _over_ssh(host: str, command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """Return the command that runs this one in the same folder of another host."""
-    passed = ("PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL", "KERAS_BACKEND", "PYTHONUNBUFFERED")
-    words = [f"{name}={environment[name]}" for name in passed if name in environment]
-    return [*SSH, host, f"cd {shlex.quote(os.getcwd())} && exec {shlex.join(['env', *words, *command])}"]
 
 
 def train_together(job: TrainJob, report: Report) -> None:
@@ -193,5 +139,12 @@ def train_together(job: TrainJob, report: Report) -> None:
     """
     check_reachable(hosts_of(job))
     # Only the chief reads rows, whatever hosts there are
-    with held_for_ranks(replace(job, hosts="")) as shared:
-        Crew(job, shared, report).work()
+    with ExitStack() as stack:
+        shared = stack.enter_context(held_for_ranks(replace(job, hosts="")))
+
+        def on_event(event: dict[str, Any]) -> None:
+            if event["event"] == "start":
+                stack.close()  # the chief has read its rows
+            report(event)
+
+        Crew(job, shared, on_event).work()

@@ -30,7 +30,7 @@ class Sandblaster(Led):
         self.steps = ITERATIONS
         # Each evaluation asks for all of them again, always in the same order
         self._pieces = list(read_batches(self.train, self.train.validation()))
-        self._count = len(self.train.loader.samples)
+        self._count = sum(len(images) for images, _ in self._pieces)
         self._losses: list[float] = []
         self._last = np.empty(0)  # the weights that were judged last
         self.model = SimpleNamespace(weights=self.plain.weights, optimizer=SimpleNamespace(variables=[]))
@@ -66,7 +66,7 @@ class Sandblaster(Led):
         parts: dict[int, tuple[float, Any]] = {}
         for number, (loss, gradient, scores) in self.work.results(self._piece, self._pieces, again=True):
             self.judged.add(scores, self._pieces[number][1])
-            parts[number] = float(loss), gradient.numpy() if hasattr(gradient, "numpy") else gradient
+            parts[number] = float(loss), gradient
         # In the order of the pieces, whoever was first: the sum is the same in every run
         loss = sum(parts[number][0] for number in sorted(parts)) / self._count
         gradient = (
