@@ -55,7 +55,7 @@ def until(condition: Callable[[], object], what: str) -> None:
     """Wait until it holds."""
     end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, f"in vain waited until {what}"
+        assert time.monotonic() < end, f"waited in vain until {what}"
         time.sleep(0.01)
 
 
