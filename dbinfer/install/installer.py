@@ -51,7 +51,11 @@ def install(
         UsageError: a setting that cannot be.
     """
     progress(Progress("installing"))
-    report = _install(dsn, options or InstallOptions())
+    options = options or InstallOptions()
+    report = _install(dsn, options)
+    if report.changed and (options.engine_idle_seconds or options.engine_memory_mb):
+        # an engine has the settings that it was started with
+        _tell_engines(dsn, "stop")
     progress(Progress("asking the backends"))
     # a session of its own: backends of this one may have read the settings before they were changed
     with any_session(dsn, autocommit=True) as conn, conn.cursor() as cur:
@@ -111,18 +115,18 @@ def upgrade(
     progress(Progress("upgrading"))
     report = _upgrade(options or UpgradeOptions(), dsn)
     if report.changed:
-        _replace_engines(dsn)
+        _tell_engines(dsn, "replace")
     return report
 
 
-def _replace_engines(dsn: str | None) -> None:
-    """Tell engines of other runtimes to finish and go; what they do not hear they do when nobody asks them any more."""
+def _tell_engines(dsn: str | None, action: str) -> None:
+    """Tell engines to finish and go; what they do not hear they do when nobody asks them any more."""
     with (
         contextlib.suppress(psycopg2.Error, InstallError),
         any_session(dsn, autocommit=True) as conn,
         conn.cursor() as cur,
     ):
-        cur.execute("SELECT t FROM dbinfer._hosts_engines('replace') t")
+        cur.execute("SELECT t FROM dbinfer._hosts_engines(%s) t", (action,))
 
 
 def _upgrade(options: UpgradeOptions, dsn: str | None) -> InstallReport:

@@ -148,8 +148,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report = yield
-    if report.failed and LOG in item.stash:
-        log, begin = item.stash[LOG]
+    log, begin = item.stash.get(LOG, (Path(), 0))
+    # the end of the run may have failed after the server was removed
+    if report.failed and log.is_file():
         with log.open("rb") as handle:
             handle.seek(begin)
             report.sections.append(("server log", handle.read().decode(errors="replace")[-8000:]))

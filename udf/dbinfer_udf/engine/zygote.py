@@ -14,7 +14,6 @@ from typing import Any, List, Optional
 
 from .. import libraries
 from . import kernel, seccomp, wire
-from .host import Host
 
 MOST_FDS = 4
 
@@ -48,7 +47,7 @@ def _import(venv: str, max_pixels: int) -> Optional[Exception]:
     try:
         libraries.load(venv, max_pixels)
         # what a host needs, so that each finds it imported
-        from . import loading, worker  # noqa: F401
+        from . import host  # noqa: F401 - with all that imports the libraries, which the venv has from here on
     except Exception as err:
         return err
     return None
@@ -61,6 +60,8 @@ def _refuse(fd: int, failed: Exception) -> None:
 
 def _be_host(fds: List[int]) -> None:
     """Be the child; never return."""
+    from .host import Host
+
     try:
         parent = os.getppid()
         kernel.close_all_but(fds)
