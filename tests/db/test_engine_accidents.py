@@ -93,9 +93,9 @@ def test_a_worker_that_dies_costs_its_row_only(db: Connection, supervisor: int, 
         diag = refused(db, "XX000", PREDICT, HANGS)
     assert DIED in str(diag.message_primary)
     assert ask(db, PREDICT, IMAGE) == RIGHT
-    make_images(db, "some", [IMAGE, HANGS, IMAGE])
+    make_images(db, "three", [IMAGE, HANGS, IMAGE])
     with meanwhile(lambda: kill_who_scores(supervisor, number)):
-        found = rows(db, "SELECT dbinfer.predict(img, 'endless', 'null') FROM some ORDER BY id")
+        found = rows(db, "SELECT dbinfer.predict(img, 'endless', 'null') FROM three ORDER BY id")
     assert found == [(RIGHT,), (None,), (RIGHT,)]
 
 
