@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from dbinfer.bench.options import METHODS, BenchOptions
-from dbinfer.bench.report import BenchReport, Result, ScalingReport
+from dbinfer.bench.report import BenchReport, IsolationReport, Result, ScalingReport
 from dbinfer.progress import OnProgress, silent
 
-__all__ = ["METHODS", "BenchOptions", "BenchReport", "Result", "ScalingReport", "bench", "bench_scaling"]
+__all__ = [
+    "METHODS",
+    "BenchOptions",
+    "BenchReport",
+    "IsolationReport",
+    "Result",
+    "ScalingReport",
+    "bench",
+    "bench_isolation",
+    "bench_scaling",
+]
 
 
 def bench(
@@ -37,3 +47,16 @@ def bench_scaling(
     from dbinfer.bench.scaling import run_scaling
 
     return run_scaling(options or BenchOptions(), dsn, progress)
+
+
+def bench_isolation(
+    options: BenchOptions | None = None, dsn: str | None = None, progress: OnProgress = silent
+) -> IsolationReport:
+    """Measure the engine beside in-process scoring; of the options, `seconds`, `rounds` and `keep`.
+
+    Raises:
+        ServerError: no server, or dbinfer is not installed there.
+    """
+    from dbinfer.bench.isolation import run_isolation
+
+    return run_isolation(options or BenchOptions(), dsn, progress)

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
 import psycopg2
-from psycopg2.extensions import connection as Connection
 
 from dbinfer.bench.database import PARALLEL_SMALL
 from dbinfer.bench.methods import Context
+from dbinfer.bench.sessions import PRIVATE, TOGETHER, first_row_ms, megabytes, scored
 from dbinfer.bench.workers import Job
-from dbinfer.connection import session
-from dbinfer.errors import ServerError
 from dbinfer.sqlfiles import read
 from dbinfer_udf.tasks import TASKS
 
-SESSIONS, TOGETHER = 9, 5
 PROFILE_ROWS = 16
 STEPS = ("decode", "preprocess", "infer", "postprocess")
-FIRST = "SELECT {call} FROM {table} WHERE id = 1"
 COUNT = "EXPLAIN SELECT count({call}) FROM {table}"
 
 
 def profile(context: Context) -> dict[str, Any]:
     """Return the profile of a case as flat JSON values; what the server does not tell is left out."""
     known = {"cores": context.workers.processes, "agreement": context.files.agreement}
-    return {**steps(context), **first_rows(context), **memory(context), **planned(context), **known}
+    measured = {**steps(context), "first_row_ms": first_row_ms(context), **memory(context)}
+    return {**measured, **planned(context), **known}
 
 
 def steps(context: Context) -> dict[str, float]:
@@ -59,58 +54,20 @@ def _step_medians(taken: list[dict[str, float]]) -> dict[str, float]:
     return {f"{step}_us": round(median(t[step] for t in taken), 1) for step in STEPS if taken}
 
 
-def first_rows(context: Context) -> dict[str, float]:
-    """Return the milliseconds of the first row in fresh sessions, one after the other."""
-    text = context.database.format(FIRST, call=context.call(), table=context.database.table("first"))
-    taken = []
-    for _ in range(SESSIONS):
-        with _fresh(context) as conn, conn.cursor() as cur:
-            started = time.perf_counter()
-            cur.execute(text)
-            cur.fetchall()
-            taken.append((time.perf_counter() - started) * 1000)
-    return {"first_row_ms": round(median(taken), 1)}
-
-
 def memory(context: Context) -> dict[str, float]:
     """Return PSS and private MB of a process that has scored, while others have, too.
 
     Score and memory are columns of one row, so that on a cluster it is the segment that scored which is asked and
     not another one that sat idle. Nothing is returned where the role may not read the server's files.
     """
-    database = context.database
-    text = database.format(read("bench/memory.sql"), call=context.call(), table=database.table("first"))
-    with ExitStack() as together:
-        opened = [together.enter_context(_fresh(context)) for _ in range(TOGETHER)]
-        try:
-            # twice: the first round fills all sessions, the second one sees what they share
-            texts = [_scored_memory(conn, text) for _ in range(2) for conn in opened][TOGETHER:]
-        except psycopg2.Error:
-            return {}
-    return {
-        "pss_mb": _megabytes(texts, "Pss"),
-        "private_mb": _megabytes(texts, "Private_Clean", "Private_Dirty"),
-    }
-
-
-def _scored_memory(conn: Connection, text: Any) -> str:
-    with conn.cursor() as cur:
-        cur.execute(text)
-        row = cur.fetchone()
-        return str(row[1]) if row else ""
-
-
-def _fresh(context: Context) -> Any:
-    return session(context.database.dsn, error=ServerError, needs_dbinfer=False, autocommit=True)
-
-
-def _megabytes(texts: list[str], *fields: str) -> float:
-    """Return the median over processes of the sum of some fields of smaps_rollup, in MB."""
-    sums = []
-    for text in texts:
-        found = [re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE) for name in fields]
-        sums.append(sum(int(match.group(1)) for match in found if match) * 1024 / 1e6)
-    return round(median(sums), 1)
+    try:
+        with scored(context, TOGETHER) as texts:
+            return {
+                "pss_mb": round(median(megabytes(text, "Pss") for text in texts), 1),
+                "private_mb": round(median(megabytes(text, *PRIVATE) for text in texts), 1),
+            }
+    except psycopg2.Error:
+        return {}
 
 
 def planned(context: Context) -> dict[str, int]:

@@ -79,6 +79,14 @@ class ScalingReport(Report):
     scaling: dict[str, list[Row]]
 
 
+@dataclass(frozen=True)
+class IsolationReport(Report):
+    """The engine beside in-process scoring: on what, and a row for each line of the table."""
+
+    environment: dict[str, Any]
+    isolation: list[Row]
+
+
 def results(case: Case, rows: int, samples: dict[str, list[Sample]]) -> list[Result]:
     """Return the results of a case; `samples` holds every method's rounds, in turns."""
     bare, app = samples.get("bare", []), samples.get("benchmark_app", [])

@@ -143,6 +143,17 @@ def scaling_markdown(report: Row) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def isolation_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and cells: each line with both sides, its value, limit and verdict."""
+    return list(rows[0]), [[number(value) for value in row.values()] for row in rows]
+
+
+def isolation_markdown(report: Row) -> str:
+    """Return the comparison of the engine with in-process scoring as Markdown."""
+    facts = "\n".join(f"- {line}" for line in environment_lines(report["environment"]))
+    return f"{facts}\n\n{_markdown_table(*isolation_table(report['isolation']))}\n"
+
+
 def put_between(text: str, name: str, content: str) -> str:
     """Return a document with what is between `<!-- NAME -->` and `<!-- /NAME -->` replaced, or added at the end."""
     start, end = f"<!-- {name} -->", f"<!-- /{name} -->"

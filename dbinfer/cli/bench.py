@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from dbinfer.cli._options import Dsn, err_console
+from dbinfer.cli import bench_engine
+from dbinfer.cli._bench import (
+    JsonFile,
+    Keep,
+    MarkdownFile,
+    PlotFile,
+    Seconds,
+    console,
+    print_rows,
+    put,
+    status,
+    write_json,
+)
+from dbinfer.cli._options import Dsn
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from dbinfer.progress import OnProgress
-
-FILE_WIDTH = 160
 HELP = """Measure images per second: SQL compared with a bare Python loop, benchmark_app and other methods, in one run.
 
 Without --dsn this measures the embedded server and starts it if necessary. The networks are built once, which
@@ -33,6 +37,8 @@ Examples:
     $ dbinfer bench --network resnet50 --precision f32,int8 --methods sql,bare --dsn "host=gp dbname=images"
 
     $ dbinfer bench scaling --plot scaling.png
+
+    $ dbinfer bench engine
 """
 SCALING_HELP = """Measure how the cost grows with rows, processes, model size and image size.
 
@@ -45,17 +51,10 @@ Examples:
 
 bench = typer.Typer(help=HELP, invoke_without_command=True, rich_markup_mode="markdown")
 
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results to this file, as JSON.")]
-PlotFile = Annotated[Path | None, typer.Option("--plot", help="Write a picture (.png, .svg, .pdf).")]
-MarkdownFile = Annotated[
-    Path | None, typer.Option("--markdown", help="Put the tables into this Markdown document.")
-]
-Keep = Annotated[bool, typer.Option("--keep", help="Keep images and models in the database.")]
-Seconds = Annotated[float, typer.Option(help="About how long one measurement takes.")]
-
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
+    bench_engine.register(bench)
     app.add_typer(bench, name="bench", rich_help_panel="Images")
 
 
@@ -105,9 +104,9 @@ def _bench(
 
     words = (_words(network), _words(precision), _words(methods or ways))
     options = BenchOptions(*words, rows, seconds, rounds, quick, keep, tensorflow)
-    with _status() as progress:
+    with status() as progress:
         report = measure(options, dsn, progress).to_dict()
-    _write_json(json_file, report)
+    write_json(json_file, report)
     _show(report, plot_file, markdown_file)
 
 
@@ -125,58 +124,24 @@ def scaling(
     from dbinfer.bench.plot import plot_scaling
     from dbinfer.bench.tables import environment_lines, scaling_markdown
 
-    with _status() as progress:
+    with status() as progress:
         report = bench_scaling(BenchOptions(seconds=seconds, keep=keep), dsn, progress).to_dict()
-    _write_json(json_file, report)
+    write_json(json_file, report)
     for line in environment_lines(report["environment"]):
-        _console().print(line, markup=False)
+        console().print(line, markup=False)
     for title, rows in report["scaling"].items():
-        _table(title, list(rows[0]), [list(row.values()) for row in rows])
+        print_rows(title, list(rows[0]), [list(row.values()) for row in rows])
     if plot_file:
         plot_scaling(report["scaling"], plot_file)
     if markdown_file:
-        _put(markdown_file, "scaling", scaling_markdown(report))
+        put(markdown_file, "scaling", scaling_markdown(report))
 
 
 bench.command("growth", help=SCALING_HELP, hidden=True)(scaling)  # its name in 0.1.0
 
 
-def _write_json(path: Path | None, report: dict[str, Any]) -> None:
-    if path:
-        path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _table(title: str, headings: Sequence[str], cells: Sequence[Sequence[Any]]) -> None:
-    """Print a table, wide enough for its lines also where the output is no terminal."""
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
-    for line in cells:
-        table.add_row(*("" if cell is None else str(cell) for cell in line))
-    _console().print(table)
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=FILE_WIDTH)
-
-
 def _words(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip()) if text else ()
-
-
-@contextmanager
-def _status() -> Iterator[OnProgress]:
-    """Yield what says where a run is: a line that changes on a terminal, lines on stderr elsewhere."""
-    if not err_console.is_terminal:
-        yield lambda progress: typer.echo(progress.step, err=True)
-        return
-    with err_console.status("starting") as status:
-        yield lambda progress: status.update(progress.step)
 
 
 def _show(report: dict[str, Any], plot_file: Path | None, markdown_file: Path | None) -> None:
@@ -186,19 +151,12 @@ def _show(report: dict[str, Any], plot_file: Path | None, markdown_file: Path | 
     rows = report["results"]
     for title, table in (("Images per second", speed_table), ("One row in a backend", profile_table)):
         headings, cells = table(rows)
-        _table(title, headings, cells)
+        print_rows(title, headings, cells)
     for line in environment_lines(report["environment"]):
-        _console().print(line, markup=False)
+        console().print(line, markup=False)
     headings, cells = target_table(rows)
-    _table("Must hold", headings, cells)
+    print_rows("Must hold", headings, cells)
     if plot_file:
         plot(rows, plot_file)
     if markdown_file:
-        _put(markdown_file, "bench", markdown(report))
-
-
-def _put(path: Path, name: str, content: str) -> None:
-    from dbinfer.bench.tables import put_between
-
-    before = path.read_text(encoding="utf-8") if path.exists() else ""
-    path.write_text(put_between(before, name, content), encoding="utf-8")
+        put(markdown_file, "bench", markdown(report))

@@ -1,0 +1,177 @@
+"""What one session feels: its first row, its memory, its latency beside a long scan, and how fast a cancel is."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import psycopg2
+from psycopg2.extensions import connection as Connection
+
+from dbinfer.bench import slow
+from dbinfer.bench.database import Database
+from dbinfer.bench.methods import COUNT, Context
+from dbinfer.connection import session
+from dbinfer.errors import ServerError
+from dbinfer.registry import DeployOptions, deploy, drop
+from dbinfer.sqlfiles import read
+
+FRESH, TOGETHER, MANY, LATENCIES = 9, 5, 32, 60
+FIRST = "SELECT {call} FROM {table} WHERE id = 1"
+BETWEEN_ROWS = 0.05  # seconds; a person's queries come singly
+PRIVATE = ("Private_Clean", "Private_Dirty")
+CANCEL_AFTER, CANCELS = 1.0, 3
+SLOW = "dbinfer_bench_slow"
+
+
+def fresh(context: Context | Database) -> Any:
+    """Open a session of its own."""
+    database = context if isinstance(context, Database) else context.database
+    return session(database.dsn, error=ServerError, needs_dbinfer=False, autocommit=True)
+
+
+def first_row_ms(context: Context) -> float:
+    """Return the median milliseconds of the first row in fresh sessions, one after the other."""
+    text = context.database.format(FIRST, call=context.call(), table=context.database.table("first"))
+    taken = []
+    for _ in range(FRESH):
+        with fresh(context) as conn:
+            taken.append(_seconds(conn, text) * 1000)
+    return round(median(taken), 1)
+
+
+def further_mb(context: Context) -> float:
+    """Return the median private MB of a session that has scored, while others have, too."""
+    with scored(context, TOGETHER) as texts:
+        return round(median(megabytes(text, *PRIVATE) for text in texts), 1)
+
+
+def many_mb(context: Context) -> float:
+    """Return the MB of many sessions that have scored, the engine's processes included.
+
+    Private memory of the backends; of the engine's tree the proportional share, which counts what its processes
+    share once.
+    """
+    with scored(context, MANY) as texts:
+        backends = sum(megabytes(text, *PRIVATE) for text in texts)
+        return round(backends + _engine_mb(context.database), 1)
+
+
+def _engine_mb(database: Database) -> float:
+    """Return the PSS of the engine's processes, which only matters while models are in it."""
+    text = "SELECT coalesce(sum(bytes), 0) / 1e6 FROM dbinfer.engines"
+    return float(database.one(text))
+
+
+@contextmanager
+def scored(context: Context, count: int) -> Iterator[list[str]]:
+    """Yield smaps_rollup of `count` sessions that hold a scored row at once."""
+    database = context.database
+    text = database.format(read("bench/memory.sql"), call=context.call(), table=database.table("first"))
+    with ExitStack() as together:
+        opened = [together.enter_context(fresh(context)) for _ in range(count)]
+        # twice: the first round fills all sessions, the second one sees what they share
+        yield [_memory(conn, text) for _ in range(2) for conn in opened][count:]
+
+
+def _memory(conn: Connection, text: Any) -> str:
+    with conn.cursor() as cur:
+        cur.execute(text)
+        row = cur.fetchone()
+        return str(row[1]) if row else ""
+
+
+def megabytes(text: str, *fields: str) -> float:
+    """Return the sum of some fields of smaps_rollup, in MB."""
+    found = [re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE) for name in fields]
+    return sum(int(match.group(1)) for match in found if match) * 1024 / 1e6
+
+
+def beside_a_scan(context: Context) -> float:
+    """Return the p95 of single rows while another session scores a table again and again / the idle p95."""
+    text = context.database.format(FIRST, call=context.call(), table=context.database.table("first"))
+    with fresh(context) as conn:
+        _seconds(conn, text)
+        idle = _p95([_seconds(conn, text, BETWEEN_ROWS) for _ in range(LATENCIES)])
+        with _scanning(context):
+            beside = _p95([_seconds(conn, text, BETWEEN_ROWS) for _ in range(LATENCIES)])
+    return round(beside / idle, 2)
+
+
+@contextmanager
+def _scanning(context: Context) -> Iterator[None]:
+    """Score the big table in another session until the block ends."""
+    database, over = context.database, threading.Event()
+    text = database.format(COUNT, call=context.call(), table=database.table("big"))
+    with fresh(context) as conn:
+
+        def scan() -> None:
+            while not over.is_set():
+                # the cancel at the end
+                try:
+                    _seconds(conn, text)
+                except psycopg2.Error:
+                    return
+
+        thread = threading.Thread(target=scan)
+        thread.start()
+        # until its parallel workers score, too
+        time.sleep(1.0)
+        try:
+            yield
+        finally:
+            over.set()
+            conn.cancel()
+            thread.join()
+
+
+def cancel_seconds(database: Database) -> tuple[str, float]:
+    """Return (the model's name, longest seconds from a cancel to its error) while a network runs for ten seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        deploy(slow.slow_network(Path(folder)), DeployOptions(name=SLOW), database.dsn)
+    try:
+        database.rows("SELECT dbinfer.set_isolation(%s, 'always')", (SLOW,))
+        with fresh(database) as conn:
+            return SLOW, round(max(_cancelled(conn) for _ in range(CANCELS)), 3)
+    finally:
+        drop(SLOW, True, database.dsn)
+
+
+def _cancelled(conn: Connection) -> float:
+    sent: list[float] = []
+
+    def cancel() -> None:
+        sent.append(time.perf_counter())
+        conn.cancel()
+
+    timer = threading.Timer(PRIVATE = ("Private_Clean", "Private_Dirty")
+CANCEL_AFTER, cancel)
+    timer.start()
+    try:
+        with conn.cursor() as cur:
+            cur.execute("SELECT dbinfer.predict(%s, %s)", (psycopg2.Binary(slow.slow_image()), SLOW))
+    except psycopg2.errors.QueryCanceled:
+        return time.perf_counter() - sent[0]
+    finally:
+        timer.cancel()
+    raise ServerError("the slow network ended before it could be cancelled")
+
+
+def _seconds(conn: Connection, text: Any, pause: float = 0.0) -> float:
+    time.sleep(pause)
+    with conn.cursor() as cur:
+        started = time.perf_counter()
+        cur.execute(text)
+        cur.fetchall()
+        return time.perf_counter() - started
+
+
+def _p95(seconds: list[float]) -> float:
+    return quantiles(seconds, n=20)[-1]
