@@ -151,8 +151,7 @@ def _cancelled(conn: Connection) -> float:
         sent.append(time.perf_counter())
         conn.cancel()
 
-    timer = threading.Timer(PRIVATE = ("Private_Clean", "Private_Dirty")
-CANCEL_AFTER, cancel)
+    timer = threading.Timer(CANCEL_AFTER, cancel)
     timer.start()
     try:
         with conn.cursor() as cur:
