@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,3 +99,21 @@ def test_with_two_threads_each_worker_compiles(engine: client.Engine, tmp_path: 
         IN_PROCESS["predict"](local, img, None)
     ] * 20
     assert remote.facts["sandbox"]["compiled"] == "by each worker"
+
+
+def test_an_engine_started_by_a_backend_without_libraries_finds_them_in_the_venv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, entry = engine_models.ticket(
+        tiny_models.colour_classifier(tmp_path), tmp_path / "cache", venv=sys.prefix
+    )
+    made = engine_models.engine(tmp_path / "sockets", venv=sys.prefix)
+    # a fresh session that has scored nothing in its own process has no site-packages on its path
+    bare = [path for path in sys.path if "site-packages" not in path]
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "path", bare)
+        remote = made.open(spec, entry.folder, 1)
+    try:
+        assert remote.ask("predict", tiny_models.file(tiny_models.picture(1, 2, 3)), None) == "{1.0,2.0,3.0}"
+    finally:
+        client.stop(made.settings)
