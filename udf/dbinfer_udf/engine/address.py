@@ -7,7 +7,7 @@ import os
 import stat
 from typing import Dict, List, NamedTuple
 
-from .errors import EngineError
+from .errors import PUBLIC, EngineError
 
 SERVICE_FOLDER = "/run/dbinfer-engine"
 # The kernel's bound for the path of a socket is 107 bytes; our longest name has 30
@@ -51,6 +51,7 @@ def find(settings: Dict[str, str], digest: str, make: bool = True) -> Address:
         raise EngineError(
             "the engine's folder %s is no absolute path of at most %d bytes" % (folder, MOST_BYTES),
             hint="Choose another folder: dbinfer install --engine-dir FOLDER",
+            public=PUBLIC,
         )
     if make or os.path.lexists(folder):
         _check(folder)
@@ -74,16 +75,19 @@ def _check(folder: str) -> None:
         raise EngineError(
             "cannot make the engine's folder %s: %s" % (folder, err.strerror),
             hint="Choose another folder: dbinfer install --engine-dir FOLDER",
+            public=PUBLIC,
         ) from err
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise EngineError(
             "the engine's folder %s belongs to user id %d, or is not a folder" % (folder, found.st_uid),
             hint="Remove it, or choose another folder: dbinfer install --engine-dir FOLDER",
+            public=PUBLIC,
         )
     if found.st_mode & 0o077:
         raise EngineError(
             "the engine's folder %s is open to others (mode %o)" % (folder, found.st_mode & 0o777),
             hint="Close it: chmod 700 %s" % folder,
+            public=PUBLIC,
         )
 
 

@@ -10,7 +10,7 @@ import os
 from typing import Any, Dict, List, Optional
 
 from . import address, control, wire
-from .errors import CancelledError, EngineError, RowError
+from .errors import PUBLIC, CancelledError, EngineError, RowError
 from .remote import RemoteModel
 from .servers import of_this_process
 
@@ -88,7 +88,8 @@ class Engine:
                 return control.call(place.control, message)
             except control.GoneError:
                 self._start()
-        raise EngineError("the engine ends as soon as it has started", hint="See its log: %s" % place.log)
+        problem = "the engine ends as soon as it has started"
+        raise EngineError(problem, hint="See its log: %s" % place.log, public=PUBLIC)
 
     def _start(self) -> None:
         # only here: most backends find an engine

@@ -38,7 +38,8 @@ class Crew:
         self._wanted, self._listener, self._slots, self._say = wanted, listener, slots, say
         spec = wanted["spec"]
         self._title = "%s@%s" % (spec["model"], spec["version"])
-        self.limit = Limits.from_settings(spec["settings"]).image_seconds * wanted["rows"]
+        # of one inference: 1 where the network takes no more, which the first that loads it finds
+        self.rows: int = wanted["rows"]
         self.model: Any = None
         self.with_filter = True
         self.pids: Dict[int, int] = {}
@@ -60,6 +61,10 @@ class Crew:
         facts: Dict[str, Any] = found["facts"]
         return facts
 
+    def seconds(self) -> float:
+        """Return how long a request may take."""
+        return Limits.from_settings(self._wanted["spec"]["settings"]).image_seconds * self.rows
+
     def _fork(self, number: int, tells: int = -1) -> None:
         parent = os.getpid()
         pid = os.fork()
@@ -77,7 +82,7 @@ class Crew:
             kernel.close_all_but([self._listener.fileno(), *([tells] if tells >= 0 else [])])
             slot = self._slots.slot(number)
             model = self.model or self._load_own(tells)
-            serving = worker.Worker(model, self._wanted, self._listener, slot)
+            serving = worker.Worker(model, self._wanted, self._listener, slot, self.seconds())
             worker.shut_in(self.with_filter)
             serving.run()
             os._exit(0)
@@ -90,6 +95,7 @@ class Crew:
         """In a worker: load the model, and tell the host what was found where it waits for that."""
         try:
             model, facts = loading.load(self._wanted)
+            self.rows = facts["rows"]
             facts["sandbox"] = {"files": True, "seccomp": self.with_filter, "compiled": "by each worker"}
             message: Dict[str, Any] = {"facts": facts}
         except Exception as err:
@@ -132,7 +138,7 @@ class Crew:
         state = self._slots.read(number)
         if not (self._finishing and status == 0):
             request = state.request.hex() if state.since else ""
-            reason = why(status, self._wanted["spec"]["settings"], self._wanted["rows"])
+            reason = why(status, self.seconds(), self.rows)
             # before the slot is cleared: who finds it empty finds the reason
             self._say({"died": request, "why": wire.describe(reason)})
         self._slots.clear(number, state.since > 0)
@@ -149,7 +155,7 @@ class Crew:
 
     def _end_those_too_long(self) -> None:
         now = time.monotonic()
-        seconds = self.limit + LATE_SECONDS
+        seconds = self.seconds() + LATE_SECONDS
         for pid, number in self.pids.items():
             state = self._slots.read(number)
             asked: Optional[float] = self._cancelled.get(state.request) if state.since else None

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Dict
 
-from ..trial import Limits
 from .errors import RowError
 
 
-def why(status: int, settings: Dict[str, str], rows: int) -> RowError:
-    """Return the error of a request whose worker ended with this status, as waitpid gives it."""
+def why(status: int, seconds: float, rows: int) -> RowError:
+    """Return the error of a request whose worker ended with this status, as waitpid gives it.
+
+    Args:
+        seconds: that the request was allowed.
+        rows: images of one inference.
+    """
     if not os.WIFSIGNALED(status):
         return RowError("the worker that scored this image ended with status %d" % (status >> 8))
     number = os.WTERMSIG(status)
     if number == signal.SIGALRM:
         return RowError(
-            "scoring %s took more than %g s"
-            % (_images(rows), Limits.from_settings(settings).image_seconds * rows),
+            "scoring %s took more than %g s" % (_images(rows), seconds),
             hint="If the model is right, allow more: dbinfer install --max-inference-seconds NUMBER",
             sqlstate="54000",
         )

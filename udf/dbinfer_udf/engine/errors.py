@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from ..errors import ImageError, UdfError
 
+# for those who may not see hosts and folders
+PUBLIC = "the engine of this host cannot be used"
+
 
 class EngineError(UdfError):
     """The engine cannot be started or reached; what was asked may be done in the backend itself."""

@@ -61,13 +61,14 @@ class Host:
         # a fork has none of the threads that OpenVINO has started, and would wait for them
         if self._wanted["threads"] == 1:
             model, facts = loading.load(self._wanted)
-            granted = rehearse(model, self._wanted["rows"], self._crew.limit)
+            granted = rehearse(model, self._wanted["rows"], self._crew.seconds())
         if granted is None:
             facts = self._crew.first()
             granted = facts["sandbox"]
         else:
             self._crew.model, self._crew.with_filter = model, granted["seccomp"]
         facts["sandbox"] = {**granted, **sandbox}
+        self._crew.rows = facts["rows"]
         return facts
 
     def _say(self, message: Dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from .. import limits
 from ..trial import Limits
 from . import slots, wire
 from .ends import Ends
-from .errors import EngineError, RowError
+from .errors import PUBLIC, EngineError, RowError
 from .listener import listen
 
 MOST_RESTARTS, RESTART_SECONDS = 3, 30.0
@@ -25,6 +25,7 @@ class Hosted:
 
     Attributes:
         facts: what its host found; None while it loads.
+        used: when it was asked for last.
     """
 
     def __init__(self, supervisor: Any, shelf: Any, key: str, wanted: Dict[str, Any]) -> None:
@@ -37,7 +38,7 @@ class Hosted:
         self._restarts: List[float] = []
         self._worker_restarts = 0
         self._signs = 0
-        self._used = time.monotonic()
+        self.used = time.monotonic()
         self._path = supervisor.place.model(key)
         self.listener: Optional[socket.socket] = listen(self._path)
         self._workers = max(1, limits.cores() // max(1, wanted["threads"]))
@@ -66,7 +67,7 @@ class Hosted:
 
     def ask(self, question: Any) -> None:
         """Answer when the model is loaded."""
-        self._used = time.monotonic()
+        self.used = time.monotonic()
         if self.facts is None:
             self._waiting.append(question)
         else:
@@ -119,6 +120,7 @@ class Hosted:
             again = EngineError(
                 "the engine's processes of this model end again and again",
                 hint="See the engine's log: %s" % self._supervisor.log.path,
+                public=PUBLIC,
             )
             self.close(wire.describe(again))
         else:
@@ -181,7 +183,7 @@ class Hosted:
         """Note signs of life, and give up a load that takes too long."""
         signs = sum(state.requests for state in self.slots.all())
         if signs != self._signs:
-            self._signs, self._used = signs, time.monotonic()
+            self._signs, self.used = signs, time.monotonic()
             self._supervisor.sign_of_life()
         if self.facts is None and time.monotonic() > self._until:
             late = EngineError(
@@ -192,10 +194,6 @@ class Hosted:
     def busy(self) -> bool:
         """Return whether a request runs or it loads."""
         return self.facts is None or bool(self.slots.running())
-
-    def last_used(self) -> float:
-        """Return when it was asked for last."""
-        return self._used
 
     def restarts(self) -> int:
         """Return how many workers and hosts were replaced."""

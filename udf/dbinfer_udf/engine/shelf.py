@@ -36,6 +36,8 @@ def key_of(wanted: Dict[str, Any]) -> str:
         for name, value in spec["settings"].items()
         if name not in OTHERS and not name.startswith(("engine_", "segments@"))
     }
+    # where it runs is what brought the model here, and nothing more
+    spec = {name: value for name, value in spec.items() if name != "isolation"}
     decides = [dict(spec, settings=settings), wanted["threads"], wanted["rows"]]
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
@@ -82,10 +84,10 @@ class Shelf:
 
     def _make_room(self) -> None:
         """Let the models go that were not used for longest, until all take less than `engine_memory_mb`."""
-        settings = self._supervisor.call["settings"]
+        settings = self._supervisor.settings
         limit = int(settings.get("engine_memory_mb", memory_bytes() >> 21)) << 20
         sizes = {key: shown.memory(model.pid) for key, model in self.models.items()}
-        order = sorted(self.models.values(), key=lambda model: model.last_used())
+        order = sorted(self.models.values(), key=lambda model: model.used)
         for model in order:
             if sum(sizes[key] for key in self.models if key in sizes) < limit:
                 return

@@ -12,7 +12,7 @@ import time
 from typing import Any, Dict
 
 from ..tried import python_of
-from .errors import EngineError
+from .errors import PUBLIC, EngineError
 from .steps import STEP, look
 
 SECONDS = 30.0  # until it listens; Python starts in 20 ms
@@ -59,7 +59,8 @@ def start(call: Dict[str, Any]) -> None:
             [python, "-I", "-", NAME], env=environment, cwd="/", start_new_session=True, **pipes
         )
     except OSError as err:
-        raise EngineError("the engine's Python, %s, cannot be started: %s" % (python, err.strerror)) from err
+        message = "the engine's Python, %s, cannot be started: %s" % (python, err.strerror)
+        raise EngineError(message, public=PUBLIC) from err
     try:
         with contextlib.suppress(BrokenPipeError), process.stdin as source:  # type: ignore[union-attr]
             source.write(program(call))
@@ -86,5 +87,5 @@ def _wait(process: Any) -> None:
             said += block
             if not block:
                 lines = said.decode(errors="replace").strip().splitlines() or ["it says nothing"]
-                raise EngineError("the engine cannot be started: %s" % lines[-1])
+                raise EngineError("the engine cannot be started: %s" % lines[-1], public=PUBLIC)
         look(until)

@@ -10,7 +10,7 @@ from typing import Any, List
 
 from .. import interrupts
 from . import wire
-from .errors import CancelledError, EngineError
+from .errors import PUBLIC, CancelledError, EngineError
 
 STEP = 0.02  # seconds
 TIMES = struct.pack("@ll", 0, int(STEP * 1e6))
@@ -49,6 +49,7 @@ def connect(connection: Any, path: str, until: float = FOREVER) -> None:
         raise EngineError(
             "the engine's socket belongs to user id %d, process %d" % (uid, pid),
             hint="Remove it, or choose another folder: dbinfer install --engine-dir FOLDER",
+            public=PUBLIC,
         )
 
 

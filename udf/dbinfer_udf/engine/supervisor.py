@@ -39,6 +39,8 @@ class Supervisor:
         self.call = call
         self.place = place
         self.log = log
+        # the latest that are known: a changed setting holds from the next model that is opened
+        self.settings: Dict[str, str] = call["settings"]
         self.service = not call["server"]
         self.began = time.time()
         self.servers = Servers()
@@ -106,7 +108,7 @@ class Supervisor:
             self.finish()
 
     def _idle_seconds(self) -> float:
-        return float(self.call["settings"].get("engine_idle_seconds", IDLE_SECONDS))
+        return float(self.settings.get("engine_idle_seconds", IDLE_SECONDS))
 
     def sign_of_life(self) -> None:
         """Note that somebody uses the engine."""
@@ -158,6 +160,7 @@ class Supervisor:
     def _open(self, question: Question, message: Dict[str, Any]) -> None:
         self.sign_of_life()
         self._attach(message.pop("server"))
+        self.settings = {**self.settings, **message["spec"]["settings"]}
         self.shelf.open(question, message)
 
     def _stop(self, question: Question) -> None:

@@ -18,6 +18,7 @@ from .errors import RowError
 from .slots import Slot
 from .tokens import Tokens
 
+FIRST_BYTES = 1 << 16
 CLIENT_SECONDS = struct.pack("@ll", 5, 0)  # for a client that sends or reads no more
 
 
@@ -31,16 +32,19 @@ class Worker:
     Args:
         wanted: what the model was opened with.
         listener: the model's socket.
+        seconds: that a request may take.
     """
 
-    def __init__(self, model: Any, wanted: Dict[str, Any], listener: socket.socket, slot: Slot) -> None:
+    def __init__(
+        self, model: Any, wanted: Dict[str, Any], listener: socket.socket, slot: Slot, seconds: float
+    ) -> None:
         self._model = model
         self._listener = listener
         self._slot = slot
         self._tokens = Tokens(wanted["semaphore"], wanted["threads"])
         bounds = Limits.from_settings(wanted["spec"]["settings"])
         self._memory = bounds.memory_bytes
-        self._seconds = bounds.image_seconds * wanted["rows"]
+        self._seconds = seconds
         self._rows = wanted["rows"]
         self._batch: Optional[Batch] = None
         self._user = os.geteuid()
@@ -80,9 +84,11 @@ class Worker:
             connection.close()
 
     def _answer(self, connection: Any) -> None:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, CLIENT_SECONDS)
-        task, has_image, has_k, k, number, size = wire.unpack_head(_read(connection, wire.HEAD.size))
-        body = _read(connection, size)
+        data = _first(connection)
+        task, has_image, has_k, k, number, size = wire.unpack_head(data[: wire.HEAD.size])
+        body = data[wire.HEAD.size :]
+        if len(body) < size:
+            body += _read(connection, size - len(body))
         self._tokens.take()
         try:
             # whoever has closed the connection while it waited for its turn has no need of an answer
@@ -134,9 +140,19 @@ class Worker:
         )
 
 
+def _first(connection: Any) -> bytes:
+    """Return the head of a request and what came with it; ClosedError where nothing comes in time."""
+    data = b""
+    # most requests are there when their connection is
+    with contextlib.suppress(BlockingIOError):
+        data = connection.recv(FIRST_BYTES, socket.MSG_DONTWAIT)
+    return data if len(data) >= wire.HEAD.size else data + _read(connection, wire.HEAD.size - len(data))
+
+
 def _read(connection: Any, size: int) -> bytes:
     """Return that many bytes; ClosedError where they do not come in time."""
-    data: bytes = connection.recv(size, socket.MSG_WAITALL) if size else b""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, CLIENT_SECONDS)
+    data = b""
     while len(data) < size:
         block = connection.recv(size - len(data), socket.MSG_WAITALL)
         if not block:
