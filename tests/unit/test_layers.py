@@ -114,6 +114,7 @@ STANDARD_LIBRARY_ONLY = (
     "engine.supervisor",
     "engine.tokens",
     "engine.wire",
+    "engine.zygote",
     "engine.zygotes",
 )
 
