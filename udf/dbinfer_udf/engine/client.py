@@ -92,6 +92,12 @@ class Engine:
         raise EngineError(problem, hint="See its log: %s" % place.log, public=PUBLIC)
 
     def _start(self) -> None:
+        if of_this_process() == 1:
+            # it collects every orphan, and restarts all sessions where one was ended by a signal
+            raise EngineError(
+                "the database server is process 1 of its container, and would take the end of an engine for a crash",
+                hint="Start the container with an init process: docker run --init, or init: true in its compose file",
+            )
         # only here: most backends find an engine
         from .start import call_of, start
 

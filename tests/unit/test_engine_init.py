@@ -1,0 +1,28 @@
+"""PostgreSQL as process 1 of a container collects every orphan, and takes one that a signal ended for a crash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbinfer_udf.engine import client
+from dbinfer_udf.engine.errors import EngineError
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_process_1_starts_no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "of_this_process", lambda: 1)
+    settings: dict[str, Any] = {}
+    monkeypatch.setattr(
+        client.address, "find", lambda *given, **more: client.address.Address(str(tmp_path), "d")
+    )
+    with pytest.raises(EngineError, match="process 1 of its container") as caught:
+        client.Engine(settings, "digest", {}).attach()
+    assert "--init" in caught.value.hint
+
+
+def test_the_database_container_has_an_init_process() -> None:
+    assert "\n    init: true\n" in (ROOT / "docker" / "database" / "compose.yaml").read_text()
