@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from typing import Any, Dict, List, Optional
 
 from . import address, control, wire
@@ -92,6 +93,8 @@ class Engine:
         raise EngineError(problem, hint="See its log: %s" % place.log, public=PUBLIC)
 
     def _start(self) -> None:
+        if sys.platform != "linux":
+            raise EngineError("the engine needs Linux, but this host runs %s" % sys.platform)
         if of_this_process() == 1:
             # it collects every orphan, and restarts all sessions where one was ended by a signal
             raise EngineError(

@@ -186,10 +186,8 @@ class Hosted:
             self._signs, self.used = signs, time.monotonic()
             self._supervisor.sign_of_life()
         if self.facts is None and time.monotonic() > self._until:
-            late = EngineError(
-                "the engine needs too long to load the model", hint="Set max_compile_seconds higher."
-            )
-            self.close(wire.describe(late))
+            late = "the engine needs too long to load the model"
+            self.close(wire.describe(EngineError(late, hint="Set max_compile_seconds higher.")))
 
     def busy(self) -> bool:
         """Return whether a request runs or it loads."""

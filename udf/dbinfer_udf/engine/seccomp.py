@@ -51,6 +51,7 @@ CALLS: Dict[str, Tuple[int, int]] = {
     "sendmsg": (46, 211),
     "recvmsg": (47, 212),
     "shutdown": (48, 210),
+    "getsockname": (51, 204),
     "accept": (43, 202),
     "accept4": (288, 242),
     "setsockopt": (54, 208),
@@ -82,6 +83,8 @@ CALLS: Dict[str, Tuple[int, int]] = {
     "exit_group": (231, 94),
 }
 CLONE, TGKILL = (56, 220), (234, 131)
+# OpenVINO binds its thread to the cores that it has, for each inference
+SET_AFFINITY, OWN_THREAD = (203, 122), 0
 # What also a process that loads a model and starts its trial has no use for
 FORBIDDEN: Dict[str, Tuple[int, int]] = {
     "socket": (41, 198),
@@ -164,6 +167,7 @@ def _allowing(machine: str, process: int) -> List[Step]:
     # where the number is another, skip the three steps of the argument
     steps += [(EQUAL, 0, 3, CLONE[column]), (LOAD, 0, 0, FIRST_ARGUMENT), (ANY_BIT, 0, 1, CLONE_THREAD)]
     steps += [(RETURN, 0, 0, ALLOW), (LOAD, 0, 0, NUMBER)]
-    steps += [(EQUAL, 0, 3, TGKILL[column]), (LOAD, 0, 0, FIRST_ARGUMENT), (EQUAL, 0, 1, process)]
-    steps += [(RETURN, 0, 0, ALLOW)]
+    for numbers, argument in ((SET_AFFINITY, OWN_THREAD), (TGKILL, process)):
+        steps += [(EQUAL, 0, 4, numbers[column]), (LOAD, 0, 0, FIRST_ARGUMENT), (EQUAL, 0, 1, argument)]
+        steps += [(RETURN, 0, 0, ALLOW), (LOAD, 0, 0, NUMBER)]
     return [*steps, (RETURN, 0, 0, ERRNO | EPERM)]

@@ -18,6 +18,7 @@ from .. import limits
 from ..errors import UdfError
 from . import tokens, wire
 from .address import Address
+from .errors import EngineError
 from .log import Log
 from .questions import Question, Questions
 from .servers import Servers
@@ -155,6 +156,8 @@ class Supervisor:
             # a bug here must not end what others use
             if not isinstance(err, UdfError):
                 self.log.say("Cannot answer %r: %s" % (message.get("op"), traceback.format_exc()))
+            if isinstance(err, OSError):
+                err = EngineError("the engine cannot load the model: %s" % err.strerror)
             question.answer({"error": wire.describe(err)})
 
     def _open(self, question: Question, message: Dict[str, Any]) -> None:
