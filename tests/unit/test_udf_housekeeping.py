@@ -192,3 +192,9 @@ def test_a_model_that_was_removed_and_written_again_is_marked(
         admission.feed(kind, part)
     admission.finish()
     assert marks.found(admission.entry(*digests).folder) == ["used-by-7-100"]
+
+
+def test_a_process_that_is_no_servers_leaves_no_mark(tmp_path: Path) -> None:
+    entry = model(tmp_path, "a", 0)
+    housekeeping.mark_used(entry.folder)
+    assert marks.found(entry.folder) == []

@@ -17,7 +17,9 @@ def own() -> str:
 
 
 def mark(folder: str) -> None:
-    """Note that this database uses the model; nothing where its folder is not there."""
+    """Note that this database uses the model; nothing where its folder is not there, or in no server's process."""
+    if not any(process.database()):  # a mark of no database would never go
+        return
     with contextlib.suppress(OSError):
         os.close(os.open(os.path.join(folder, own()), os.O_WRONLY | os.O_CREAT, 0o600))
 
