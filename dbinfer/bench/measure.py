@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dbinfer import samples
-from dbinfer.bench import baselines, environment, methods, naive, networks
+from dbinfer.bench import baselines, environment, jobs, methods, naive, networks
 from dbinfer.bench.database import Database
 from dbinfer.bench.methods import Context, Method, Skip
 from dbinfer.bench.options import BenchOptions, Case
@@ -29,6 +29,7 @@ METHODS: dict[str, Callable[[Context], Method]] = {
     "sql": methods.Sql,
     "batch": methods.Batch,
     "ctas": methods.Ctas,
+    "job": jobs.Job,
     "client": baselines.Client,
     "naive": naive.NaiveUdf,
     "naive_parallel": naive.NaiveParallelUdf,

@@ -7,13 +7,14 @@ from typing import Any
 
 from dbinfer.errors import UsageError
 
-# sql, batch and ctas are ours; all others are what they are compared with
+# sql, batch, ctas and job are ours; all others are what they are compared with
 METHODS = (
     "benchmark_app",
     "bare",
     "sql",
     "batch",
     "ctas",
+    "job",
     "client",
     "naive",
     "naive_parallel",
@@ -61,7 +62,7 @@ class Case:
         return f"{self.network} {self.precision} {self.function} {self.images}"
 
 
-COMMON = (*CORE, "ctas", "client")
+COMMON = (*CORE, "ctas", "job", "client")
 SMALL = (*COMMON, "batch")
 OTHERS = ("naive", "naive_parallel", "keras", "keras_naive", "spark")
 CASES = (

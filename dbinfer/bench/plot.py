@@ -14,6 +14,7 @@ COLORS = {
     "sql": "#1f6f8b",
     "batch": "#144a5c",
     "ctas": "#5aa9c4",
+    "job": "#3d8fae",
     "bare": "#8a8a8a",
     "benchmark_app": "#c9c9c9",
     "client": "#e0a458",

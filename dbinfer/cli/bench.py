@@ -71,7 +71,7 @@ def _bench(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated: benchmark_app,bare,sql,batch,ctas,client,naive,keras,... Default: all."
+            help="Comma-separated: benchmark_app,bare,sql,batch,ctas,job,client,naive,keras,... Default: all."
         ),
     ] = None,
     # The name of --methods in 0.1.0
