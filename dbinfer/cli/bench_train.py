@@ -23,6 +23,9 @@ exchange between ranks costs, not what more machines would gain.
 --sweep trains at several sizes, with ranks that exchange gradients and with as many that do not, and names the
 smallest size from which on the efficiency reaches 0.9.
 
+--devices compares one device of a kind with --ranks of them: the mean epoch, the test, the total time, and the share
+of a step that the exchange takes.
+
 Examples:
 
     $ dbinfer bench train
@@ -30,6 +33,10 @@ Examples:
     $ dbinfer bench train --ranks 2 --launcher mpi --epochs 6 --out runs/compare
 
     $ dbinfer bench train --sweep width --ranks 2 --epochs 2 --out runs/width
+
+    $ dbinfer bench train digits --data mnist --devices cpu --batch 32
+
+    $ dbinfer bench train vgg19bn_cifar --data cifar10:cifar-10-binary.tar.gz --devices cpu,gpu --batch 128 --epochs 3
 
     $ dbinfer bench train digits --data digits --batch 32 --json
 """
@@ -55,6 +62,9 @@ def _train(
     ] = None,
     sweep: Annotated[
         str, typer.Option(help="Compare sizes of one thing: width (of a U-Net), batch or ranks.")
+    ] = "",
+    devices: Annotated[
+        str, typer.Option(help="Compare one device with --ranks of them: cpu, gpu, or cpu,gpu.")
     ] = "",
     momentum: Annotated[float, typer.Option(help="Momentum, with --optimizer sgd.")] = 0.9,
     optimizer: Annotated[str, typer.Option(help="adam, sgd or rmsprop.")] = "adam",
@@ -82,6 +92,9 @@ def _train(
     if sweep:
         _sweep(job, sweep, as_json)
         return
+    if devices:
+        _devices(job, devices.split(","), as_json)
+        return
     with err_console.status("starting") as status:
         result = compare(job, status.update)
     if as_json:
@@ -102,6 +115,19 @@ def _sweep(job: TrainJob, kind: str, as_json: bool) -> None:
     print_table(f"{job.network}, {kind}", columns, report.rows())
     answer = "no size here" if report.smallest is None else f"{kind} {report.smallest} on"
     typer.echo(f"training together pays (efficiency 0.9) from: {answer}")
+    typer.echo(f"figure: {report.figure}")
+
+
+def _devices(job: TrainJob, kinds: list[str], as_json: bool) -> None:
+    from dbinfer.train.by_device import compare_devices
+
+    with err_console.status("starting") as status:
+        report = compare_devices(job, kinds, status.update)
+    if as_json:
+        print_json(report.to_dict())
+        return
+    columns = ["", "epoch\nseconds", "test\nseconds", "total\nseconds", "images/s", "exchange's\nshare"]
+    print_table(f"{job.network}, {job.data}", [*columns, report.metric], report.rows())
     typer.echo(f"figure: {report.figure}")
 
 

@@ -1,29 +1,16 @@
-"""Starts a search: its workers here or on other hosts; replaces those that die, and follows the trials."""
+"""Starts a search: checks first, then the workers; its report at the end."""
 
 from __future__ import annotations
 
-import json
-import os
-import shlex
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import IO, Any
+from dataclasses import replace
 
 from dbinfer.dsn import resolve
-from dbinfer.errors import DataError, DbinferError, TrainError
-from dbinfer.machine import cores
-from dbinfer.progress import OnProgress, Progress, silent
+from dbinfer.errors import DataError, TrainError
+from dbinfer.progress import OnProgress, silent
 from dbinfer.tune.options import TuneJob, TuneOptions
-from dbinfer.tune.report import TuneReport, ended_trials, make_report
+from dbinfer.tune.report import TuneReport, make_report
 from dbinfer.tune.search import read_search
-
-MODULE = "dbinfer.tune.worker"
-EVERY = 0.5  # seconds between looks at workers and trials
-DEATHS = 3  # of one worker, without an ended trial between them: then it is no accident
 
 
 def tune(
@@ -52,6 +39,7 @@ def tune(
     _check_installed()
     from dbinfer.train.data.share import held_for_ranks
     from dbinfer.train.plan import check_enough, make_plan
+    from dbinfer.tune.crew import Crew
     from dbinfer.tune.journal import Journal
     from dbinfer.tune.study import begin
 
@@ -68,7 +56,7 @@ def tune(
         study = begin(journal, job, options.resume)
         with held_for_ranks(replace(job.train, hosts=options.hosts)) as shared:
             environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "DBINFER_DSN": job.train.dsn, **shared}
-            _Crew(job, hosts, environment).work(study, metric, progress)
+            Crew(job, hosts, environment).work(study, metric, progress)
         return make_report(study, job, metric)
     finally:
         journal.close()
@@ -92,113 +80,3 @@ def _hosts(options: TuneOptions) -> list[str]:
     slots = slots_of(options.hosts, options.workers, "workers")
     check_reachable(slots)
     return [host for host, count in slots.items() for _ in range(count)]
-
-
-@dataclass
-class _Worker:
-    """A process, its host, and where its output goes."""
-
-    host: str
-    process: subprocess.Popen[str]
-    log: Path
-    deaths: int = 0
-
-
-class _Crew:
-    """All workers of a search."""
-
-    def __init__(self, job: TuneJob, hosts: Sequence[str], environment: dict[str, str]) -> None:
-        threads = job.train.threads or max(1, cores() // len(hosts))
-        self._job = replace(job, train=replace(job.train, threads=threads))
-        self._environment = environment
-        self._ended = 0
-        self._workers: list[_Worker] = []
-        self._hosts = hosts
-
-    def work(self, study: Any, metric: str, progress: OnProgress) -> None:
-        """Return when all trials have ended and all workers with them."""
-        try:
-            self._workers = [self._start(place, host) for place, host in enumerate(self._hosts)]
-            while any(worker.process.poll() is None for worker in self._workers) or not self._done(study):
-                self._replace_dead()
-                self._tell(study, metric, progress)
-                time.sleep(EVERY)
-            self._tell(study, metric, progress)
-        finally:
-            for worker in self._workers:
-                worker.process.kill()
-                worker.process.wait()
-                if worker.process.stdin is not None:
-                    worker.process.stdin.close()
-
-    def _done(self, study: Any) -> bool:
-        return len(ended_trials(study)) >= self._job.trials
-
-    def _start(self, place: int, host: str) -> _Worker:
-        log = self._job.folder / f"worker-{place}.log"
-        with log.open("w") as output:
-            process = _process(host, output)
-        assert process.stdin is not None
-        given = {"job": self._job.to_dict(), "environment": self._environment}
-        process.stdin.write(json.dumps(given) + "\n")
-        process.stdin.flush()
-        return _Worker(host, process, log)
-
-    def _replace_dead(self) -> None:
-        """Start a worker anew that was killed; the study gives its trial to whoever comes next."""
-        for place, worker in enumerate(self._workers):
-            if worker.process.poll() in (None, 0):
-                continue
-            failure = _failure(worker.log)
-            if failure is not None or worker.deaths >= DEATHS:
-                raise failure or _died(worker)
-            if worker.process.stdin is not None:
-                worker.process.stdin.close()
-            self._workers[place] = replace(self._start(place, worker.host), deaths=worker.deaths + 1)
-
-    def _tell(self, study: Any, metric: str, progress: OnProgress) -> None:
-        trials = ended_trials(study)
-        for trial in trials[self._ended :]:
-            for worker in self._workers:
-                worker.deaths = 0
-            progress(Progress("tuning", len(trials), self._job.trials, "trials", trial.line(metric)))
-        if not trials:
-            progress(Progress("tuning", 0, self._job.trials, "trials"))
-        self._ended = len(trials)
-
-
-def _process(host: str, output: IO[str]) -> subprocess.Popen[str]:
-    from dbinfer.train.hosts import SSH
-
-    command = [sys.executable, "-m", MODULE]
-    environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "PYTHONUNBUFFERED": "1"}
-    if host:
-        words = [
-            "env",
-            f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}",
-            "KERAS_BACKEND=tensorflow",
-            *command,
-        ]
-        command = [*SSH, host, f"cd {shlex.quote(os.getcwd())} && exec {shlex.join(words)}"]
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, text=True, env=environment
-    )
-
-
-def _failure(log: Path) -> DbinferError | None:
-    """Return the error that a worker has sent before it ended."""
-    from dbinfer.train import events
-
-    for line in log.read_text(errors="replace").splitlines():
-        event = events.find(line)
-        if event is not None and event["event"] == "error":
-            return events.to_error(event)
-    return None
-
-
-def _died(worker: _Worker) -> TrainError:
-    lines = worker.log.read_text(errors="replace").splitlines()
-    told = "".join(f"\n  {line}" for line in [line for line in lines if line.strip()][-5:])
-    return TrainError(
-        f"a worker on {worker.host or 'this host'} died again and again.{told}", f"See {worker.log}."
-    )

@@ -50,6 +50,7 @@ def places(job: TrainJob) -> list[tuple[str, Place]]:
     """Return host and place of each process; the coordinator's port is free now."""
     hosts = hosts_of(job)
     addresses = {host: LOOPBACK if len(hosts) == 1 else _address(host) for host in hosts}
+    _check_addresses(addresses)
     here = next(iter(addresses.values()))
     coordinator = f"{here}:{_free_port(here)}"
     found: list[tuple[str, Place]] = []
@@ -60,18 +61,21 @@ def places(job: TrainJob) -> list[tuple[str, Place]]:
 
 
 def _address(host: str) -> str:
-    """Return the address of a host of several; one that only the host itself reaches is of no use."""
     try:
-        address = socket.gethostbyname(host)
+        return socket.gethostbyname(host)
     except OSError as err:
         raise TrainError(f"the host {host} has no address: {err.strerror}") from err
-    # With localhost itself in the list all of them are this machine, by several names
-    if address.startswith("127.") and host != "localhost":
+
+
+def _check_addresses(addresses: dict[str, str]) -> None:
+    """Raise TrainError where one of several hosts has an address that only it can reach."""
+    own = {host: address for host, address in addresses.items() if address.startswith("127.")}
+    if own and len(own) < len(addresses):
+        host, address = next(iter(own.items()))
         raise TrainError(
             f"the host {host} has the address {address}, which other hosts cannot reach",
-            "Give its name a network address in /etc/hosts.",
+            "Name its address in the network in --hosts.",
         )
-    return address
 
 
 def _free_port(address: str) -> int:
