@@ -105,8 +105,10 @@ def take_up_dead(study: Any, journal: Journal, worker: int) -> list[int]:
 
 def _pruner(job: TuneJob) -> Any:
     if job.pruner == "hyperband":
+        # 4, not Optuna's 3: replayed over recorded trials of the digits with 5 to 10 epochs at most, the best value was
+        # lost by 0.0003 to 0.0009 on average (with 3: 0.0014 to 0.0026), in fewer epochs
         return optuna.pruners.HyperbandPruner(
-            min_resource=1, max_resource=job.train.epochs, reduction_factor=3
+            min_resource=1, max_resource=job.train.epochs, reduction_factor=4
         )
     return (
         optuna.pruners.MedianPruner(n_startup_trials=4)
