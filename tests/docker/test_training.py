@@ -124,3 +124,11 @@ def _await_epoch(project: Project, out: str, process: subprocess.Popen[str]) -> 
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline, "no epoch was done within 300 s"
         time.sleep(1)
+
+
+def test_a_network_lies_split_over_two_hosts(training: Project) -> None:
+    train(training, "/work/split", 1, "--strategy", "split")
+    run = read_run(training, "/work/split")
+    assert run["hosts"] == ["host1", "host2"]
+    assert run["mesh"] == [1, 2]
+    assert max(run["share_of_parameters"]) <= 0.55

@@ -43,7 +43,8 @@ def pinned(*files: str) -> set[str]:
 @pytest.mark.parametrize(
     ("extra", "files"),
     [
-        ("train", ["docker/training/requirements.txt"]),
+        ("split", ["docker/training/requirements.txt"]),
+        ("tune", ["docker/training/requirements.txt"]),
         ("", ["docker/training/requirements.txt"]),
         ("", ["docker/database/client.txt", "udf/dbinfer_udf/requirements.txt"]),
     ],
