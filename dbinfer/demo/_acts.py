@@ -9,6 +9,7 @@ import numpy as np
 from dbinfer.demo import _picture, _queries
 from dbinfer.demo._first_look import draw_first_look
 from dbinfer.demo._model import make_model
+from dbinfer.demo._pages import write_pages
 from dbinfer.demo._story import Story
 from dbinfer.demo.report import DemoOptions, DemoReport
 from dbinfer.dsn import named
@@ -35,13 +36,14 @@ def play(options: DemoOptions, dsn: str | None, progress: OnProgress) -> DemoRep
         dsn = _start(story)
     story.say(ensure(dsn).message)
     accuracy, rate = _digits(story, options.out, dsn)
-    dice, masks = _strokes(story, options.out, dsn)
+    dice, masks, truths = _strokes(story, options.out, dsn)
+    pages = write_pages(story, options.out, dsn, truths)
     if options.picture:
         draw_first_look(options.picture, _queries.ask(dsn, "masks"), _queries.ask(dsn, "sample"))
     psql = "dbinfer psql" if embedded else f'psql "{dsn}"'
-    story.note(f"\nDone. The picture: {masks}")
+    story.note(f"\nDone. The picture: {masks}\nThe pages, to open in a browser: {pages[0]} and {pages[1]}")
     story.note(f'Go on with: {psql} -c "SELECT path, dbinfer.classify(img) FROM images LIMIT 3"')
-    return DemoReport(accuracy, rate, dice, masks)
+    return DemoReport(accuracy, rate, dice, masks, pages)
 
 
 def _start(story: Story) -> str | None:
@@ -89,8 +91,8 @@ def _speed(story: Story, dsn: str | None) -> float:
     return rate
 
 
-def _strokes(story: Story, out: Path, dsn: str | None) -> tuple[float, Path]:
-    """Train, load and segment the photographs with strokes; return the dice and the picture of the masks."""
+def _strokes(story: Story, out: Path, dsn: str | None) -> tuple[float, Path, dict[str, bytes]]:
+    """Train, load and segment the photographs with strokes; return the dice, the picture and the true masks."""
     _make_strokes(story, str(out / "strokes"), dsn)
     images = out / "photos"
     command = f"dbinfer load {images / 'img'} --table strokes"
@@ -106,7 +108,7 @@ def _strokes(story: Story, out: Path, dsn: str | None) -> tuple[float, Path]:
         path = out / "strokes.png"
         _picture.draw(path, found[:SHOWN], f"handwriting on photographs, dice {average:.3f}")
     _require("dice", average, LEAST_DICE, str(out / "strokes"))
-    return average, path
+    return average, path, truths
 
 
 def _make_strokes(story: Story, folder: str, dsn: str | None) -> None:

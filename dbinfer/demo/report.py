@@ -30,9 +30,11 @@ class DemoReport(Report):
         images_per_second: of the digits.
         dice: of the masks of strokes, likewise.
         masks: picture of photographs, true masks and the masks that SQL returned.
+        pages: what dbinfer report wrote on the digits and on the strokes.
     """
 
     accuracy: float
     images_per_second: float
     dice: float
     masks: Path
+    pages: tuple[Path, Path]

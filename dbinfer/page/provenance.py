@@ -87,10 +87,16 @@ def _facts(
             yield str(term).replace("_", " "), _plain(value)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: Any, inner: bool = False) -> str:
+    """Return a JSON value as people write it: names and values with commas between them."""
+    if isinstance(value, dict):
+        text = ", ".join(f"{term} {_plain(part, True)}" for term, part in value.items())
+        return f"({text})" if inner else text
+    if isinstance(value, list):
+        return ", ".join(_plain(part, True) for part in value)
     if isinstance(value, float):
         return f"{value:.6g}"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def jobs(cur: Cursor, source: Source, version: Version) -> list[Job]:

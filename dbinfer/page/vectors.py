@@ -13,7 +13,8 @@ from dbinfer.page.rows import Key, Row
 
 # A vector of 2048 numbers is 8 kB, and the map takes all of them at once
 MOST = 2000
-COLUMNS, LINES = 12, 8
+# Width and height of a picture as a share of the map's, with a gap, see templates/pieces.html
+PICTURE = (0.064, 0.104)
 
 
 class Point(NamedTuple):
@@ -85,9 +86,10 @@ def components(vectors: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def _spread(places: np.ndarray) -> set[int]:
-    """Return the numbers of points whose images do not cover each other: one in each field of a grid."""
-    fields: dict[tuple[int, int], int] = {}
-    for number, (x, y) in enumerate(places):
-        field = min(int(x * COLUMNS), COLUMNS - 1), min(int(y * LINES), LINES - 1)
-        fields.setdefault(field, number)
-    return set(fields.values())
+    """Return the numbers of points whose pictures do not cover each other."""
+    shown: list[int] = []
+    for number, place in enumerate(places):
+        apart = np.abs(places[shown] - place) > PICTURE
+        if apart.any(axis=1).all():
+            shown.append(number)
+    return set(shown)
