@@ -11,7 +11,7 @@ from dbinfer.page import ReportOptions, report
 from dbinfer.score import ScoreOptions, score
 from dbinfer.sqlfiles import read
 
-DIGITS, STROKES = "predictions", "stroke_masks"
+DIGITS, STROKES = "digit_results", "stroke_results"
 
 
 def write_pages(story: Story, out: Path, dsn: str | None, truths: Mapping[str, bytes]) -> tuple[Path, Path]:
@@ -27,11 +27,11 @@ def write_pages(story: Story, out: Path, dsn: str | None, truths: Mapping[str, b
 
 
 def _page(story: Story, model: str, table: str, into: str, out: Path, dsn: str | None) -> Path:
-    command = f"dbinfer report --table {table} --predictions {into} --model {model} --out {out}"
-    with story.step(f"A page on the {model}: scores, mistakes, worst and least certain images", command):
-        score(table, into, ScoreOptions(model=model, existing="replace"), dsn)
-        done = report(table, into, ReportOptions(out=out, model=model), dsn, story.within)
-        story.say(f"{out}: {done.rows} rows, {done.bytes / 1000:.0f} kB")
+    command = f"dbinfer report --table {table} --predictions {into} --out {out}"
+    with story.step(f"A page on the {model}: what came out, how good it is, what to look at", command):
+        scored = score(table, into, ScoreOptions(model=model), dsn, story.within)
+        done = report(table, into, ReportOptions(out=out), dsn, story.within)
+        story.say(f"{scored.rows} rows scored, {out}: {done.bytes / 1000:.0f} kB")
     return out
 
 

@@ -109,3 +109,17 @@ def test_on_the_command_line(dsn: str, tmp_path: Path) -> None:
     found = json.loads(given.output)
     assert (found["model"], found["against"], found["agreement"]) == ("colours@1", None, None)
     assert found["accuracy"] == pytest.approx(28 / 30)
+
+
+def test_what_a_job_wrote_with_its_speed(dsn: str, db: Connection, tmp_path: Path) -> None:
+    deploy(tiny_models.red_mask(tmp_path), dsn=dsn)
+    shown = [tiny_models.file(tiny_models.picture(*colour)) for colour in pages.COLOURS]
+    make_images(db, "seen", [*shown, b"no image", None])
+    score("seen", "public.found", ScoreOptions(model="redness"), dsn)
+    done, html = page(dsn, tmp_path, "seen", "found")
+    figures = done.to_dict()  # type: ignore[attr-defined]
+    assert figures["model"].startswith("redness@")
+    assert (figures["rows"], figures["errors"]) == (4, 2)
+    assert 'id="jobs"' in html
+    assert "<td>job " in html
+    assert "not an image" in html
