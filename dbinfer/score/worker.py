@@ -18,10 +18,9 @@ from dbinfer.score.plan import Plan, Range
 
 # A batch is a small part of a table of any size: its rows come by index, whatever the statistics say of a table that
 # was empty a moment ago. Hash joins would read all results for each batch. JIT would take the price of "off" for real.
-BY_INDEX = (
-    "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = {merge}; "
-    "SET LOCAL jit = off; "
-)
+BY_INDEX = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL jit = off; "
+# A group of images meets its results again by their numbers: a loop would compare all with all
+ONE_BY_ONE, GROUPED = "SET LOCAL enable_mergejoin = off; ", "SET LOCAL enable_nestloop = off; "
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def score_batch(conn: Connection, plan: Plan, keys: Range, retry: bool, limit: L
 
 
 def _whole(cur: Cursor, plan: Plan, keys: Range) -> int:
-    prefix = BY_INDEX.format(merge="on" if plan.grouped else "off") if _by_index(plan) else ""
+    prefix = BY_INDEX + (GROUPED if plan.grouped else ONE_BY_ONE) if _by_index(plan) else ""
     if plan.function.on_error:
         cur.execute(sql.SQL(prefix) + plan.batch(keys))
         return cur.rowcount
