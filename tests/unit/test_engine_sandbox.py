@@ -108,13 +108,14 @@ FORBIDDEN: dict[str, Callable[[], Any]] = {
     "another root": lambda: os.chroot("/tmp"),
     "a link": lambda: os.symlink("/etc/passwd", "/tmp/dbinfer-link"),
     "another's cores": lambda: os.sched_setaffinity(os.getppid(), {0}),
+    "another's semaphore": lambda: kernel.syscall(65, 0, b"\0" * 6, 1),
     "a removal": lambda: os.unlink("/tmp"),
 }
 
 
 @pytest.mark.parametrize("what", FORBIDDEN)
 def test_a_worker_can_do_nothing_but_compute_and_answer(what: str) -> None:
-    assert shut_in(worker.shut_in, FORBIDDEN[what]) == "PermissionError"
+    assert shut_in(lambda: worker.shut_in(-1), FORBIDDEN[what]) == "PermissionError"
 
 
 @pytest.mark.parametrize("what", [name for name in FORBIDDEN if name.startswith("a ") and "file" in name])
@@ -130,7 +131,7 @@ def test_a_worker_can_compute_and_answer() -> None:
         return bytes(bytearray(1 << 24)[:2])
 
     ours, theirs = socket.socketpair()
-    assert shut_in(worker.shut_in, act) == repr(b"\0\0")
+    assert shut_in(lambda: worker.shut_in(-1), act) == repr(b"\0\0")
     assert theirs.recv(100) == b"y" * 10
     ours.close()
     theirs.close()
@@ -141,7 +142,7 @@ def test_an_abort_of_a_worker_is_an_abort() -> None:
     if pid == 0:
         faulthandler.disable()
         kernel.no_new_privileges()
-        worker.shut_in()
+        worker.shut_in(-1)
         os.abort()
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGABRT
 

@@ -99,6 +99,7 @@ STANDARD_LIBRARY_ONLY = (
     "engine.landlock",
     "engine.listener",
     "engine.log",
+    "engine.loop",
     "engine.main",
     "engine.measure",
     "engine.questions",

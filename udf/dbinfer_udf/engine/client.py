@@ -66,7 +66,7 @@ class Engine:
 
     def load(self, wanted: Dict[str, Any]) -> Dict[str, Any]:
         """Return what the supervisor says of a model that it has loaded: path, key and facts; see open."""
-        found = self._ask(dict(wanted, op="open", server=of_this_process()))
+        found = self._ask(dict(wanted, op="open", server=of_this_process(), python=sys.version_info[:2]))
         if "error" in found:
             raise wire.rebuild(found["error"])
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -83,7 +84,7 @@ class Crew:
             slot = self._slots.slot(number)
             model = self.model or self._load_own(tells)
             serving = worker.Worker(model, self._wanted, self._listener, slot, self.seconds())
-            worker.shut_in(self.with_filter)
+            worker.shut_in(self._wanted["semaphore"], self.with_filter)
             serving.run()
             os._exit(0)
         except BaseException as err:
@@ -151,7 +152,9 @@ class Crew:
             self._rests_until, self._deaths = now + REST_SECONDS, []
         if not self._finishing and now >= self._rests_until:
             for number in set(range(len(self._slots))) - set(self.pids.values()):
-                self._fork(number)
+                # too many processes: again a tick later
+                with contextlib.suppress(OSError):
+                    self._fork(number)
 
     def _end_those_too_long(self) -> None:
         now = time.monotonic()

@@ -61,7 +61,7 @@ class Host:
         # a fork has none of the threads that OpenVINO has started, and would wait for them
         if self._wanted["threads"] == 1:
             model, facts = loading.load(self._wanted)
-            granted = rehearse(model, self._wanted["rows"], self._crew.seconds())
+            granted = rehearse(model, self._wanted, self._crew.seconds())
         if granted is None:
             facts = self._crew.first()
             granted = facts["sandbox"]

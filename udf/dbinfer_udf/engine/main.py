@@ -80,7 +80,7 @@ def _be_supervisor(call: Dict[str, Any], place: Address, lock: int) -> None:
     log = Log(call["settings"].get("engine_log") or place.log)
     supervisor = Supervisor(call, place, listener, log)
     _say("ready")
-    supervisor.own_output()
+    supervisor.own_output(not supervisor.service)
     supervisor.run(lock)
 
 

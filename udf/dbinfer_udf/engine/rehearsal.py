@@ -16,32 +16,34 @@ from . import worker
 SECONDS = 10.0
 
 
-def rehearse(model: Any, rows: int, seconds: float) -> Optional[Dict[str, Any]]:
+def rehearse(model: Any, wanted: Dict[str, Any], seconds: float) -> Optional[Dict[str, Any]]:
     """Return what the kernel grants a worker; None where a forked worker cannot run the network.
 
     Args:
-        rows: of one inference.
-        seconds: that it may take.
+        wanted: what the model was opened with.
+        seconds: that an inference may take.
     """
-    found = _try(partial(_run, model, rows), seconds, True)
+    found = _try(partial(_run, model, wanted, True), seconds)
     if found is None:
-        found = _try(partial(_run, model, rows), seconds, False)
+        found = _try(partial(_run, model, wanted, False), seconds)
         if found is not None:
             found["problem"] = "no filter of system calls: with it the network does not run"
     return found
 
 
-def _run(model: Any, rows: int) -> None:
-    for network in (model.compiled, model.batch_network(rows)):
+def _run(model: Any, wanted: Dict[str, Any], with_filter: bool) -> Dict[str, Any]:
+    found = worker.shut_in(wanted["semaphore"], with_filter)
+    for network in (model.compiled, model.batch_network(wanted["rows"])):
         network.input.fill(0)
         network.infer()
+    return found
 
 
-def _try(run: Callable[[], None], seconds: float, with_filter: bool) -> Optional[Dict[str, Any]]:
+def _try(run: Callable[[], Dict[str, Any]], seconds: float) -> Optional[Dict[str, Any]]:
     out, into = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _be_tried(run, seconds, with_filter, into)
+        _be_tried(run, seconds, into)
     os.close(into)
     with os.fdopen(out) as said:
         text = said.read()
@@ -49,14 +51,12 @@ def _try(run: Callable[[], None], seconds: float, with_filter: bool) -> Optional
     return json.loads(text) if status == 0 and text else None
 
 
-def _be_tried(run: Callable[[], None], seconds: float, with_filter: bool, into: int) -> None:
+def _be_tried(run: Callable[[], Dict[str, Any]], seconds: float, into: int) -> None:
     """Be the child; never return."""
     try:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, seconds + SECONDS)
-        found = worker.shut_in(with_filter)
-        run()
-        os.write(into, json.dumps(found).encode())
+        os.write(into, json.dumps(run()).encode())
         os._exit(0)
     finally:
         os._exit(1)

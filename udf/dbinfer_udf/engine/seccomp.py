@@ -57,8 +57,6 @@ CALLS: Dict[str, Tuple[int, int]] = {
     "setsockopt": (54, 208),
     "getsockopt": (55, 209),
     "fcntl": (72, 25),
-    "semop": (65, 193),
-    "semtimedop": (220, 192),
     "setitimer": (38, 103),
     "sched_yield": (24, 124),
     "sched_getaffinity": (204, 123),
@@ -85,6 +83,7 @@ CALLS: Dict[str, Tuple[int, int]] = {
 CLONE, TGKILL = (56, 220), (234, 131)
 # OpenVINO binds its thread to the cores that it has, for each inference
 SET_AFFINITY, OWN_THREAD = (203, 122), 0
+SEMOP, SEMTIMEDOP = (65, 193), (220, 192)
 # What also a process that loads a model and starts its trial has no use for
 FORBIDDEN: Dict[str, Tuple[int, int]] = {
     "socket": (41, 198),
@@ -106,14 +105,17 @@ FORBIDDEN: Dict[str, Tuple[int, int]] = {
 }
 
 
-def restrict(process: int) -> None:
+def restrict(process: int, semaphore: int = -1) -> None:
     """Let this process make the calls above, start threads, and send signals to itself alone.
+
+    Args:
+        semaphore: number of the only set that it may wait for; -1: none.
 
     Raises:
         OSError: the kernel has no seccomp, or we do not know this architecture.
     """
     machine = _machine()
-    _load(_allowing(machine, process))
+    _load(_allowing(machine, process, semaphore & 0xFFFFFFFF))
 
 
 def forbid() -> None:
@@ -158,7 +160,7 @@ def _start(machine: str) -> List[Step]:
     ]
 
 
-def _allowing(machine: str, process: int) -> List[Step]:
+def _allowing(machine: str, process: int, semaphore: int) -> List[Step]:
     column, steps = _column(machine), _start(machine)
     for numbers in CALLS.values():
         if numbers[column] >= 0:
@@ -167,7 +169,8 @@ def _allowing(machine: str, process: int) -> List[Step]:
     # where the number is another, skip the three steps of the argument
     steps += [(EQUAL, 0, 3, CLONE[column]), (LOAD, 0, 0, FIRST_ARGUMENT), (ANY_BIT, 0, 1, CLONE_THREAD)]
     steps += [(RETURN, 0, 0, ALLOW), (LOAD, 0, 0, NUMBER)]
-    for numbers, argument in ((SET_AFFINITY, OWN_THREAD), (TGKILL, process)):
+    only = {SET_AFFINITY: OWN_THREAD, TGKILL: process, SEMOP: semaphore, SEMTIMEDOP: semaphore}
+    for numbers, argument in only.items():
         steps += [(EQUAL, 0, 4, numbers[column]), (LOAD, 0, 0, FIRST_ARGUMENT), (EQUAL, 0, 1, argument)]
         steps += [(RETURN, 0, 0, ALLOW), (LOAD, 0, 0, NUMBER)]
     return [*steps, (RETURN, 0, 0, ERRNO | EPERM)]

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
-import signal
 import socket
+import sys
 import time
 import traceback
 from typing import Any, Callable, Dict, Tuple
@@ -20,6 +19,7 @@ from . import tokens, wire
 from .address import Address
 from .errors import EngineError
 from .log import Log
+from .loop import Loop
 from .questions import Question, Questions
 from .servers import Servers
 from .shelf import Shelf
@@ -46,38 +46,18 @@ class Supervisor:
         self.began = time.time()
         self.servers = Servers()
         self.ending = False
-        self._selector = selectors.DefaultSelector()
+        self._loop = Loop(log)
+        self.watch, self.forget = self._loop.watch, self._loop.forget
+        self.own_output = self._loop.own_output
         self._questions = Questions(self, listener, self._reply)
         self._pidfds: Dict[int, int] = {}
         self._last_sign = time.monotonic()
         self._semaphore = tokens.make(tokens.key_of(place.control), limits.cores())
         self.shelf = Shelf(self, self._semaphore)
 
-    def watch(self, fd: Any, then: Callable[[], None]) -> None:
-        """Call `then` whenever there is something to read."""
-        self._selector.register(fd, selectors.EVENT_READ, then)
-
-    def forget(self, fd: Any) -> None:
-        """Watch it no longer."""
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(fd)
-
-    def own_output(self) -> None:
-        """Let what this process and its children print go to the log, and nothing come in."""
-        out, into = os.pipe()
-        nothing = os.open("/dev/null", os.O_RDONLY)
-        os.dup2(nothing, 0)
-        if not self.service:
-            os.dup2(into, 1)
-        os.dup2(into, 2)
-        os.close(into)
-        os.close(nothing)
-        self.watch(out, lambda: self.log.take(os.read(out, 65536)))
-
     def run(self, lock: int) -> None:
         """Work until nobody needs the engine, or it is told to go."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.finish())
+        self._loop.hear_signals()
         self._attach(self.call["server"])
         self.log.say(
             "Engine %s starts with %d cores, process %d." % (self.place.digest, limits.cores(), os.getpid())
@@ -93,8 +73,9 @@ class Supervisor:
             self.log.say("Engine %s has ended." % self.place.digest)
 
     def _step(self) -> None:
-        for found, _ in self._selector.select(TICK / 10 if self.shelf.hurry else TICK):
-            found.data()
+        self._loop.turn(TICK / 10 if self.shelf.hurry else TICK)
+        if self._loop.told:
+            self.finish()
         self.shelf.tick()
         now = time.monotonic()
         self._questions.tick()
@@ -162,6 +143,10 @@ class Supervisor:
 
     def _open(self, question: Question, message: Dict[str, Any]) -> None:
         self.sign_of_life()
+        theirs, ours = message.pop("python"), list(sys.version_info[:2])
+        if theirs != ours:
+            # another server of this user: its packages cannot be imported here
+            raise EngineError("the engine runs Python %d.%d, this server %d.%d" % (*ours, *theirs))
         self._attach(message.pop("server"))
         self.settings = {**self.settings, **message["spec"]["settings"]}
         self.shelf.open(question, message)

@@ -168,8 +168,12 @@ def _closed(connection: Any) -> bool:
         return False
 
 
-def shut_in(with_filter: bool = True) -> Dict[str, Any]:
-    """Take all rights from this process but to compute and to answer; return what the kernel granted."""
+def shut_in(semaphore: int, with_filter: bool = True) -> Dict[str, Any]:
+    """Take all rights from this process but to compute and to answer; return what the kernel granted.
+
+    Args:
+        semaphore: number of the tokens' set, the only one that it may touch.
+    """
     found: Dict[str, Any] = {"files": True, "seccomp": with_filter}
     try:
         landlock.restrict()
@@ -177,7 +181,7 @@ def shut_in(with_filter: bool = True) -> Dict[str, Any]:
         found.update(files=False, problem="no Landlock: %s" % err.strerror)
     try:
         if with_filter:
-            seccomp.restrict(os.getpid())
+            seccomp.restrict(os.getpid(), semaphore)
     except OSError as err:
         found.update(seccomp=False, problem="no filter of system calls: %s" % err.strerror)
     return found

@@ -14,6 +14,7 @@ from typing import Any, List, Optional
 
 from .. import libraries
 from . import kernel, seccomp, wire
+from .errors import EngineError
 
 MOST_FDS = 4
 
@@ -34,11 +35,14 @@ def run(channel: socket.socket, venv: str, max_pixels: int) -> None:
         message, fds, _, _ = socket.recv_fds(channel, 64, MOST_FDS)
         if not message:
             return
-        if failed is None and os.fork() == 0:
-            _be_host(fds)
         if failed is not None:
             _refuse(fds[0], failed)
             return
+        try:
+            if os.fork() == 0:
+                _be_host(fds)
+        except OSError as err:  # too many processes, or no memory: the hosts that are there go on
+            _refuse(os.dup(fds[0]), EngineError("the engine cannot start a process: %s" % err.strerror))
         for fd in fds:
             os.close(fd)
 

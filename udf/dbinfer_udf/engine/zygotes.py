@@ -11,6 +11,7 @@ import traceback
 from typing import Any, Dict, List, Tuple
 
 from ..image_limits import image_limits
+from ..venv import site_packages
 from . import kernel
 
 
@@ -19,12 +20,13 @@ class Zygotes:
 
     def __init__(self, supervisor: Any) -> None:
         self._supervisor = supervisor
-        # OpenCV takes its limit of pixels once, at its import
-        self._known: Dict[Tuple[str, int], Tuple[int, socket.socket]] = {}
+        # OpenCV takes its limit of pixels once, at its import; a venv that has changed must be imported anew
+        self._known: Dict[Tuple[str, int, int], Tuple[int, socket.socket]] = {}
 
     def fork(self, settings: Dict[str, str], fds: List[int]) -> None:
         """Have a host forked, which gets these descriptors."""
-        key = settings.get("venv", ""), image_limits(settings).max_pixels
+        venv = settings.get("venv", "")
+        key = venv, image_limits(settings).max_pixels, _state(venv)
         for _ in range(2):
             if key not in self._known:
                 self._known[key] = self._make(*key)
@@ -36,21 +38,20 @@ class Zygotes:
                 self._drop(key)
         raise OSError(32, "the engine's zygote ends as soon as it has started")
 
-    def _make(self, venv: str, max_pixels: int) -> Tuple[int, socket.socket]:
+    def _make(self, venv: str, max_pixels: int, state: int) -> Tuple[int, socket.socket]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             _be_zygote(parent, theirs, venv, max_pixels)
         theirs.close()
-        self._supervisor.watch(ours, lambda: self._end(venv, max_pixels))
+        self._supervisor.watch(ours, lambda: self._drop((venv, max_pixels, state)))
         return pid, ours
 
-    def _end(self, venv: str, max_pixels: int) -> None:
-        # a zygote says nothing: its channel is readable when it has ended
-        self._drop((venv, max_pixels))
-
-    def _drop(self, key: Tuple[str, int]) -> None:
+    def _drop(self, key: Tuple[str, int, int]) -> None:
+        """End a zygote. It says nothing: its channel is readable when it has ended already."""
+        if key not in self._known:
+            return
         pid, channel = self._known.pop(key)
         self._supervisor.forget(channel)
         channel.close()
@@ -65,10 +66,19 @@ class Zygotes:
             self._drop(key)
 
 
+def _state(venv: str) -> int:
+    """Return when packages of a venv were installed last; 0 where there is none."""
+    try:
+        return os.stat(site_packages(venv, "%d.%d" % sys.version_info[:2])).st_mtime_ns
+    except OSError:
+        return 0
+
+
 def _be_zygote(parent: int, channel: socket.socket, venv: str, max_pixels: int) -> None:
     """Be the child; never return."""
     try:
         kernel.die_with(parent)
+        signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         kernel.set_title("dbinfer-engine", "zygote of %s" % (venv or "no virtual environment"))

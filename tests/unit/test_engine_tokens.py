@@ -1,0 +1,90 @@
+"""Tokens bound what runs at once over all models; the kernel gives back those of a killed process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from dbinfer_udf.engine import tokens
+from dbinfer_udf.engine.kernel import libc
+from dbinfer_udf.engine.tokens import Tokens
+
+
+@pytest.fixture
+def key(tmp_path: object) -> int:
+    return tokens.key_of(str(tmp_path))
+
+
+@pytest.fixture
+def two(key: int) -> Iterator[int]:
+    number = tokens.make(key, 2)
+    assert number >= 0, "this host has no System V semaphores"
+    yield number
+    tokens.remove(number)
+
+
+def free(number: int) -> int:
+    return int(libc.semctl(number, 0, tokens.GETVAL, ctypes.c_long(0)))
+
+
+def test_who_finds_no_token_waits(two: int) -> None:
+    one = Tokens(two)
+    one.take()
+    one.take()
+    third = threading.Thread(target=Tokens(two).take)
+    third.start()
+    third.join(0.2)
+    assert third.is_alive()
+    one.give()
+    third.join(10)
+    assert not third.is_alive()
+
+
+def test_two_threads_take_two_tokens(two: int) -> None:
+    wide = Tokens(two, 2)
+    wide.take()
+    assert free(two) == 0
+    wide.give()
+    assert free(two) == 2
+
+
+def test_a_killed_process_keeps_no_token(two: int) -> None:
+    ready, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        Tokens(two).take()
+        os.write(tell, b"x")
+        signal.pause()
+    os.read(ready, 1)
+    assert free(two) == 1
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert free(two) == 2
+    os.close(ready)
+    os.close(tell)
+
+
+def test_what_a_killed_engine_left_is_replaced_and_who_drains_goes_on(key: int, two: int) -> None:
+    left = Tokens(two)
+    left.take()
+    new = tokens.make(key, 2)
+    assert (new >= 0, new != two, free(new)) == (True, True, 2)
+    # its set has gone: it finishes what it has without tokens
+    left.take()
+    left.give()
+    assert free(new) == 2
+    tokens.remove(new)
+
+
+def test_a_set_of_somebody_else_stays(key: int) -> None:
+    foreign = libc.semget(key, 3, tokens.IPC_CREAT | 0o600)
+    try:
+        assert tokens.make(key, 2) == -1
+        assert free(foreign) == 0
+    finally:
+        tokens.remove(foreign)
