@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Sequence
 
 from .errors import ImageError
-from .image_limits import Limits, too_large, too_much_memory
+from .image_limits import FREE_MEMORY, Limits, too_large, too_much_memory
 from .imagefile import Header
 from .lzw import check_tables
 
@@ -16,23 +16,24 @@ def check_cost(data: bytes, header: Header, limits: Limits, result: int) -> None
     Args:
         result: bytes of the decoded picture.
     """
-    pixels = header.width * header.height
-    if pixels > limits.max_pixels:
-        raise too_large(pixels, limits.max_pixels, "pixels", "max_image_pixels")
-    if not header.complete:
+    # taken apart at once, which is quicker than by name: every row comes here
+    format_, width, height, _, _, _, complete, scans, buffers, seconds, _ = header
+    _, max_pixels, max_memory, max_expansion, max_scans, _, _, max_seconds = limits
+    if width * height > max_pixels:
+        raise too_large(width * height, max_pixels, "pixels", "max_image_pixels")
+    if not complete:
         raise _cut_off(header)
-    if header.scans > limits.max_scans:
-        raise too_large(header.scans, limits.max_scans, "scans", "max_image_scans")
-    memory = result + max(
-        result, header.buffers
-    )  # at the end OpenCV copies the picture, when its buffers are gone
-    if memory > limits.memory_for(len(data)):
+    if scans > max_scans:
+        raise too_large(scans, max_scans, "scans", "max_image_scans")
+    # at the end OpenCV copies the picture, when its buffers are gone
+    memory = result + (buffers if buffers > result else result)
+    # the two limits of Limits.memory_for
+    if memory > max_memory or memory > FREE_MEMORY + len(data) * max_expansion:
         raise too_much_memory(memory, len(data), limits)
-    if header.seconds > limits.max_seconds:
-        about = f"about {header.seconds:.0f}"
-        raise too_large(about, limits.max_seconds, "seconds to decode", "max_image_seconds")
+    if seconds > max_seconds:
+        raise too_large(f"about {seconds:.0f}", max_seconds, "seconds to decode", "max_image_seconds")
     # last, because only this looks at the data
-    if header.format == "GIF":
+    if format_ == "GIF":
         check_tables(data, header, limits)
 
 

@@ -25,23 +25,24 @@ _WEBP_CHUNKS = (b"VP8 ", b"VP8L", b"VP8X")
 
 def sniff(head: bytes) -> Optional[str]:
     """Return the format of a file by its first 18 bytes (HEAD_BYTES); None for what read_header calls no image."""
-    format_, is_one = _SIGNATURES.get(head[:2], _NOTHING)
-    return format_ if is_one(head) else None
+    found = _SIGNATURES.get(head[:2])
+    return found[0] if found is not None and found[1](head) else None
 
 
-_SIGNATURES: Dict[bytes, Tuple[Optional[str], Callable[[bytes], bool]]] = {
-    b"\xff\xd8": ("JPEG", lambda head: head[2:3] == b"\xff"),
-    b"\x89P": ("PNG", lambda head: head[:8] == b"\x89PNG\r\n\x1a\n" and head[12:16] == b"IHDR"),
-    b"BM": ("BMP", lambda head: head[14:18] in _BMP_HEADERS),
-    b"II": ("TIFF", lambda head: head[:4] in _TIFF_SIGNATURES),
-    b"MM": ("TIFF", lambda head: head[:4] in _TIFF_SIGNATURES),
+# By the first two bytes: the format, whether the file is one, and what reads it
+_SIGNATURES: Dict[bytes, Tuple[str, Callable[[bytes], bool], Callable[[bytes, Limits], Header]]] = {
+    b"\xff\xd8": ("JPEG", lambda head: head[2:3] == b"\xff", jpeg.read),
+    b"\x89P": ("PNG", lambda head: head[:8] == b"\x89PNG\r\n\x1a\n" and head[12:16] == b"IHDR", png.read),
+    b"BM": ("BMP", lambda head: head[14:18] in _BMP_HEADERS, bmp.read),
+    b"II": ("TIFF", lambda head: head[:4] in _TIFF_SIGNATURES, tiff.read),
+    b"MM": ("TIFF", lambda head: head[:4] in _TIFF_SIGNATURES, tiff.read),
     b"RI": (
         "WebP",
         lambda head: head[:4] == b"RIFF" and head[8:12] == b"WEBP" and head[12:16] in _WEBP_CHUNKS,
+        webp.read,
     ),
-    b"GI": ("GIF", lambda head: head[:6] in (b"GIF87a", b"GIF89a")),
+    b"GI": ("GIF", lambda head: head[:6] in (b"GIF87a", b"GIF89a"), gif.read),
 }
-_NOTHING: Tuple[Optional[str], Callable[[bytes], bool]] = (None, lambda head: False)
 
 
 def read_header(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Header:
@@ -53,11 +54,11 @@ def read_header(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Header:
     Raises:
         ImageError: no bytes, no image of a supported format, or a header that is cut off or makes no sense.
     """
-    format_ = sniff(data)
-    if format_ is None:
+    found = _SIGNATURES.get(data[:2])
+    if found is None or not found[1](data):
         raise _not_an_image(data)
     try:
-        header = _READERS[format_](data, limits)
+        header = found[2](data, limits)
     except (struct.error, IndexError, OverflowError):
         raise _cut_off(data) from None
     if header.width < 1 or header.height < 1:
@@ -75,13 +76,3 @@ def _not_an_image(data: bytes) -> ImageError:
 
 def _cut_off(data: bytes) -> ImageError:
     return ImageError(f"the image is cut off: its {len(data)} bytes end within the header")
-
-
-_READERS: Dict[str, Callable[[bytes, Limits], Header]] = {
-    "JPEG": jpeg.read,
-    "PNG": png.read,
-    "BMP": bmp.read,
-    "TIFF": tiff.read,
-    "WebP": webp.read,
-    "GIF": gif.read,
-}

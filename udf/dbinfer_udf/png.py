@@ -32,34 +32,35 @@ def read(data: bytes, limits: Limits) -> Header:
             make room for what that claims (45 bytes took 2 GB).
     """
     width, height, color, interlaced = _start(data)
-    orientation, text, kind, pixels, animated = 1, 0, b"", False, False
-    for seen, (pos, length, kind) in enumerate(_chunks(data), 1):
-        if seen > limits.max_segments:
-            check_count(seen, limits.max_segments, "chunks", "max_image_segments")
+    orientation, text, pixels, animated, complete = 1, 0, False, False, False
+    # as _chunks, which costs a microsecond a file: a tenth of a small one
+    pos, end, seen, most = 33, len(data), 0, limits.max_segments
+    while end >= pos + 12:
+        length, kind = _chunk(data, pos)
+        following = pos + 12 + length
+        if end < following or (kind == b"IEND" and length):
+            break
+        seen += 1
+        if seen > most:
+            check_count(seen, most, "chunks", "max_image_segments")
         if kind == b"IDAT":
             pixels = True
+        elif kind == b"IEND":
+            complete = True
+            break
         elif kind in _COMPRESSED:
             text += min(_MOST_TEXT, length * _GAIN)
         elif kind == b"eXIf" and not pixels:
             orientation = exif_orientation(data[pos + 8 : pos + 8 + length])
         elif kind == b"acTL":
             animated = True
-    complete = kind == b"IEND"
+        pos = following
     if color not in _CHANNELS or (complete and not pixels):
         raise ImageError("the PNG image is damaged: it has no pixels, or they are of no known kind")
     per_pixel = _PER_INTERLACED if interlaced else _PER_PIXEL
-    seconds = width * height * per_pixel + text * _PER_TEXT + len(data) * _PER_BYTE
-    return Header(
-        "PNG",
-        width,
-        height,
-        _CHANNELS[color],
-        len(data),
-        orientation,
-        complete,
-        seconds=seconds,
-        animated=animated,
-    )
+    seconds = width * height * per_pixel + text * _PER_TEXT + end * _PER_BYTE
+    # by position, which takes half the time
+    return Header("PNG", width, height, _CHANNELS[color], end, orientation, complete, 1, 0, seconds, animated)
 
 
 def _chunks(data: bytes) -> Iterator[Tuple[int, int, bytes]]:
