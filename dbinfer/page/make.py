@@ -13,6 +13,7 @@ from dbinfer.page import provenance, vectors
 from dbinfer.page.choice import choose
 from dbinfer.page.classes import Answer, accuracy, answers
 from dbinfer.page.contents import Bad, Page
+from dbinfer.page.mask_versions import agreement, compare_masks
 from dbinfer.page.masks import Mask, judge
 from dbinfer.page.options import PageReport, ReportOptions
 from dbinfer.page.pictures import Thumbnail, pictures, thumbnail
@@ -50,6 +51,7 @@ class _Maker:
         self.models = self._models()
         self.labels = self.models[0].labels if self.models else ()
         self.figures: dict[str, Any] = {}
+        self.overlays: dict[Key, Thumbnail] = {}
         self.page = Page(self._title(), str(self.source.table), str(self.source.predictions), self._when())
 
     def _models(self) -> list[provenance.ModelFacts]:
@@ -168,7 +170,7 @@ class _Maker:
     def _masks(self, sample: Sequence[Row]) -> None:
         keys = [row.key for row in sample if row.found and row.result[0]]
         masks: list[Mask] = []
-        for picture in pictures(self.conn, self.source, keys, self.newer):
+        for picture in pictures(self.conn, self.source, keys, self.newer, self.older):
             masks.append(judge(picture))
             self.progress(Progress("reading masks", len(masks), len(keys), "images"))
         self.page.masks = mask_section(masks)
@@ -177,15 +179,19 @@ class _Maker:
             values = [getattr(mask, name) for mask in judged]
             caption = f"mean {'IoU' if name == 'iou' else name} of {len(values):,} masks"
             self._figure(name, float(np.mean(values)) if values else None, caption)
+        if self.older is not None:
+            self.page.comparison = compare_masks(masks, str(self.newer), str(self.older))
+            self._figure("agreement", agreement(masks), f"mean IoU with the masks of {self.older}")
+        self.overlays = {mask.key: mask.overlay for mask in masks}
 
     def _vectors(self, sample: Sequence[Row]) -> None:
         self.page.map = vectors.lay_out(sample, COLOURS)
 
     def _thumbnails(self) -> dict[Key, Thumbnail]:
         """Return a small picture for each key that the page shows."""
-        keys = list(dict.fromkeys(self.page.keys()))
+        keys = [key for key in dict.fromkeys(self.page.keys()) if key not in self.overlays]
         found = {key: Thumbnail(problem="the image is not in the table any more") for key in keys}
         for done, picture in enumerate(pictures(self.conn, self.source, keys), 1):
             found[picture.key] = thumbnail(picture.image)
             self.progress(Progress("reading images", done, len(keys), "images"))
-        return found
+        return found | self.overlays

@@ -27,6 +27,7 @@ class Mask:
         covered: share of the pixels that are set; classes: the class numbers in it (255: a mask of one class).
         iou, dice: against the true mask, the mean over the classes of both; None without one.
         overlay: the image with the mask on it; problem: why there is none, or what is odd.
+        agreement: IoU with the mask of the other version; before: that mask's dice. None without one.
     """
 
     key: Key
@@ -36,6 +37,8 @@ class Mask:
     iou: float | None = None
     dice: float | None = None
     problem: str = ""
+    agreement: float | None = None
+    before: float | None = None
 
 
 def judge(picture: Picture) -> Mask:
@@ -43,6 +46,7 @@ def judge(picture: Picture) -> Mask:
     try:
         found = decode(picture.mask, "GRAY", None)
         truth = None if picture.truth is None else decode(picture.truth, "GRAY", None)
+        other = None if picture.other is None else decode(picture.other, "GRAY", None)
     except (UdfError, cv2.error) as err:
         return Mask(
             picture.key, Thumbnail(problem=str(err).splitlines()[0]), problem=str(err).splitlines()[0]
@@ -59,7 +63,12 @@ def judge(picture: Picture) -> Mask:
     iou, dice = overlap(found, truth) if truth is not None else (None, None)
     classes = tuple(int(value) for value in np.unique(found) if value)
     overlay = _overlay(picture.image, found, truth)
-    return Mask(picture.key, overlay, float((found > 0).mean()), classes, iou, dice, problem)
+    agreement = before = None
+    if other is not None and other.shape == found.shape:
+        agreement = overlap(found, other)[0]
+        before = overlap(other, truth)[1] if truth is not None else None
+    covered = float((found > 0).mean())
+    return Mask(picture.key, overlay, covered, classes, iou, dice, problem, agreement, before)
 
 
 def overlap(found: np.ndarray, truth: np.ndarray) -> tuple[float, float]:

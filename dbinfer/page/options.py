@@ -54,7 +54,7 @@ class PageReport(Report):
         model, against: name@version of the results and of those they are compared with; None where nobody knows.
         rows: of results there are; sampled: of these the page shows; errors: bad rows.
         accuracy: share of labelled rows whose class is their label; dice, iou: mean of the masks; None without labels.
-        agreement: share of rows in which both versions say the same; None without a second version.
+        agreement: share of rows in which both versions say the same, of masks their mean IoU; None with one version.
     """
 
     out: Path

@@ -28,12 +28,13 @@ QUALITY = 82
 
 
 class Picture(NamedTuple):
-    """An image file with what was asked beside it: the true mask and the mask that was found."""
+    """An image file with what was asked beside it: the true mask, the mask that was found, that of another version."""
 
     key: Key
     image: bytes | None
     truth: bytes | None
     mask: bytes | None
+    other: bytes | None = None
 
 
 class Thumbnail(NamedTuple):
@@ -51,35 +52,46 @@ class Thumbnail(NamedTuple):
 
 
 def pictures(
-    conn: Connection, source: Source, keys: Sequence[Key], masks_of: Version | None = None
+    conn: Connection,
+    source: Source,
+    keys: Sequence[Key],
+    masks_of: Version | None = None,
+    other: Version | None = None,
 ) -> Iterator[Picture]:
-    """Yield the image files of some rows, with their true masks and the masks that a version found."""
+    """Yield the image files of some rows, with their true masks and the masks that one or two versions found."""
     if not keys:
         return
     # A name makes it a cursor of the server, so that not all files come at once
     with conn.cursor("dbinfer_report") as cur:
         cur.itersize = READ_AHEAD
-        cur.execute(_statement(source, keys, masks_of))
+        cur.execute(_statement(source, keys, masks_of, other))
         for key, *files in cur:
             yield Picture(tuple(key), *(None if file is None else bytes(file) for file in files))
 
 
-def _statement(source: Source, keys: Sequence[Key], masks_of: Version | None) -> sql.Composed:
+def _statement(
+    source: Source, keys: Sequence[Key], masks_of: Version | None, other: Version | None
+) -> sql.Composed:
     truth = sql.Identifier("i", source.truth) if source.truth and masks_of else sql.SQL("NULL")
-    joined = sql.SQL("JOIN {} p ON {} AND {}" if masks_of else "").format(
-        *((source.predictions.identifier, source.same("p", "a"), of(masks_of)) if masks_of else ())
-    )
+    versions = {"p": masks_of, "o": other}
+    masks = (sql.Identifier(alias, "mask") if one else sql.SQL("NULL") for alias, one in versions.items())
     return sql.SQL(read("client/report_images.sql")).format(
         key=source.key("a"),
         img=sql.Identifier(source.img),
         limit=sql.Literal(MAX_IMAGE_BYTES),
-        more=sql.SQL("{}, {}").format(truth, sql.SQL("p.mask" if masks_of else "NULL")),
+        more=sql.SQL(", ").join([truth, *masks]),
         asked=source.arrays(list(zip(*keys, strict=True))),
         names=sql.SQL(", ").join(map(sql.Identifier, source.keys)),
         table=source.table.identifier,
         same=source.same("i", "a"),
-        joined=joined,
+        joined=sql.SQL(" ").join(_join(source, alias, one) for alias, one in versions.items() if one),
     )
+
+
+def _join(source: Source, alias: str, version: Version) -> sql.Composed:
+    # LEFT: the other version may not have scored that row
+    names = source.predictions.identifier, sql.Identifier(alias), source.same(alias, "a"), of(version, alias)
+    return sql.SQL("LEFT JOIN {} {} ON {} AND {}").format(*names)
 
 
 def thumbnail(data: bytes | None) -> Thumbnail:

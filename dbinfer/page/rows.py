@@ -148,9 +148,11 @@ class Rows:
         return self._run(name, errors=errors.identifier, version=of(version), limit=sql.Literal(most))
 
 
-def of(version: Version) -> sql.Composable:
+def of(version: Version, alias: str = "p") -> sql.Composable:
     """Return the condition that a row of results is of this version."""
     if version.model is None:
         return sql.SQL("true")
-    text = "p.model OPERATOR(pg_catalog.=) {} AND p.version OPERATOR(pg_catalog.=) {}"
-    return sql.SQL(text).format(sql.Literal(version.model), sql.Literal(version.number))
+    text = "{0}.model OPERATOR(pg_catalog.=) {1} AND {0}.version OPERATOR(pg_catalog.=) {2}"
+    return sql.SQL(text).format(
+        sql.Identifier(alias), sql.Literal(version.model), sql.Literal(version.number)
+    )

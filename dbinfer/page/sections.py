@@ -94,7 +94,7 @@ class VersionSection:
 
 def class_section(found: Sequence[Answer], labels: Sequence[str]) -> ClassSection:
     """Return the figures of a classification."""
-    labelled = any(answer.truth is not None for answer in found)
+    labelled = any(a.truth is not None for a in found)
     scored = sorted((a for a in found if math.isfinite(a.score)), key=lambda a: (a.score, a.key))
     return ClassSection(
         counts=classes.counts(found, labels),
@@ -173,11 +173,9 @@ def version_section(two: Comparison, newer: str, older: str) -> VersionSection:
         Fact(percent(two.newer), f"accuracy of {newer}"),
         Fact(percent(two.older), f"accuracy of {older}"),
     ]
-    lists = [_list("Won", two.won), _list("Lost", two.lost)]
     both = [pair for pair in two.changed if pair[0].wrong and pair[1].wrong]
-    return VersionSection(
-        newer, older, _verdict(two, newer, older), summary, [*lists, _list("Other changes", both)]
-    )
+    lists = [_list("Won", two.won), _list("Lost", two.lost), _list("Other changes", both)]
+    return VersionSection(newer, older, _verdict(two, newer, older), summary, lists)
 
 
 def _verdict(two: Comparison, newer: str, older: str) -> str:

@@ -70,6 +70,18 @@ def test_masks_worst_first_with_a_key_of_two_columns(dsn: str, tmp_path: Path) -
     assert html.index("key <bdi>1, 2</bdi>") < html.index("key <bdi>1, 0</bdi>")
 
 
+def test_two_versions_of_masks(dsn: str, db: Connection, tmp_path: Path) -> None:
+    """The older version found nothing in the first image, where all is to be found."""
+    older = "SELECT shop, number, model, 0, CASE WHEN number = 0 THEN empty.truth "
+    source = "FROM public.masks, (SELECT truth FROM public.shots WHERE number = 3) empty"
+    rows(db, "CREATE TABLE public.masks_of_two AS SELECT * FROM public.masks")
+    rows(db, f"INSERT INTO public.masks_of_two {older} ELSE mask END, scored_at - interval '1 day' {source}")
+    done, html = page(dsn, tmp_path, "shots", "masks_of_two")
+    assert done.to_dict()["agreement"] == pytest.approx(0.75)  # type: ignore[attr-defined]
+    assert "dice 0 → 1" in html
+    assert "Of 4 masks 1 became better, 0 worse, the others hardly changed." in html
+
+
 def test_a_sample_of_keys_says_so(dsn: str, db: Connection, tmp_path: Path) -> None:
     rows(
         db,

@@ -11,6 +11,7 @@ from asking import ask, rows
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.load import LoadOptions, load
+from dbinfer.page import ReportOptions, report
 from dbinfer.registry import deploy, models
 from dbinfer.score import PredictOptions, ScoreOptions, predict, score
 from dbinfer.train.data.query import Query
@@ -97,6 +98,7 @@ def test_load_score_and_predict_run_no_operator_of_others(
     assert score("shots", "answers", by_path, dsn).rows == 2
     assert score("shots", "answers", by_path, dsn).rows == 0
     assert predict(photos / "red.png", PredictOptions(model="colours"), dsn).ok
+    assert report("shots", "answers", ReportOptions(out=photos / "page.html", key="path"), dsn).rows == 2
     assert models(dsn)
     assert rows(db, "SELECT DISTINCT * FROM public.stolen") == []
     assert ask(db, "SELECT count(*) FROM public.answers") == 2
