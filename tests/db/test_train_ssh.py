@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
+import re
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,7 +20,7 @@ import pytest
 
 pytest.importorskip("optuna")
 
-from dbinfer.errors import TrainError
+from dbinfer.errors import TrainError, UsageError
 from dbinfer.train import TrainJob, TrainOptions, run
 from dbinfer.tune import TuneOptions, tune
 
@@ -116,6 +119,27 @@ def test_a_network_lies_split_over_two_hosts(tmp_path: Path) -> None:
         "epochs": 1,
         "device": "cpu",
     }
+    with pytest.raises(UsageError, match="the strategy split needs a private network to listen on"):
+        run(TrainJob("digits", "digits", out=str(tmp_path), **given))  # type: ignore[arg-type]
+    given["private_network"] = "127.0.0.0/8"
+    found: set[str] = set()
+    watch = threading.Thread(target=_watch, args=(found,), daemon=True)
+    watch.start()
     result = run(TrainJob("digits", "digits", out=str(tmp_path), **given))  # type: ignore[arg-type]
+    print(f"listened on {found}")
+    assert found == {"127.0.0.1"}
     assert result.run["share_of_parameters"] == pytest.approx([0.5227] * 2, abs=0.01)
     assert result.metrics["val_accuracy"] > 0.8
+
+
+def _watch(found: set[str]) -> None:
+    """Note the addresses on which processes of the strategy split listen."""
+    while True:
+        for line in subprocess.run(
+            ["ss", "-Hltnp"], capture_output=True, text=True, check=True
+        ).stdout.splitlines():
+            for pid in re.findall(r"pid=(\d+)", line):
+                with contextlib.suppress(OSError):
+                    if b"dbinfer.train.split.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                        found.add(line.split()[3].rpartition(":")[0])
+        time.sleep(0.5)

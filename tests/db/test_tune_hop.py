@@ -23,6 +23,7 @@ from dbinfer.train import TrainOptions
 from dbinfer.train.options import TrainJob
 from dbinfer.tune import Trial, TuneOptions, TuneReport, tune
 
+LONG = pytest.mark.skipif(not os.environ.get("LONG"), reason="some minutes: only with LONG=1")
 QUERY = "SELECT img, label, id FROM hops"
 SEARCH = ["lr=1e-3..1e-2:log", "batch=16,32"]
 TRAIN = TrainOptions(epochs=2, val_fraction=0.2, threads=1, schedule="cosine")
@@ -55,6 +56,9 @@ def in_one_process(dsn: str, trial: Trial, out: Path) -> list[list[Any]]:
     import_tensorflow()
     import keras
 
+    from dbinfer.train.device import limit_threads
+
+    limit_threads(1)  # as the workers: threads add up in another order
     from dbinfer.train import model as models
     from dbinfer.train.loader import Seed
     from dbinfer.train.plan import make_plan
@@ -83,10 +87,17 @@ def in_one_process(dsn: str, trial: Trial, out: Path) -> list[list[Any]]:
     return found
 
 
-def test_hopping_weights_equal_those_of_one_process(images: str, tmp_path: Path) -> None:
+def test_hopping_weights_equal_those_of_one_process_though_a_worker_is_killed(
+    images: str, tmp_path: Path
+) -> None:
+    """kill -9 in mid-search: a new worker takes the shard; no trial is lost or stuck, and the weights are the same."""
     import keras
 
+    killer = threading.Thread(target=_kill_one, args=(images, "hops"), daemon=True)
+    killer.start()
     report: TuneReport = tune("digits", QUERY, SEARCH, options(tmp_path, "hops"), images)
+    killer.join(10)
+    assert not killer.is_alive()
     assert [trial.state for trial in report.trials] == ["complete"] * 2
     for trial in report.trials:
         assert [sorted(order) for order in trial.orders] == [[0, 1], [0, 1]]
@@ -94,32 +105,30 @@ def test_hopping_weights_equal_those_of_one_process(images: str, tmp_path: Path)
         chosen = max(trial.scores, key=lambda epoch: (trial.scores[epoch], -epoch))
         expected = in_one_process(images, trial, tmp_path / "alone")[chosen - 1]
         weights = keras.models.load_model(folder / "digits.keras").weights
-        apart = [np.abs(np.asarray(a) - b).max() for a, b in zip(weights, expected, strict=True)]
-        assert max(apart) <= 1e-6
+        apart = max(np.abs(np.asarray(a) - b).max() for a, b in zip(weights, expected, strict=True))
+        print(f"trial {trial.number}: hopping and one process are {apart:.1e} apart")
+        assert apart <= 1e-6
         assert not list(folder.glob("**/checkpoint-*"))
     rows = ask(images, "SELECT state, scores FROM dbinfer.trials WHERE study = 'hops' ORDER BY trial")
-    assert [len(scores) for _, scores in rows] == [2, 2]
-    manifest = (tmp_path / "manifest.json").read_text()
-    assert '"orders"' in manifest
-
+    assert [(state, len(scores)) for state, scores in rows] == [("complete", 2)] * 2
+    assert '"orders"' in (tmp_path / "manifest.json").read_text()
     with pytest.raises(DataError, match="was begun with shards 2, but this one has 3"):
         tune("digits", QUERY, SEARCH, options(tmp_path, "hops", workers=3, resume=True), images)
-    more = tune("digits", QUERY, SEARCH, options(tmp_path, "hops", trials=3, resume=True), images)
-    assert [trial.state for trial in more.trials] == ["complete"] * 3
 
 
-def test_a_killed_worker_loses_no_hop(images: str, tmp_path: Path) -> None:
-    """kill -9 in mid-search: a new worker takes the shard, no trial is lost or stuck, no epoch lacks a shard."""
-    killer = threading.Thread(target=_kill_one, args=(images, "killed-hop"), daemon=True)
-    killer.start()
-    report = tune("digits", QUERY, SEARCH, options(tmp_path, "killed-hop", pruner="hyperband"), images)
-    killer.join(10)
-    assert not killer.is_alive()
-    states = ask(images, "SELECT DISTINCT state FROM dbinfer.trials WHERE study = 'killed-hop'")
-    assert {state for (state,) in states} <= {"complete", "pruned"}
-    assert len(report.trials) == 2
-    for trial in report.trials:
-        assert [sorted(order) for order in trial.orders] == [[0, 1]] * len(trial.scores)
+@LONG
+def test_a_study_that_hops_goes_on(images: str, tmp_path: Path) -> None:
+    first = tune("digits", QUERY, SEARCH, options(tmp_path, "goes-on", pruner="hyperband"), images)
+    more = tune(
+        "digits",
+        QUERY,
+        SEARCH,
+        options(tmp_path, "goes-on", trials=4, pruner="hyperband", resume=True),
+        images,
+    )
+    assert more.trials[:2] == first.trials
+    assert {trial.state for trial in more.trials} <= {"complete", "pruned"}
+    assert len(more.trials) == 4
 
 
 def _kill_one(dsn: str, study: str) -> None:

@@ -127,7 +127,9 @@ def _await_epoch(project: Project, out: str, process: subprocess.Popen[str]) -> 
 
 
 def test_a_network_lies_split_over_two_hosts(training: Project) -> None:
-    train(training, "/work/split", 1, "--strategy", "split")
+    address = training.execute("host1", "hostname", "-i").stdout.split()[0]
+    network = f"{address.rpartition('.')[0]}.0/24"
+    train(training, "/work/split", 1, "--strategy", "split", "--private-network", network)
     run = read_run(training, "/work/split")
     assert run["hosts"] == ["host1", "host2"]
     assert run["mesh"] == [1, 2]

@@ -1,6 +1,7 @@
 """Where the processes of a cluster listen: on loopback, or on this host's address in a named private network.
 
-TensorFlow's protocol asks nobody who he is, and lets him run whatever he sends. So there is no other choice.
+TensorFlow's protocol and JAX's ask nobody who he is, and TensorFlow's runs whatever he sends. So there is no other
+choice.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def check_network(job: TrainJob) -> None:
             ) from err
         if not any(network.subnet_of(one) for one in PRIVATE):
             raise UsageError(
-                f"private_network is {text!r}, but the protocol of TensorFlow's servers has no authentication",
+                f"private_network is {text!r}, but the protocol of these processes has no authentication",
                 f"Name a network within {', '.join(map(str, PRIVATE))}.",
             )
     elif not all(map(is_here, hosts_of(job))):

@@ -1,7 +1,7 @@
 """The processes that share a network: the first one starts the others, and JAX makes them one group.
 
-JAX's coordinator and Gloo ask nobody who they are. They listen on one address: loopback, or with several hosts the
-address of the host's name in --hosts, which must be one of a private network.
+JAX's coordinator and Gloo ask nobody who they are. They listen on one address: loopback, or with --hosts this host's
+address in the private network that is named.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from functools import partial
 
 from dbinfer.errors import TrainError
 from dbinfer.train import processes
+from dbinfer.train.cluster.address import own_address
 from dbinfer.train.hosts import SSH, hosts_of, is_here
 from dbinfer.train.options import TrainJob
 
-LOOPBACK = "127.0.0.1"
 MODULE = "dbinfer.train.split.worker"
 INHERITED = ("DBINFER_", "PG", "JAX_", "XLA_", "OMP_", "CUDA_", "NCCL_", "KERAS_")
 
@@ -36,46 +36,22 @@ class Place:
     Attributes:
         process: its number.
         local: its number on its host.
-        address: on which it listens.
         coordinator: address and port of the first process.
     """
 
     process: int
     local: int
-    address: str
     coordinator: str
 
 
 def places(job: TrainJob) -> list[tuple[str, Place]]:
     """Return host and place of each process; the coordinator's port is free now."""
-    hosts = hosts_of(job)
-    addresses = {host: LOOPBACK if len(hosts) == 1 else _address(host) for host in hosts}
-    _check_addresses(addresses)
-    here = next(iter(addresses.values()))
+    here = own_address(job.private_network)
     coordinator = f"{here}:{_free_port(here)}"
     found: list[tuple[str, Place]] = []
-    for host, count in hosts.items():
-        address = addresses[host]
-        found += [(host, Place(len(found) + n, n, address, coordinator)) for n in range(count)]
+    for host, count in hosts_of(job).items():
+        found += [(host, Place(len(found) + n, n, coordinator)) for n in range(count)]
     return found
-
-
-def _address(host: str) -> str:
-    try:
-        return socket.gethostbyname(host)
-    except OSError as err:
-        raise TrainError(f"the host {host} has no address: {err.strerror}") from err
-
-
-def _check_addresses(addresses: dict[str, str]) -> None:
-    """Raise TrainError where one of several hosts has an address that only it can reach."""
-    own = {host: address for host, address in addresses.items() if address.startswith("127.")}
-    if own and len(own) < len(addresses):
-        host, address = next(iter(own.items()))
-        raise TrainError(
-            f"the host {host} has the address {address}, which other hosts cannot reach",
-            "Name its address in the network in --hosts.",
-        )
 
 
 def _free_port(address: str) -> int:
@@ -84,10 +60,7 @@ def _free_port(address: str) -> int:
             listener.bind((address, 0))
             return int(listener.getsockname()[1])
     except OSError as err:
-        raise TrainError(
-            f"cannot listen on {address}: {err.strerror}",
-            "Put this host first in --hosts, by a name of its own.",
-        ) from err
+        raise TrainError(f"cannot listen on {address}: {err.strerror}") from err
 
 
 def start_others(job: TrainJob) -> Place:
@@ -151,7 +124,7 @@ def join(job: TrainJob, place: Place) -> None:
     if job.device == "cpu":
         jax.config.update("jax_platforms", "cpu")
     if job.ranks > 1:
-        _listen_on(place.address)
+        _listen_on(own_address(job.private_network))
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         try:
             jax.distributed.initialize(

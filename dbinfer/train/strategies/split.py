@@ -21,6 +21,7 @@ WHEN = (
 
 
 def _check(job: TrainJob) -> None:
+    from dbinfer.train.cluster.address import check_network
     from dbinfer.train.hosts import check_reachable, hosts_of
     from dbinfer.train.split.layout import Mesh
 
@@ -29,6 +30,7 @@ def _check(job: TrainJob) -> None:
             "the strategy split needs JAX, which is not installed", "Install it: pip install 'dbinfer[split]'"
         )
     Mesh.of(job)
+    check_network(job)
     check_reachable(hosts_of(job))
 
 
