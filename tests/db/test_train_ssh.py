@@ -126,8 +126,9 @@ def test_a_network_lies_split_over_two_hosts(tmp_path: Path) -> None:
     watch = threading.Thread(target=_watch, args=(found,), daemon=True)
     watch.start()
     result = run(TrainJob("digits", "digits", out=str(tmp_path), **given))  # type: ignore[arg-type]
-    print(f"listened on {found}")
-    assert found == {"127.0.0.1"}
+    # An IPv6 socket writes an IPv4 address in this way
+    assert found <= {"127.0.0.1", "[::ffff:127.0.0.1]"}
+    assert found
     assert result.run["share_of_parameters"] == pytest.approx([0.5227] * 2, abs=0.01)
     assert result.metrics["val_accuracy"] > 0.8
 
