@@ -127,7 +127,15 @@ def _check(found: HostEngine, isolation: str) -> Check:
     name = f"engine ({found.host})"
     if found.problem is None:
         kind = "service" if found.service else "engine"
-        return Check(name, True, f"{kind} {found.pid}, {len(found.models)} models, isolation = {isolation}")
+        detail = f"{kind} {found.pid}, {len(found.models)} models, isolation = {isolation}"
+        return Check(name, True, detail + _open(found))
     if isolation == "auto":
         return Check(name, True, f"models run in the backends, because {found.problem}")
     return Check(name, False, found.problem, "Mend it on that host, or: dbinfer install --isolation auto")
+
+
+def _open(found: HostEngine) -> str:
+    """Return which guards the kernel of the host does not give; docs/security.md says what that means."""
+    guards = [model["sandbox"] for model in found.models if model.get("sandbox")]
+    lacking = [name for name in ("landlock", "seccomp") if any(not each.get(name) for each in guards)]
+    return f", without {' and '.join(lacking)}" if lacking else ""
