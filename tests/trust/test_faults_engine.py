@@ -122,6 +122,6 @@ def test_when_the_server_stops_no_process_of_ours_stays(
             rows(db, PREDICT, HANGS)
     until(lambda: not title(postmaster), "the server has ended")
     until(lambda: not any(title(pid).startswith("dbinfer-") for pid in everyone), "the engine has ended")
-    embedded.up(home, embedded.UpOptions(own_server.venv))
+    embedded.up(home, embedded.UpOptions(Path(str(own_server.venv))))
     with closing(connect(isolated)) as db:
         assert ask(db, PREDICT, IMAGE) == RIGHT
