@@ -11,6 +11,7 @@ from dbinfer.train import strategies
 from dbinfer.train.history import Epoch, line
 from dbinfer.train.options import TrainJob, TrainOptions
 from dbinfer.train.report import TrainReport, read_report
+from dbinfer.train.split.layout import Mesh
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -62,7 +63,8 @@ def shown_as_progress(job: TrainJob, progress: OnProgress) -> Tell:
             return
         title = f"epoch {event['epoch']}/{job.epochs}"
         if kind == "step":
-            batch = job.batch * job.ranks
+            # The processes of one group of split see the same images
+            batch = job.batch * (Mesh.of(job).groups if job.strategy == "split" else job.ranks)
             progress(Progress(title, event["step"] * batch, event["steps"] * batch, "images"))
         elif kind == "epoch":
             images = event["images"]

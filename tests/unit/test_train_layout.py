@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dbinfer.errors import TrainError, UsageError
+from dbinfer.progress import Progress
 from dbinfer.train import TrainJob, run
 from dbinfer.train.split.layout import Layout, Mesh
+from dbinfer.train.start import shown_as_progress
 
 
 def job(**more: object) -> TrainJob:
@@ -17,6 +19,13 @@ def test_processes_are_numbered_group_by_group() -> None:
     assert Mesh.of(job(ranks=4)) == Mesh(1, 4)
     mesh = Mesh.of(job(ranks=6, mesh="2x3"))
     assert [mesh.group(process) for process in range(6)] == [0, 0, 0, 1, 1, 1]
+
+
+def test_the_progress_counts_an_image_once_for_each_group() -> None:
+    told: list[Progress] = []
+    tell = shown_as_progress(job(ranks=6, mesh="2x3", batch=8), told.append)
+    tell({"event": "step", "epoch": 1, "step": 1, "steps": 3})
+    assert [(one.done, one.total) for one in told] == [(16, 48)]
 
 
 @pytest.mark.parametrize("text", ["2", "2x", "x2", "0x2", "2x2x1", "axb", "2 x 1", "-1x2"])
