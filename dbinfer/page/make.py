@@ -139,7 +139,8 @@ class _Maker:
     def _figure(self, name: str, value: float | None, caption: str) -> None:
         self.figures[name] = value
         if value is not None:
-            shown = percent(value) if name in ("accuracy", "agreement") else short(value)
+            # Shares of images; the others are means over masks
+            shown = percent(value) if self.page.classes else short(value)
             self.page.summary.append(Fact(shown, caption))
 
     def _classes(self, sample: Sequence[Row]) -> None:
