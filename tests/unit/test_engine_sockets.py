@@ -248,3 +248,33 @@ def test_nonsense_ends_nothing(folder: Path) -> None:
                 connection.sendall(data)
     assert model.ask("predict", GOOD, None) == "{1.0,1.0,1.0}"
     assert processes(model._engine) == old
+
+
+def test_sessions_take_turns(folder: Path) -> None:
+    """A row of another session waits for at most one row of each that was there before."""
+    engine = engine_models.engine(folder)
+    spec, entry = engine_models.ticket(tiny_models.loop(folder.parent, 2_000), folder.parent / "cache")
+    model, others, over = engine.open(spec, entry.folder, 1), 8, threading.Event()
+    done: list[int] = []
+
+    def saturate() -> None:
+        while not over.is_set():
+            model.ask("predict", GOOD, None)
+            done.append(1)
+
+    sessions = [threading.Thread(target=saturate) for _ in range(others)]
+    for session in sessions:
+        session.start()
+    try:
+        wait_until(lambda: len(done) > 2 * others, "rows of all sessions")
+        overtaken = []
+        for _ in range(10):
+            before = len(done)
+            model.ask("predict", GOOD, None)
+            overtaken.append(len(done) - before)
+    finally:
+        over.set()
+        for session in sessions:
+            session.join()
+    # each of the others once, and those that workers had in hand or took up meanwhile
+    assert max(overtaken) <= others + 2 * limits.cores()
