@@ -4,6 +4,10 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   number bigint;
   other record;
+  -- here, on the coordinator: within a statement Greenplum may ask a segment's process
+  own integer := pg_backend_pid();
+  living integer[] := ARRAY(SELECT a.pid FROM pg_stat_activity a);
+  at timestamptz := clock_timestamp();
 BEGIN
   IF (facts ?& ARRAY['source', 'target', 'function', 'model', 'version', 'connections']) IS NOT TRUE THEN
     RAISE invalid_parameter_value USING MESSAGE = 'dbinfer._begin_job is internal', HINT = 'Run: dbinfer score';
@@ -15,17 +19,15 @@ BEGIN
     -- a role that may not write there does not keep those off who may
     JOIN pg_roles r ON r.rolname = j.role AND has_table_privilege(r.oid, to_regclass(j.facts->>'target'), 'INSERT')
    WHERE j.state = 'running' AND j.facts->>'target' = _begin_job.facts->>'target'
-     AND j.updated_at > clock_timestamp() - interval '30 seconds'
-     AND EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.pid = j.pid) LIMIT 1;
+     AND j.updated_at > at - interval '30 seconds' AND j.pid = ANY (living) LIMIT 1;
   IF FOUND THEN
     RAISE object_in_use USING MESSAGE = format('job %s of %s is already scoring into %s', other.id, other.role, facts->>'target'),
       HINT = format('Watch it: dbinfer jobs. Or end it: dbinfer jobs cancel %s', other.id);
   END IF;
   -- nobody would read them
-  DELETE FROM dbinfer_private.job j WHERE j.updated_at < clock_timestamp() - interval '90 days';
+  DELETE FROM dbinfer_private.job j WHERE j.updated_at < at - interval '90 days';
   number := nextval('dbinfer_private.job_id');
-  INSERT INTO dbinfer_private.job VALUES (number, session_user, facts, 'running', 0, NULL, 0, NULL, pg_backend_pid(), false,
-    clock_timestamp(), clock_timestamp(), NULL);
+  INSERT INTO dbinfer_private.job VALUES (number, session_user, facts, 'running', 0, NULL, 0, NULL, own, false, at, at, NULL);
   RETURN number;
 END $$;
 COMMENT ON FUNCTION dbinfer._begin_job(jsonb) IS 'internal: notes a job of dbinfer score; raises where another one fills the same table';

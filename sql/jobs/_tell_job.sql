@@ -2,12 +2,14 @@ CREATE OR REPLACE FUNCTION dbinfer._tell_job(job bigint, done bigint, total bigi
 RETURNS boolean LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   wanted boolean;
+  -- behind a pooler it changes from one transaction to the next; not in the UPDATE, which Greenplum runs in other processes
+  own integer := pg_backend_pid();
+  at timestamptz := clock_timestamp();
 BEGIN
-  -- pid: behind a pooler it changes from one transaction to the next
   UPDATE dbinfer_private.job j
      SET done = _tell_job.done, total = _tell_job.total, errors = _tell_job.errors, last_error = _tell_job.last_error,
-         state = _tell_job.state, pid = pg_backend_pid(), updated_at = clock_timestamp(),
-         ended_at = CASE WHEN _tell_job.state <> 'running' THEN clock_timestamp() END
+         state = _tell_job.state, pid = own, updated_at = at,
+         ended_at = CASE WHEN _tell_job.state <> 'running' THEN at END
    WHERE j.id = job AND j.role = session_user AND j.state = 'running' AND _tell_job.state IN ('running', 'done', 'failed', 'cancelled')
   RETURNING j.cancelled INTO wanted;
   RETURN wanted;

@@ -8,7 +8,7 @@ SELECT j.id,
        (j.facts->>'version')::integer AS version,
        -- the client is gone without a word: its session has ended, or, behind a pooler, it has said nothing for a while
        CASE WHEN j.state = 'running' AND (j.updated_at < clock_timestamp() - interval '30 seconds'
-                                          OR NOT EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.pid = j.pid))
+                                          OR j.pid <> ALL (ARRAY(SELECT a.pid FROM pg_stat_activity a)))
             THEN 'lost' ELSE j.state END AS state,
        j.done,
        j.total,
