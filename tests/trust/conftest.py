@@ -53,3 +53,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for line in lines:
             terminalreporter.write_line(line)
         terminalreporter.write_line("" if figures.long() else "A part was tried; LONG=1 tries all of it.")
+        if any(line.endswith("not tried") for line in lines):
+            terminalreporter.write_line(
+                "Not tried: by the tests of this run. `make test-trust` runs all of them."
+            )
