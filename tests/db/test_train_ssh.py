@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 import pytest
@@ -144,3 +145,35 @@ def _watch(found: set[str]) -> None:
                     if b"dbinfer.train.split.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
                         found.add(line.split()[3].rpartition(":")[0])
         time.sleep(0.5)
+
+
+@LONG
+@pytest.mark.usefixtures("over_ssh")
+def test_servers_and_workers_on_two_hosts(tmp_path: Path) -> None:
+    given = {
+        "strategy": "downpour",
+        "ranks": 2,
+        "servers": 2,
+        "hosts": "127.0.0.1:1,two:1",
+        "private_network": "127.0.0.0/8",
+        "optimizer": "adagrad",
+        "epochs": 1,
+        "device": "cpu",
+    }
+    seen: list[tuple[str, str]] = []
+
+    def tell(event: dict[str, Any]) -> None:
+        if event["event"] == "listening":
+            seen.append((event["role"], event["host"]))
+
+    result = run(TrainJob("digits", "digits", out=str(tmp_path), lr=0.02, **given), tell)  # type: ignore[arg-type]
+    hosts = [
+        ("chief", "localhost"),
+        ("ps", "127.0.0.1"),
+        ("ps", "two"),
+        ("worker", "127.0.0.1"),
+        ("worker", "two"),
+    ]
+    assert sorted(seen) == hosts
+    assert result.run["updates"] == {"handed_out": 45, "applied": 45}
+    assert min(result.run["done"]) > 0
