@@ -15,7 +15,7 @@ from dbinfer.score.key import Column, Key, columns_of, find, indexes
 from dbinfer.score.options import ScoreOptions
 from dbinfer.score.plan import Plan
 from dbinfer.score.shape import OURS, check_shape
-from dbinfer.score.tables import errors_name
+from dbinfer.score.tables import errors_name, spread_by
 from dbinfer.sqlfiles import read
 
 # Milliseconds of an image in the trial: below it, 32 images at once are quicker than one by one
@@ -64,6 +64,8 @@ def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform:
     model, version, milliseconds = _version(cur, options.model) if function.model else ("", 0, None)
     _check_task(cur, function, model)
     _check_call(cur, function, f"{model}@{version}", options.top)
+    if platform.mpp:
+        key = _spread(cur, source, key, there, function)
     unique, ordered = indexes(cur, source, key)
     grouped = function.name == "classify" and not platform.mpp and (milliseconds or SMALL) < SMALL
     errors = TableName(target.schema, errors_name(target.name))
@@ -86,6 +88,15 @@ def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform:
     check_shape(cur, plan)
     _check_rows(cur, plan, unique)
     return plan
+
+
+def _spread(cur: Cursor, table: TableName, key: Key, there: dict[str, Column], function: Function) -> Key:
+    """Return the key with the columns by which the images are spread: results that lie beside them move no image."""
+    more = [there[name] for name in spread_by(cur, table) if name not in key.names]
+    taken = (*OURS, *function.columns, "reason", "at")
+    if any(c.nullable or c.name in taken for c in more):
+        return key
+    return Key((*key.columns, *more))
 
 
 def _check_writable(cur: Cursor) -> None:

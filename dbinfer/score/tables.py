@@ -49,10 +49,15 @@ def _make(cur: Cursor, plan: Plan, name: TableName, columns: Sequence[sql.Compos
     cur.execute(sql.SQL(text).format(**names))
 
 
+def spread_by(cur: Cursor, table: TableName) -> list[str]:
+    """Return by which columns Greenplum spreads a table; none where it spreads it at random, or is a view."""
+    cur.execute(read("client/job_distribution.sql"), {"table": table.identifier.as_string(cur)})
+    return [row[0] for row in cur.fetchall()]
+
+
 def _distribution(cur: Cursor, plan: Plan) -> list[str]:
     """Return by which columns Greenplum spreads the results: those of the images, where the key has them."""
     if not plan.platform.mpp:
         return []
-    cur.execute(read("client/job_distribution.sql"), {"table": plan.table.identifier.as_string(cur)})
-    found = [row[0] for row in cur.fetchall()]
+    found = spread_by(cur, plan.table)
     return found if found and set(found) <= set(plan.key.names) else plan.key.names
