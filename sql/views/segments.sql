@@ -18,5 +18,5 @@ SELECT (s.f->>'content')::integer AS content,
        s.f->>'runtime_digest' AS runtime_digest,
        s.f->>'problem' AS problem
   FROM (SELECT t::json AS f FROM dbinfer._segments() t) s;
-COMMENT ON VIEW dbinfer.segments IS 'one row per process that scores: versions, cores, threads, cache, loaded models, memory in bytes, and what is wrong there';
+COMMENT ON VIEW dbinfer.segments IS 'one row per process that scores: versions, cores, threads, cache, models in use, memory in bytes, and what is wrong there';
 GRANT SELECT ON dbinfer.segments TO PUBLIC;

@@ -26,7 +26,8 @@ def collect(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
         "threads": threads(settings),
         "runtime_digest": session.digest,
         "rss": process.rss_bytes(),
-        "models": sorted("%s@%d" % (m.name, m.version) for m in session.models.values() if m.in_process),
+        # those of the engine, too: what this process scores with
+        "models": sorted("%s@%d" % (m.name, m.version) for m in session.models.values()),
         "cache_dir": settings.get("cache_dir") or cache.default_folder(),
         "problem": None,
     }
