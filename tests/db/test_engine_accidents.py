@@ -29,6 +29,9 @@ DIED = "the worker that scored this image"
 @pytest.fixture(scope="module", autouse=True)
 def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("irs")
+    # tests before these may have left an engine of another runtime, which these would see and count
+    engine(EngineOptions(stop=True), dsn)
+    until(lambda: not engine(None, dsn).engines, "no engine runs")
     deploy(tiny_models.endless(folder), DeployOptions(isolation="always"), dsn=dsn)
     deploy(tiny_models.colour_classifier(folder), DeployOptions(isolation="always"), dsn=dsn)
 
