@@ -55,7 +55,10 @@ class Hosted:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel: Optional[socket.socket] = ours
         call = os.memfd_create("dbinfer-call")
-        os.write(call, json.dumps(dict(self.wanted, semaphore=self._shelf.semaphore)).encode())
+        # not more than there are: a setting may ask for more threads than the host has cores
+        each = min(self.wanted["threads"], self._supervisor.cores)
+        told = dict(self.wanted, semaphore=self._shelf.semaphore, tokens=each)
+        os.write(call, json.dumps(told).encode())
         os.lseek(call, 0, os.SEEK_SET)
         assert self.listener is not None
         with theirs:

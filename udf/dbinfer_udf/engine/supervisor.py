@@ -52,7 +52,8 @@ class Supervisor:
         self._questions = Questions(self, listener, self._reply)
         self._pidfds: Dict[int, int] = {}
         self._last_sign = time.monotonic()
-        self._semaphore = tokens.make(tokens.key_of(place.control), limits.cores())
+        self.cores = limits.cores()
+        self._semaphore = tokens.make(tokens.key_of(place.control), self.cores)
         self.shelf = Shelf(self, self._semaphore)
 
     def run(self, lock: int) -> None:

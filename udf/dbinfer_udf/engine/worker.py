@@ -41,7 +41,7 @@ class Worker:
         self._model = model
         self._listener = listener
         self._slot = slot
-        self._tokens = Tokens(wanted["semaphore"], wanted["threads"])
+        self._tokens = Tokens(wanted["semaphore"], wanted.get("tokens", 1))
         bounds = Limits.from_settings(wanted["spec"]["settings"])
         self._memory = bounds.memory_bytes
         self._seconds = seconds
