@@ -21,6 +21,9 @@ CALLS = {
                "NULL, dbinfer._ask(NULL), 'dbinfer:1:0000000000000000'", "'x', NULL, 'x'"],
     "_admit_segment": ["NULL", "''", "dbinfer._ask('secret')"],
     "_status": [],
+    "_begin_job": ["NULL", "'{}'", "'[]'"],
+    "_tell_job": [],
+    "cancel_job": ["NULL", "99"],
     "_full_status": [],
     "_shown_engines": [],
     "_full_engines": ["NULL", "'x'", "''"],
@@ -72,7 +75,7 @@ def test_wrong_arguments_are_refused_in_one_sentence(db: Connection, name: str) 
     assert ask(db, "SELECT count(*) FROM dbinfer.models") == 2
 
 
-OPEN = {"_admit", "_admit_segment", "_status", "_shown_engines"}
+OPEN = {"_admit", "_admit_segment", "_status", "_begin_job", "_tell_job", "cancel_job", "_shown_engines"}
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in OPEN])
