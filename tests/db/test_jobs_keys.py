@@ -161,11 +161,11 @@ def test_a_server_that_takes_no_changes(dsn: str) -> None:
 
 @pytest.mark.postgres_only("limits a role's connections")
 def test_no_free_connection(db: Connection, dsn: str) -> None:
-    rows(db, "CREATE ROLE few_connections LOGIN CONNECTION LIMIT 2")
+    rows(db, "CREATE ROLE few_connections LOGIN PASSWORD 'few' CONNECTION LIMIT 2")
     rows(db, "GRANT CREATE ON SCHEMA public TO few_connections")
     try:
         with pytest.raises(DataError, match="no free connection for this job, which needs three"):
-            score(dsn=make_dsn(dsn, user="few_connections"))
+            score(dsn=make_dsn(dsn, user="few_connections", password="few"))
     finally:
         rows(db, "DROP OWNED BY few_connections; DROP ROLE few_connections")
 
