@@ -31,6 +31,7 @@ class FakeModel:
         self.error: Exception | None = None
         self.deadly = b"?"
         self.batch: Any = None
+        self.released = False
 
     def ask(self, task: str, img: bytes, k: Any) -> Any:
         if self.error is not None:
@@ -41,6 +42,9 @@ class FakeModel:
 
     def waited_for(self, seconds: float) -> None:
         pass
+
+    def release(self) -> None:
+        self.released = True
 
 
 class FakeEngine:

@@ -218,6 +218,15 @@ def test_the_model_that_was_not_used_for_longest_goes(folder: Path) -> None:
     assert first.ask("predict", GOOD, None) == "{1.0,1.0,1.0}"
 
 
+def test_a_model_that_was_opened_for_nothing_goes_and_one_in_use_stays(folder: Path) -> None:
+    idle, used = opened(folder, 1), opened(folder, 2)
+    assert used.ask("predict", GOOD, None) == "{2.0,2.0,2.0}"
+    idle.release()
+    used.release()
+    left = lambda: [one["model"] for one in client.status(used._engine.settings)[0]["models"]]  # noqa: E731
+    wait_until(lambda: left() == ["constant2"], "the idle model's end")
+
+
 def test_a_model_that_cannot_be_loaded_says_why(folder: Path) -> None:
     engine = engine_models.engine(folder)
     spec, entry = engine_models.ticket(tiny_models.loop(folder.parent, 2 * 10**9), folder.parent / "cache")

@@ -74,7 +74,7 @@ def test_the_time_of_an_inference_decides(
 def test_a_fast_model_that_the_engine_has_tried_runs_here(session: Session, engine: type[FakeEngine]) -> None:
     engine.infer = 0.05
     assert run(session, spec("auto")) == "classify in the backend"
-    assert len(engine.opened) == 1
+    assert [model.released for _rows, model in engine.opened] == [True]
 
 
 def test_without_an_engine_auto_works_here_and_asks_seldom(

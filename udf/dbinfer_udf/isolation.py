@@ -57,6 +57,9 @@ class HostEngine:
             return None
         # known only now where the model was never tried on this host
         fast = isolation != ALWAYS and not self._worth_it(model.facts.get("infer_milliseconds"))
+        if fast:
+            # an engine full of models that nobody scores with there would be for nothing
+            model.release()
         return None if fast else model
 
     def require(self, spec: Dict[str, Any], folder: str, threads: int, rows: int = 1) -> Any:

@@ -82,6 +82,11 @@ class Engine:
             place = address.find(self.settings, self.digest)
             control.tell(place.control, {"op": "cancel", "key": key, "request": request})
 
+    def release(self, key: str) -> None:
+        """Say that a model was opened for nothing; it goes, unless somebody has used it."""
+        with contextlib.suppress(EngineError, control.GoneError, CancelledError):
+            control.tell(address.find(self.settings, self.digest).control, {"op": "release", "key": key})
+
     def _ask(self, message: Dict[str, Any]) -> Dict[str, Any]:
         place = address.find(self.settings, self.digest)
         for _ in range(STARTS):

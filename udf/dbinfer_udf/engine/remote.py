@@ -46,6 +46,10 @@ class RemoteModel:
         self._key: str = found["key"]
         self.facts: Dict[str, Any] = found["facts"]
 
+    def release(self) -> None:
+        """Give the model back without having asked it anything."""
+        self._engine.release(self._key)
+
     def ask(self, task: str, img: Optional[bytes], k: Any) -> Any:
         """Return what TASKS[task](model, img, k) returns in the engine, or raise what it raises.
 

@@ -127,6 +127,13 @@ class Shelf:
             model.cancel(message["request"])
         question.close()
 
+    def release(self, question: Any, message: Dict[str, Any]) -> None:
+        """Let a model go that was opened only to learn how fast it is; not where others use it."""
+        model = self.models.get(message["key"])
+        if model is not None and model.facts is not None and not shown.facts(model)["requests"]:
+            self._let_go(model)
+        question.close()
+
     def tick(self) -> None:
         """Do what time brings: verdicts, and models that load for too long."""
         self._judge()

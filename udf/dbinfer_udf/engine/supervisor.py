@@ -124,6 +124,7 @@ class Supervisor:
             "open": (self._open, (question, message)),
             "verdict": (self.shelf.verdict, (question, message)),
             "cancel": (self.shelf.cancel, (question, message)),
+            "release": (self.shelf.release, (question, message)),
             "status": (lambda: question.answer(self.facts()), ()),
             "stop": (self._stop, (question,)),
             "hello": (lambda: question.answer({}), ()),
