@@ -109,7 +109,11 @@ def test_score_on_the_command_line(dsn: str, files: list[Path]) -> None:
     done = dbinfer(*words, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rows"] == 2
-    again = dbinfer(*words)
+    again = dbinfer(*words, "--json")
+    assert (again.returncode, json.loads(again.stdout)["rows"]) == (0, 0)
+    once = dbinfer("score", "--table", "shots", "--into", "once", "--dsn", dsn, "--atomic")
+    assert once.returncode == 0, once.stderr
+    again = dbinfer("score", "--table", "shots", "--into", "once", "--dsn", dsn, "--atomic")
     assert again.returncode == 1
     assert "--replace" in again.stderr
     assert dbinfer(*words, "--replace", "--append").returncode == 2
