@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from breakable import IMAGE, PREDICT, SEVEN, SLOW, WEIGHED, Breakable, empty, ou
 from costly_models import wide_model
 
 from dbinfer import server as embedded
+from dbinfer.engine import EngineOptions, engine
 from dbinfer.install import InstallOptions, install
 from dbinfer.registry import deploy
 
@@ -42,8 +44,17 @@ def small_disk(broken: Breakable) -> Iterator[Path]:
         yield disk
     finally:
         install(InstallOptions(cache_dir=str(broken.cache)), broken.dsn)
-        subprocess.run(["umount", str(disk)], check=True)
+        # the engine maps the models' files, and what is mapped keeps the disk busy
+        engine(EngineOptions(stop=True), broken.dsn)
+        _unmount(disk)
         disk.rmdir()
+
+
+def _unmount(disk: Path) -> None:
+    end = time.monotonic() + 60.0
+    while subprocess.run(["umount", str(disk)], capture_output=True, check=False).returncode:
+        assert time.monotonic() < end, f"{disk} is busy"
+        time.sleep(0.2)
 
 
 def _uid(name: str) -> int:
