@@ -23,7 +23,7 @@ HELP = """Measure the engine beside in-process scoring, by turns in one run.
 
 Speed of whole statements, what a statement pays before its first row, the first row of a fresh session, memory of
 one session and of 32, a single row beside a long scan, and how long a cancel takes. It sets the isolation of models
-of its own only. This takes about 6 minutes.
+of its own only. This takes about 4 minutes.
 
 Examples:
 
