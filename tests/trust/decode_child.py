@@ -45,9 +45,11 @@ def outcome(data: bytes) -> dict[str, str]:
 
 def memory_mb() -> tuple[float, float]:
     """Return the memory that is resident now, and the most that ever was."""
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        now = int(statm.read().split()[1]) * resource.getpagesize() / 1e6
-    return now, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    # not getrusage, which counts what the parent had when it forked
+    with open("/proc/self/status", encoding="ascii") as status:
+        sizes = dict(line.split(":", 1) for line in status)
+    now, most = (int(sizes[name].split()[0]) * 1024 / 1e6 for name in ("VmRSS", "VmHWM"))
+    return now, most
 
 
 def main() -> None:
