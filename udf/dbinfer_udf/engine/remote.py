@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from .. import process
 from ..errors import sees_hosts
 from . import control, steps, wire
-from .errors import CancelledError, EngineError, RowError
+from .errors import CancelledError, EngineError
 from .remote_batch import Waiting
 
 FIRST_BYTES = 1 << 16
@@ -138,25 +138,6 @@ class RemoteModel:
         finally:
             # also after an error: an answer that was not read belongs to no other row
             connection.close()
-
-
-def _whole(model: RemoteModel, null: bool, rows: List[wire.Row]) -> bytes:
-    """Return the literal of a batch; where its worker dies, of the rows without that which kills it."""
-    try:
-        return bytes(model.ask("rows", b"", (null, rows)))
-    except RowError:
-        return bytes(model.ask("rows", b"", (null, [_harmless(model, null, row) for row in rows])))
-
-
-def _harmless(model: RemoteModel, null: bool, row: wire.Row) -> wire.Row:
-    """Return the row, without its image where no worker survives that; raise where that is an error."""
-    try:
-        model.ask("rows", b"", (null, [row]))
-    except RowError:
-        if not null:
-            raise
-        return row[0], None
-    return row
 
 
 def _receive(connection: Any) -> Tuple[int, bytes]:
