@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg2
 import pytest
+from digit_tables import digit_table
 
 pytest.importorskip("jax")
 
@@ -29,11 +30,7 @@ LIMIT, LOSS = 0.55, 1e-5  # parameters per process; difference of the losses
 
 @pytest.fixture(scope="module")
 def images(dsn: str) -> str:
-    with closing(psycopg2.connect(dsn)) as connection, connection, connection.cursor() as cursor:
-        cursor.execute("CREATE TABLE parts (id int PRIMARY KEY, img bytea, label int)")
-        for number, (data, label) in zip(range(150), samples.digit_files("train"), strict=False):
-            cursor.execute("INSERT INTO parts VALUES (%s, %s, %s)", (number, data, label))
-    return dsn
+    return digit_table(dsn, "parts", 150)
 
 
 def job(dsn: str, out: Path, **more: Any) -> TrainJob:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psycopg2
 import pytest
+from digit_tables import digit_table
 
-from dbinfer import samples
 from dbinfer.convert import convert
 from dbinfer.registry import DeployOptions, deploy
 from dbinfer.train import TrainJob, run
@@ -23,11 +22,7 @@ OTHERS = ("central", "downpour", "sandblaster")
 
 @pytest.fixture(scope="module")
 def images(dsn: str) -> str:
-    with closing(psycopg2.connect(dsn)) as connection, connection, connection.cursor() as cursor:
-        cursor.execute("CREATE TABLE dealt (id int PRIMARY KEY, img bytea, label int)")
-        for number, (data, label) in zip(range(150), samples.digit_files("train"), strict=False):
-            cursor.execute("INSERT INTO dealt VALUES (%s, %s, %s)", (number, data, label))
-    return dsn
+    return digit_table(dsn, "dealt", 150)
 
 
 @pytest.mark.parametrize("strategy", SHORT + OTHERS if os.environ.get("LONG") else SHORT)

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import threading
-import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psycopg2
 import pytest
+from digit_tables import digit_table
+from searching import ask, kill_a_worker
 
 pytest.importorskip("optuna")
 
-from dbinfer import samples
 from dbinfer.errors import DataError, TrainError
 from dbinfer.train import TrainOptions
 from dbinfer.train.options import TrainJob
@@ -31,22 +27,12 @@ TRAIN = TrainOptions(epochs=2, val_fraction=0.2, threads=1, schedule="cosine")
 
 @pytest.fixture(scope="module")
 def images(dsn: str) -> str:
-    with closing(psycopg2.connect(dsn)) as connection, connection, connection.cursor() as cursor:
-        cursor.execute("CREATE TABLE hops (id int PRIMARY KEY, img bytea, label int)")
-        for number, (data, label) in zip(range(201), samples.digit_files("train"), strict=False):
-            cursor.execute("INSERT INTO hops VALUES (%s, %s, %s)", (number, data, label))
-    return dsn
+    return digit_table(dsn, "hops", 201)
 
 
 def options(out: Path, study: str, **more: Any) -> TuneOptions:
     given = {"train": TRAIN, "trials": 2, "workers": 2, "pruner": "none", "hop": True}
     return TuneOptions(**{**given, "study": study, "out": str(out), **more})  # type: ignore[arg-type]
-
-
-def ask(dsn: str, text: str) -> list[tuple[Any, ...]]:
-    with closing(psycopg2.connect(dsn)) as connection, connection.cursor() as cursor:
-        cursor.execute(text)
-        return cursor.fetchall()
 
 
 def in_one_process(dsn: str, trial: Trial, out: Path) -> list[list[Any]]:
@@ -137,16 +123,7 @@ def _kill_one(dsn: str, study: str) -> None:
         "SELECT 1 FROM dbinfer_private.tuning_journal "
         f"WHERE study = '{study}' AND entry->>'user_attr' LIKE '%hop-1\"%'"
     )
-    while not ask(dsn, text):
-        time.sleep(0.05)
-    listing = subprocess.run(
-        ["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True
-    ).stdout
-    for line in listing.splitlines()[1:]:
-        pid, parent, words = line.split(None, 2)
-        if "dbinfer.tune.worker" in words and int(parent) == os.getpid():
-            os.kill(int(pid), signal.SIGKILL)
-            return
+    kill_a_worker(dsn, text)
 
 
 def test_more_workers_than_images(images: str, tmp_path: Path) -> None:

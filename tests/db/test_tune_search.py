@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import threading
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg2
 import pytest
 from catalog import another_database
+from digit_tables import digit_table
+from searching import ask, kill_a_worker
 
 pytest.importorskip("optuna")
 
-from dbinfer import samples
 from dbinfer.convert import convert
 from dbinfer.errors import DataError
 from dbinfer.progress import Progress
@@ -32,22 +28,12 @@ QUERY = "SELECT img, label, id FROM scans"
 
 @pytest.fixture(scope="module")
 def scans(dsn: str) -> str:
-    with closing(psycopg2.connect(dsn)) as connection, connection, connection.cursor() as cursor:
-        cursor.execute("CREATE TABLE scans (id int PRIMARY KEY, img bytea, label int)")
-        for number, (data, label) in zip(range(200), samples.digit_files("train"), strict=False):
-            cursor.execute("INSERT INTO scans VALUES (%s, %s, %s)", (number, data, label))
-    return dsn
+    return digit_table(dsn, "scans", 200)
 
 
 def options(out: Path, **more: Any) -> TuneOptions:
     train = TrainOptions(epochs=2, val_fraction=0.2, threads=1)
     return TuneOptions(**{"train": train, "trials": 3, "pruner": "none", "out": str(out), **more})
-
-
-def ask(dsn: str, text: str) -> list[tuple[Any, ...]]:
-    with closing(psycopg2.connect(dsn)) as connection, connection.cursor() as cursor:
-        cursor.execute(text)
-        return cursor.fetchall()
 
 
 def test_a_search_leaves_rows_a_picture_and_a_model_for_sql(scans: str, tmp_path: Path) -> None:
@@ -101,16 +87,7 @@ def test_a_killed_worker_loses_no_trial(scans: str, tmp_path: Path) -> None:
 def _kill_one(dsn: str, study: str) -> None:
     """Kill the worker whose trial has begun."""
     begun = f"SELECT 1 FROM dbinfer.trials WHERE study = '{study}' AND state = 'running' AND params ? 'batch'"
-    while not ask(dsn, begun):
-        time.sleep(0.05)
-    listing = subprocess.run(
-        ["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True
-    ).stdout
-    for line in listing.splitlines()[1:]:
-        pid, parent, words = line.split(None, 2)
-        if "dbinfer.tune.worker" in words and int(parent) == os.getpid():
-            os.kill(int(pid), signal.SIGKILL)
-            return
+    kill_a_worker(dsn, begun)
 
 
 def test_pruning_takes_fewer_epochs(scans: str, tmp_path: Path) -> None:
