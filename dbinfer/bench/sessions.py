@@ -65,7 +65,7 @@ def many_mb(context: Context) -> float:
 
 
 def _engine_mb(database: Database) -> float:
-    """Return the PSS of the engine's processes, which only matters while models are in it."""
+    """Return the proportional share of the engine's processes, with all networks that it holds."""
     text = "SELECT coalesce(sum(bytes), 0) / 1e6 FROM dbinfer.engines"
     return float(database.one(text))
 
