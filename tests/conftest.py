@@ -19,6 +19,7 @@ FOLDERS = {
     "trust": "hostile files, faults and load; all of it with LONG=1, else a part",
 }
 GREENPLUM_DSN = "DBINFER_TEST_GREENPLUM_DSN"
+ISOLATION = "DBINFER_TEST_ISOLATION"  # auto, always or never: where the tests' models run
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -26,6 +27,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: {meaning}")
     config.addinivalue_line(
         "markers", "postgres_only(reason): is left out when the tests run against Greenplum"
+    )
+    config.addinivalue_line(
+        "markers", f"in_backends(reason): is left out where {ISOLATION} = always keeps models out of backends"
     )
 
 
@@ -68,6 +72,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         only = item.get_closest_marker("postgres_only")
         if only and greenplum:
             item.add_marker(pytest.mark.skip(reason=f"PostgreSQL only: {only.args[0]}"))
+        backends = item.get_closest_marker("in_backends")
+        if backends and os.environ.get(ISOLATION) == "always":
+            item.add_marker(pytest.mark.skip(reason=f"not with isolation = always: {backends.args[0]}"))
 
 
 def _folder(item: pytest.Item) -> str:

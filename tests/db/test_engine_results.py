@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import closing
 
@@ -14,6 +13,7 @@ from psycopg2.extensions import connection as Connection
 
 from dbinfer.registry import DeployOptions, deploy
 
+chooses = pytest.mark.in_backends("the database's `always` leaves a model no choice")
 COLOURS = tiny_models.picture(200, 30, 10)
 NOISY = tiny_models.file(tiny_models.picture(7, 130, 250, (61, 47)), "JPEG", quality=70)
 IMAGES = [tiny_models.file(COLOURS), NOISY, tiny_models.file(tiny_models.picture(1, 2, 3, (300, 20)), "WEBP")]
@@ -70,14 +70,9 @@ def answers(dsn: str, isolation: str, query: str, values: Sequence[object]) -> l
     return found
 
 
-def needs_a_choice() -> None:
-    if os.environ.get("DBINFER_TEST_ISOLATION") == "always":
-        pytest.skip("the database's `always` leaves no choice")
-
-
+@chooses
 @pytest.mark.parametrize("call", CALLS)
 def test_every_function(dsn: str, call: str) -> None:
-    needs_a_choice()
     for img in (*IMAGES, *BAD):
         query = (
             f"SELECT dbinfer.{call}".replace("dbinfer.encode(", "encode(")
@@ -87,10 +82,10 @@ def test_every_function(dsn: str, call: str) -> None:
         assert one == other
 
 
+@chooses
 @pytest.mark.parametrize("model", ["colours", "conv", "half", "vector"])
 @pytest.mark.parametrize("on_error", ["error", "null"])
 def test_a_whole_table(dsn: str, db: Connection, model: str, on_error: str) -> None:
-    needs_a_choice()
     query = TABLE.format(model=model, on_error=on_error)
     one, other = (answers(dsn, isolation, query, [None]) for isolation in ("never", "always"))
     assert one == other
@@ -116,9 +111,9 @@ def test_a_backend_that_asks_the_engine_has_no_native_code(dsn: str) -> None:
         assert ask(db, "SELECT public.native()") == ""
 
 
+@chooses
 @pytest.mark.postgres_only("the files of the trial lie on the server's host")
 def test_auto_runs_short_rows_here(dsn: str, db: Connection) -> None:
-    needs_a_choice()
     isolate(db, "auto")
     assert ask(db, "SELECT dbinfer.classify(%s, 'colours')::text", IMAGES[0])
     # a mean of 192 numbers takes microseconds, as its trial on this host has shown

@@ -67,6 +67,7 @@ def _facts(pid: int, thread: str) -> dict[str, str]:
     return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
 
 
+@pytest.mark.in_backends("a backend that asks the engine has no threads of OpenVINO's")
 def test_only_the_main_thread_receives_the_databases_signals(scoring: int) -> None:
     others = [thread for thread in os.listdir(f"/proc/{scoring}/task") if thread != str(scoring)]
     assert others
