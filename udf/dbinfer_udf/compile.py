@@ -22,7 +22,7 @@ def compile_model(openvino: Any, entry: Entry, precision: str, threads: int, row
     if id(openvino) not in _cores:
         _cores[id(openvino)] = openvino.Core()
     core = _cores[id(openvino)]
-    config = _config(precision, threads)
+    config = _config(openvino.get_version(), precision, threads)
     blobs = os.path.join(entry.folder, "blobs", _blob_key(openvino, config, rows))
     try:
         source = entry.path("xml") if rows == 1 else _reshaped(core, entry.path("xml"), rows)
@@ -107,13 +107,16 @@ def _blobs_good(folder: str) -> bool:
     return False
 
 
-def _config(precision: str, threads: int) -> Dict[str, Any]:
-    return {
+def _config(version: str, precision: str, threads: int) -> Dict[str, Any]:
+    config: Dict[str, Any] = {
         "INFERENCE_PRECISION_HINT": precision,
         "INFERENCE_NUM_THREADS": threads,
         # segments and parallel workers are the streams; pinning put two of them on one core
         "NUM_STREAMS": 1,
         "ENABLE_CPU_PINNING": False,
-        # a blob without the weights (3 kB, not 16 MB): they stay in model.bin, which all processes map
-        "CACHE_MODE": "OPTIMIZE_SIZE",
     }
+    # 2025.3, the last OpenVINO for Python 3.9, refuses a choice that it does not know
+    if version >= "2026":
+        # a blob without the weights (3 kB, not 16 MB): they stay in model.bin, which all processes map
+        config["CACHE_MODE"] = "OPTIMIZE_SIZE"
+    return config
