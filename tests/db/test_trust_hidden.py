@@ -100,7 +100,7 @@ def test_errors_and_warm_name_the_host_to_administrators_alone(db: Connection) -
     ("setting", "path", "words"),
     [
         ("venv", "/nowhere/venv", "the runtime's Python packages are not there"),
-        ("cache_dir", "/proc/nowhere", "the folder for model files cannot be created: "),
+        ("cache_dir", "/proc/nowhere", "the cache folder cannot be made: "),
     ],
 )
 def test_a_folder_that_is_missing_is_named_to_administrators_alone(

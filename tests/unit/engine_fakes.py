@@ -38,7 +38,7 @@ class FakeModel:
             raise self.error
         if self.deadly in img:
             raise RowError("the worker was killed")
-        return {"warm": '{"host": "other"}', "batch": b"1:"}.get(task, f"{task} in the engine")
+        return {"warm": "{}", "batch": b"1:"}.get(task, f"{task} in the engine")
 
     def waited_for(self, seconds: float) -> None:
         pass

@@ -164,7 +164,7 @@ def test_a_folder_that_is_not_ours_alone_is_refused(tmp_path: Path, what: str) -
         folder.symlink_to(tmp_path)
     else:
         folder.mkdir(mode=0o750)
-    with pytest.raises(EngineError, match=r"is open to others \(mode 750\)|is not a folder|cannot make"):
+    with pytest.raises(EngineError, match=r"is open to others \(mode 750\)|is not a folder|cannot be made"):
         opened(folder)
 
 

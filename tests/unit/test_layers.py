@@ -58,6 +58,7 @@ STANDARD_LIBRARY_ONLY = (
     "admit",
     "handover",
     "marks",
+    "own_folder",
     "ticket",
     "cache",
     "housekeeping",

@@ -15,6 +15,7 @@ import shutil
 from typing import Any, BinaryIO, Dict, List, Tuple
 
 from .errors import ModelError
+from .own_folder import require_own
 from .unfinished import sweep, temporary_file
 
 KINDS = ("xml", "bin")
@@ -31,27 +32,7 @@ def open_cache(folder: str) -> str:
     Raises:
         ModelError: it cannot be made, belongs to somebody else or is open to others.
     """
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        found = os.lstat(folder)  # not stat: a link leads wherever its owner wants
-    except OSError as err:
-        raise ModelError(
-            "cannot create the cache folder %s: %s" % (folder, err.strerror),
-            hint="Choose another folder: dbinfer install --cache-dir FOLDER",
-            public="the folder for model files cannot be created: %s" % err.strerror,
-        ) from err
-    if not os.path.isdir(folder) or os.path.islink(folder) or found.st_uid != os.geteuid():
-        raise ModelError(
-            "the cache folder %s does not belong to the server's user, or is not a folder" % folder,
-            hint="Remove it, or choose another folder: dbinfer install --cache-dir FOLDER",
-            public="the folder for model files does not belong to the server's user",
-        )
-    if found.st_mode & 0o077:
-        raise ModelError(
-            "the cache folder %s is open to others (mode %o)" % (folder, found.st_mode & 0o777),
-            hint="Close it: chmod 700 %s" % folder,
-            public="the folder for model files is open to others",
-        )
+    require_own(folder, "the cache folder", "--cache-dir", ModelError)
     return folder
 
 

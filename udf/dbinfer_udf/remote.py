@@ -13,8 +13,8 @@ from .engine.errors import EngineError
 from .errors import ModelError, sees_hosts
 from .purpose import require_task
 
-# with `batch` and `warm` these are the functions of a model, as tasks.TASKS has them
-ASKED = ("predict", "tensor", "classify", "classify_top", "segment", "embed", "profile")
+# with `batch` these are the functions of a model, as tasks.TASKS has them
+ASKED = ("predict", "tensor", "classify", "classify_top", "segment", "embed", "profile", "warm")
 Task = Callable[[Any, bytes, Any], Any]
 
 
@@ -49,17 +49,9 @@ def _asking(task: str) -> Task:
     return ask
 
 
-def warm(model: Remote, img: bytes, k: Optional[int]) -> str:
-    """Run the network once in the engine; return segment and pid of this process, and how long it waited."""
-    found = json.loads(model.ask("warm", img, k))
-    # of who asks now, and not of who opened the model
-    found.pop("host", None)
-    return json.dumps(found)
-
-
 def warm_with_host(model: Remote, img: bytes, k: Optional[int]) -> str:
-    """Return the same with the host, for administrators."""
-    return json.dumps(dict(json.loads(warm(model, img, k)), host=socket.gethostname()))
+    """Run the network once in the engine; return segment, host and pid of this process, and how long it waited."""
+    return json.dumps(dict(json.loads(model.ask("warm", img, k)), host=socket.gethostname()))
 
 
 def batch(model: Remote, img: bytes, row: Any) -> bytes:
@@ -75,7 +67,7 @@ def batch(model: Remote, img: bytes, row: Any) -> bytes:
         raise ModelError(err.message, err.detail, err.hint, err.sqlstate, err.public) from err
 
 
-REMOTE_TASKS: Dict[str, Task] = {**{task: _asking(task) for task in ASKED}, "warm": warm, "batch": batch}
+REMOTE_TASKS: Dict[str, Task] = {**{task: _asking(task) for task in ASKED}, "batch": batch}
 WITH_HOST: Dict[str, Task] = dict(REMOTE_TASKS, warm=warm_with_host)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import glob
 import os
-import stat
 from typing import Dict, List, NamedTuple
 
+from ..own_folder import require_own
 from .errors import PUBLIC, EngineError
 
 SERVICE_FOLDER = "/run/dbinfer-engine"
@@ -54,7 +54,7 @@ def find(settings: Dict[str, str], digest: str, make: bool = True) -> Address:
             public=PUBLIC,
         )
     if make or os.path.lexists(folder):
-        _check(folder)
+        require_own(folder, "the engine's folder", "--engine-dir", EngineError)
     return Address(folder, digest[:12])
 
 
@@ -65,30 +65,6 @@ def _default() -> str:
     except OSError:
         pass
     return "/tmp/dbinfer-%d" % os.geteuid()
-
-
-def _check(folder: str) -> None:
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        found = os.lstat(folder)  # not stat: a link leads wherever its owner wants
-    except OSError as err:
-        raise EngineError(
-            "cannot make the engine's folder %s: %s" % (folder, err.strerror),
-            hint="Choose another folder: dbinfer install --engine-dir FOLDER",
-            public=PUBLIC,
-        ) from err
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise EngineError(
-            "the engine's folder %s belongs to user id %d, or is not a folder" % (folder, found.st_uid),
-            hint="Remove it, or choose another folder: dbinfer install --engine-dir FOLDER",
-            public=PUBLIC,
-        )
-    if found.st_mode & 0o077:
-        raise EngineError(
-            "the engine's folder %s is open to others (mode %o)" % (folder, found.st_mode & 0o777),
-            hint="Close it: chmod 700 %s" % folder,
-            public=PUBLIC,
-        )
 
 
 def engines(folder: Address) -> List[Address]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from typing import Any, Dict, List, Optional, Tuple
 
 from .. import process
-from ..errors import sees_hosts
 from . import control, steps, wire
 from .errors import CancelledError, EngineError
 from .remote_batch import Waiting
@@ -72,8 +70,6 @@ class RemoteModel:
         found = json.loads(answer)
         waited, self._load_milliseconds = self._load_milliseconds, 0.0
         found.update(content=process.content_id(), pid=os.getpid())
-        if sees_hosts(self._wanted["spec"]["settings"]):
-            found["host"] = socket.gethostname()
         return json.dumps(dict(found, milliseconds=round(found["milliseconds"] + waited, 1)))
 
     def _add(self, row: Tuple[str, Optional[int], Optional[bytes], str]) -> bytes:

@@ -98,6 +98,9 @@ FORBIDDEN: Dict[str, Tuple[int, int]] = {
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
+    "pidfd_getfd": (438, 438),
+    "shmget": (29, 194),
+    "shmat": (30, 196),
     "keyctl": (250, 219),
     "add_key": (248, 217),
     "unshare": (272, 97),
@@ -115,8 +118,7 @@ def restrict(process: int, semaphore: int = -1) -> None:
     Raises:
         OSError: the kernel has no seccomp, or we do not know this architecture.
     """
-    machine = _machine()
-    _load(_allowing(machine, process, semaphore & 0xFFFFFFFF))
+    _load(_allowing(_machine(), process, semaphore & 0xFFFFFFFF))
 
 
 def forbid() -> None:
@@ -125,12 +127,7 @@ def forbid() -> None:
     Raises:
         OSError: as restrict.
     """
-    machine = _machine()
-    # the second set of numbers of x86-64 has this bit
-    steps = [*_start(machine), (ANY_BIT, 0, 1, X32), (RETURN, 0, 0, ERRNO | EPERM)]
-    for numbers in FORBIDDEN.values():
-        steps += [(EQUAL, 0, 1, numbers[_column(machine)]), (RETURN, 0, 0, ERRNO | EPERM)]
-    _load([*steps, (RETURN, 0, 0, ALLOW)])
+    _load(_forbidding(_machine()))
 
 
 def _machine() -> str:
@@ -180,3 +177,11 @@ def _allowing(machine: str, process: int, semaphore: int) -> List[Step]:
         steps += [(EQUAL, 0, 4, numbers[column]), (LOAD, 0, 0, FIRST_ARGUMENT), (EQUAL, 0, 1, argument)]
         steps += [(RETURN, 0, 0, ALLOW), (LOAD, 0, 0, NUMBER)]
     return [*steps, (RETURN, 0, 0, ERRNO | EPERM)]
+
+
+def _forbidding(machine: str) -> List[Step]:
+    # the second set of numbers of x86-64 has this bit
+    steps = [*_start(machine), (ANY_BIT, 0, 1, X32), (RETURN, 0, 0, ERRNO | EPERM)]
+    for numbers in FORBIDDEN.values():
+        steps += [(EQUAL, 0, 1, numbers[_column(machine)]), (RETURN, 0, 0, ERRNO | EPERM)]
+    return [*steps, (RETURN, 0, 0, ALLOW)]
