@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,15 @@ def _greenplum_version() -> str:
         row = cursor.fetchone()
     connection.close()
     return str(row[0]) if row else "unknown"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _folders_of_all_stay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test opens or closes a folder that it has not made: one closed /tmp to everybody but root."""
+    folders = [Path("/tmp"), Path("/var/tmp"), *tmp_path_factory.getbasetemp().parents]
+    before = {folder: oct(folder.stat().st_mode) for folder in folders}
+    yield
+    assert {folder: oct(folder.stat().st_mode) for folder in folders} == before
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

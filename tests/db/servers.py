@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+from common_folders import common_folder
 from hosts import cached, leave_hosts, others_test
 from psycopg2.extensions import make_dsn
 
@@ -46,18 +47,18 @@ def session_env() -> Iterator[pytest.MonkeyPatch]:
 
 
 @pytest.fixture(scope="session")
-def server(session_env: pytest.MonkeyPatch) -> Iterator[embedded.ServerReport]:
+def server(session_env: pytest.MonkeyPatch, engine_dir: str) -> Iterator[embedded.ServerReport]:
     """The one embedded server of this run, in a state folder of its own that is removed at the end."""
     if os.environ.get(GREENPLUM_DSN):
         pytest.skip("needs the embedded server, but the tests run against Greenplum")
-    folder = Path(tempfile.mkdtemp(prefix="dbinfer-test-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    session_env.setenv("DBINFER_HOME", str(folder))
-    try:
-        yield embedded.up(folder, embedded.UpOptions(backend_venv()), lambda progress: print(progress.note))
-    finally:
-        embedded.down(folder)
-        shutil.rmtree(folder)
+    with common_folder("test") as folder:
+        session_env.setenv("DBINFER_HOME", str(folder))
+        try:
+            yield embedded.up(
+                folder, embedded.UpOptions(backend_venv()), lambda progress: print(progress.note)
+            )
+        finally:
+            embedded.down(folder)
 
 
 @pytest.fixture(scope="session")
@@ -91,10 +92,13 @@ def venv(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def engine_dir() -> Iterator[str]:
-    """A folder for the engines of this run, which the first of them makes."""
-    folder = f"/tmp/dbinfer-test-{uuid.uuid4().hex[:8]}"
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    """A folder for the engines of this run, which the first of them makes; they end with the server."""
+    folder = Path(f"/tmp/dbinfer-test-{uuid.uuid4().hex[:8]}")
+    yield str(folder)
+    end = time.monotonic() + 10.0
+    while folder.exists() and time.monotonic() < end:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import psycopg2
 import pytest
 import tiny_models
 from asking import ask, refused, role, rows
+from common_folders import common_folder
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 
@@ -125,10 +125,9 @@ def test_the_same_venv_in_a_query(dsn: str, setting: object, tmp_path: Path) -> 
 def test_a_venv_without_the_packages(dsn: str, setting: object, server_dsn: str) -> None:
     with closing(psycopg2.connect(dsn)) as connection:
         version = ask(connection, "SELECT python FROM dbinfer.segments LIMIT 1").rpartition(".")[0]
-    with tempfile.TemporaryDirectory(prefix="dbinfer-test-venv-", dir="/var/tmp") as folder:
-        Path(folder).chmod(0o755)
-        (Path(folder) / "lib" / f"python{version}" / "site-packages").mkdir(parents=True)
-        setting("venv", folder)  # type: ignore[operator]
+    with common_folder("venv") as folder:
+        (folder / "lib" / f"python{version}" / "site-packages").mkdir(parents=True)
+        setting("venv", str(folder))  # type: ignore[operator]
         found = wrong(dsn)
     assert len(found) >= 1
     assert "cannot be imported" in found[0].detail
@@ -138,18 +137,18 @@ def test_a_venv_that_others_may_write_runs_nothing(dsn: str, setting: object, tm
     deploy(tiny_models.constant(tmp_path, 1), dsn=dsn)
     with closing(psycopg2.connect(dsn)) as connection:
         version = ask(connection, "SELECT python FROM dbinfer.segments LIMIT 1").rpartition(".")[0]
-    with tempfile.TemporaryDirectory(prefix="dbinfer-test-venv-", dir="/var/tmp") as folder:
-        Path(folder).chmod(0o777)
-        packages = Path(folder) / "lib" / f"python{version}" / "site-packages"
+    with common_folder("venv") as folder:
+        folder.chmod(0o777)
+        packages = folder / "lib" / f"python{version}" / "site-packages"
         packages.mkdir(parents=True)
         (packages / "trace.pth").write_text(f"import os; open('{folder}/ran', 'w').close()\n")
         setting("venv", "/nowhere/other")  # type: ignore[operator]
-        report = install(InstallOptions(venv=folder), dsn)
+        report = install(InstallOptions(venv=str(folder)), dsn)
         image = tiny_models.file(tiny_models.picture(1, 2, 3))
         with closing(psycopg2.connect(dsn)) as connection:
             connection.autocommit = True
             diag = refused(connection, "42501", "SELECT dbinfer.predict(%s)", image)
-        ran = (Path(folder) / "ran").exists()
+        ran = (folder / "ran").exists()
     assert not ran
     assert f"everybody may write {folder}" in report.problems[0].detail
     assert "chmod -R go-w" in report.problems[0].hint

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import signal
+import tempfile
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import psycopg2
@@ -148,9 +148,8 @@ def test_a_stop_lets_rows_end_and_the_next_row_starts_another(
 
 
 def test_somebody_elses_folder_is_an_error_or_auto_does_without(dsn: str, db: Connection) -> None:
-    folder, kept = Path("/tmp/dbinfer-test-foreign"), ask(db, SETTING)
-    folder.mkdir(mode=0o700)
-    rows(db, "SELECT dbinfer_private.set_setting('engine_dir', %s)", str(folder))
+    folder, kept = tempfile.mkdtemp(prefix="dbinfer-test-foreign-"), ask(db, SETTING)
+    rows(db, "SELECT dbinfer_private.set_setting('engine_dir', %s)", folder)
     try:
         with closing(psycopg2.connect(dsn)) as other:
             other.autocommit = True

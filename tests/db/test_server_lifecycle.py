@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+from common_folders import common_folder
 
 from dbinfer import server
 from dbinfer.errors import ServerError
@@ -41,13 +40,11 @@ pytestmark = pytest.mark.postgres_only("the embedded server is PostgreSQL")
 @pytest.fixture(scope="module")
 def place(venv: Path) -> Iterator[Home]:
     """A state folder of its own, whose path has a space in it."""
-    folder = Path(tempfile.mkdtemp(prefix="dbinfer-own-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    home = Home(folder / "state folder")
-    server.up(home.path, UpOptions(venv))
-    yield home
-    server.down(home.path)
-    shutil.rmtree(folder)
+    with common_folder("own") as folder:
+        home = Home(folder / "state folder")
+        server.up(home.path, UpOptions(venv))
+        yield home
+        server.down(home.path)
 
 
 @pytest.fixture
@@ -181,44 +178,6 @@ def test_a_lost_password_file_is_explained(running: ServerReport, place: Home) -
         hidden.rename(place.state)
 
 
-def test_a_venv_that_others_may_write_is_refused(running: ServerReport, venv: Path) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="dbinfer-open-", dir="/var/tmp"))
-    try:
-        (folder / "bin").mkdir()
-        program = folder / "bin" / "python"
-        program.write_text(f"#!/bin/sh\ntouch {folder}/ran\n")
-        program.chmod(0o755)
-        folder.chmod(0o777)
-        with pytest.raises(ServerError, match="not safe to import from: everybody may write") as caught:
-            server.up(running.home, UpOptions(folder))
-        assert "chmod -R go-w" in caught.value.cure
-        assert not (folder / "ran").exists()
-    finally:
-        shutil.rmtree(folder)
-    assert server.status(running.home).venv == running.venv, "the good one is kept"
-
-
-def test_a_venv_closed_to_the_servers_user_is_refused(running: ServerReport, tmp_path: Path) -> None:
-    if not server_account().switch:
-        pytest.skip("the server runs as this user, who can read all of its own")
-    closed = Path(tempfile.mkdtemp(dir="/root"))
-    try:
-        subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", closed / "venv"], check=True)
-        with pytest.raises(ServerError, match=r"the server's user .* cannot enter the folder"):
-            server.up(running.home, UpOptions(closed / "venv"))
-        assert server.status(running.home).venv == running.venv, "the good one is kept"
-    finally:
-        shutil.rmtree(closed)
-
-
-def test_the_password_is_asked_for_on_the_socket_and_on_tcp(running: ServerReport) -> None:
-    for host in (running.socket_dir, "127.0.0.1"):
-        with pytest.raises(psycopg2.OperationalError, match=r"no password supplied|password authentication"):
-            psycopg2.connect(
-                host=host, port=running.port, dbname="dbinfer", user="dbinfer", passfile="/dev/null"
-            )
-
-
 def test_the_files_for_psql_work(running: ServerReport, place: Home) -> None:
     assert running.bindir is not None
     assert running.dsn is not None
@@ -228,19 +187,6 @@ def test_the_files_for_psql_work(running: ServerReport, place: Home) -> None:
             [*psql, way], capture_output=True, text=True, check=False, env={**os.environ, **env}
         )
         assert done.stdout == "dbinfer\n", done.stderr
-
-
-def test_the_settings_fit_this_machine(running: ServerReport) -> None:
-    assert ask(running, "SHOW max_parallel_workers") == str(running.cores)
-    assert ask(running, "SHOW max_parallel_workers_per_gather") == str(max(1, running.cores - 1))
-    assert ask(running, "SHOW jit") == "off"
-    assert ask(running, "SHOW listen_addresses") == "127.0.0.1"
-    assert ask(running, "SHOW data_directory") == str(running.data_dir)
-
-
-def test_plpython_and_dbinfer_are_in_the_database(running: ServerReport) -> None:
-    assert ask(running, "SELECT count(*) FROM pg_language WHERE lanname = 'plpython3u'") == 1
-    assert ask(running, "SELECT to_regnamespace('dbinfer')::text") == "dbinfer"
 
 
 def test_processes_are_counted_while_it_runs(running: ServerReport, place: Home) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import psycopg2
 import pytest
 from digit_tables import digit_table
+from engine_processes import below, title
 
 pytest.importorskip("jax")
 
@@ -107,16 +108,12 @@ def test_a_killed_process_ends_the_others_with_one_sentence(images: str, tmp_pat
 
 
 def _kill_second() -> None:
-    """Kill the process that the first one has started, once there are both."""
+    """Kill the process that the first one has started, once there are both; other runs have theirs."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = path.read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if words[-2:] == [b"dbinfer.train.split.worker", b""]:
+        for pid in below(os.getpid()):
+            if title(pid).endswith("dbinfer.train.split.worker"):
                 time.sleep(5)
-                os.kill(int(path.parent.name), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
                 return
         time.sleep(0.2)

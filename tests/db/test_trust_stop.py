@@ -6,9 +6,7 @@ All signals were blocked for that long, SIGQUIT included: an immediate stop wait
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +17,7 @@ import psycopg2
 import pytest
 import tiny_models
 from asking import ask
+from common_folders import common_folder
 from psycopg2.extensions import connection as Connection
 
 from dbinfer import server
@@ -36,17 +35,15 @@ STOPS = {signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGALRM}
 @pytest.fixture
 def running(venv: Path, tmp_path: Path) -> Iterator[ServerReport]:
     """A server of its own with the endless network."""
-    folder = Path(tempfile.mkdtemp(prefix="dbinfer-stop-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    report = server.up(folder, UpOptions(venv))
-    try:
-        assert report.dsn is not None
-        ensure(report.dsn)
-        deploy(tiny_models.endless(tmp_path), dsn=report.dsn)
-        yield report
-    finally:
-        server.down(folder)
-        shutil.rmtree(folder)
+    with common_folder("stop") as folder:
+        report = server.up(folder, UpOptions(venv))
+        try:
+            assert report.dsn is not None
+            ensure(report.dsn)
+            deploy(tiny_models.endless(tmp_path), dsn=report.dsn)
+            yield report
+        finally:
+            server.down(folder)
 
 
 def _wait_until(what: str, done: object) -> None:

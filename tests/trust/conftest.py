@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import figures
 import pytest
 from asking import ask
 from breakable import IMAGE, PREDICT, SEVEN, Breakable, breakable
+from common_folders import common_folder
 from servers import backend_venv, db, dsn, empty_dsn, engine_dir, server, server_dsn, session_env, venv
 
 from dbinfer import server as embedded
@@ -21,13 +19,11 @@ __all__ = ["db", "dsn", "empty_dsn", "engine_dir", "server", "server_dsn", "sess
 @pytest.fixture(scope="module")
 def own_server(session_env: pytest.MonkeyPatch) -> Iterator[embedded.ServerReport]:
     """An embedded server for this module alone, which may be killed and stopped."""
-    folder = Path(tempfile.mkdtemp(prefix="dbinfer-trust-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    try:
-        yield embedded.up(folder, embedded.UpOptions(backend_venv()))
-    finally:
-        embedded.down(folder)
-        shutil.rmtree(folder)
+    with common_folder("trust") as folder:
+        try:
+            yield embedded.up(folder, embedded.UpOptions(backend_venv()))
+        finally:
+            embedded.down(folder)
 
 
 @pytest.fixture(scope="module")

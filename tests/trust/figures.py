@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import tempfile
@@ -33,8 +34,15 @@ def file() -> Path:
     if VARIABLE not in os.environ:
         handle, name = tempfile.mkstemp(prefix="dbinfer-trust-", suffix=".jsonl")
         os.close(handle)
+        atexit.register(_remove, name, os.getpid())
         os.environ[VARIABLE] = name
     return Path(os.environ[VARIABLE])
+
+
+def _remove(name: str, maker: int) -> None:
+    """Remove this run's file at its end; a forked process only has a copy of the plan to do so."""
+    if os.getpid() == maker:
+        Path(name).unlink(missing_ok=True)
 
 
 def record(test: str, **values: float) -> None:

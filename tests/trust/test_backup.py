@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 import tiny_models
 from asking import ask, make_images, refused, rows
 from breakable import IMAGE, PREDICT, Breakable, until
+from common_folders import common_folder
 from copies import program, run
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
@@ -61,19 +61,17 @@ def all_is_there(db: Connection) -> None:
 @pytest.fixture
 def other_server(session_env: pytest.MonkeyPatch) -> Iterator[embedded.ServerReport]:
     """A cluster that has never heard of dbinfer: no database of ours, no roles."""
-    folder = Path(tempfile.mkdtemp(prefix="dbinfer-trust-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    try:
-        server = embedded.up(folder, embedded.UpOptions(backend_venv()))
-        assert server.dsn is not None
-        dbinfer.uninstall(dsn=server.dsn)
-        with closing(psycopg2.connect(server.dsn)) as db:
-            db.autocommit = True
-            assert ask(db, "SELECT count(*) FROM pg_roles WHERE rolname LIKE 'dbinfer\\_%%'") == 0
-        yield server
-    finally:
-        embedded.down(folder)
-        shutil.rmtree(folder)
+    with common_folder("trust") as folder:
+        try:
+            server = embedded.up(folder, embedded.UpOptions(backend_venv()))
+            assert server.dsn is not None
+            dbinfer.uninstall(dsn=server.dsn)
+            with closing(psycopg2.connect(server.dsn)) as db:
+                db.autocommit = True
+                assert ask(db, "SELECT count(*) FROM pg_roles WHERE rolname LIKE 'dbinfer\\_%%'") == 0
+            yield server
+        finally:
+            embedded.down(folder)
 
 
 @pytest.mark.parametrize("kind", ["plain", "custom"])

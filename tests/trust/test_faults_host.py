@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,8 +32,8 @@ def small_disk(broken: Breakable) -> Iterator[Path]:
     """The cache on a disk of 4 MB; the cache of before afterwards."""
     if os.geteuid() != 0:
         pytest.skip("only root mounts a small disk (tmpfs)")
-    disk = broken.server.home / "disk"
-    disk.mkdir()
+    # its own one each time: a disk that an earlier test left busy is no obstacle
+    disk = Path(tempfile.mkdtemp(prefix="disk-", dir=broken.server.home))
     owner = Path(broken.server.data_dir).owner()
     mount = ["mount", "-t", "tmpfs", "-o", f"size=4m,mode=0700,uid={_uid(owner)}", "tmpfs", str(disk)]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)

@@ -7,6 +7,7 @@ import pwd
 from pathlib import Path
 
 import pytest
+from common_folders import common_folder
 
 from dbinfer.errors import ServerError
 from dbinfer.server.account import Account, server_account
@@ -29,20 +30,19 @@ def test_a_command_runs_as_the_account_in_a_clean_environment(
     assert done.stdout.split() == [str(other.uid), "/", "[]"]
 
 
-def test_a_closed_folder_is_named(tmp_path: Path, other: Account) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    closed = tmp_path / "closed folder"
-    inner = closed / "inner"
-    inner.mkdir(parents=True)
-    closed.chmod(0)
-    try:
-        with pytest.raises(ServerError, match=f"cannot enter the folder {closed}") as caught:
-            other.check_reach(inner)
-        assert f"chmod o+x '{closed}'" in caught.value.cure
-    finally:
-        closed.chmod(0o755)
-    other.check_reach(inner)
+def test_a_closed_folder_is_named(other: Account) -> None:
+    with common_folder("closed") as folder:
+        closed = folder / "closed folder"
+        inner = closed / "inner"
+        inner.mkdir(parents=True)
+        closed.chmod(0)
+        try:
+            with pytest.raises(ServerError, match=f"cannot enter the folder {closed}") as caught:
+                other.check_reach(inner)
+            assert f"chmod o+x '{closed}'" in caught.value.cure
+        finally:
+            closed.chmod(0o755)
+        other.check_reach(inner)
 
 
 def test_a_link_in_place_of_a_folder_is_refused(tmp_path: Path, other: Account) -> None:
