@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dbinfer.convert import tensorflow_alone
 from dbinfer.convert.quiet import quiet
 from dbinfer.errors import ConvertError
 from dbinfer.ir import import_openvino
@@ -83,11 +84,9 @@ def to_graph(path: Path, what: str, model: Any = None) -> Any:
 def tensorflow() -> Any | None:
     """Return the module tensorflow, imported in silence, or None where it is not installed."""
     try:
-        with quiet():
-            import tensorflow as tf
+        return tensorflow_alone.tensorflow()
     except ImportError:
         return None
-    return tf
 
 
 def require_tensorflow(what: str) -> Any:

@@ -11,11 +11,10 @@ def import_tensorflow() -> None:
     """Import TensorFlow without its noise; TrainError where it is not installed."""
     # Keras reads it once, when it is imported
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    from dbinfer.convert.quiet import quiet
+    from dbinfer.convert.tensorflow_alone import tensorflow
 
     try:
-        with quiet():
-            import tensorflow  # noqa: F401
+        tensorflow()
     except ImportError as err:
         raise TrainError(
             "training needs TensorFlow, which is not installed", "Install it: pip install 'dbinfer[train]'"
