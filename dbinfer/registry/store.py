@@ -84,7 +84,10 @@ def store(cur: Cursor, version: NewVersion, progress: OnProgress) -> Stored:
         "size": prepared.size,
         **{f"{kind}_parts": [digest for digest, _ in parts[kind]] for kind in parts},
     }
-    cur.execute("SELECT dbinfer._add_version(%s, %s, %s)", (version.name, json.dumps(row), version.activate))
+    cur.execute(
+        "SELECT dbinfer._add_version(%s, %s, %s, dbinfer._ask('dbinfer deploy'))",
+        (version.name, json.dumps(row), version.activate),
+    )
     count = sum(len(blocks) for blocks in parts.values())
     return Stored(one(cur), version.activate, prepared.size, count, sent)
 

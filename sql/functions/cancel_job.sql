@@ -1,19 +1,8 @@
+-- With the caller's rights, as they are now, so that _ask notes who acts.
 CREATE OR REPLACE FUNCTION dbinfer.cancel_job(job bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  found_state text;
+LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  -- session_user: current_user is the owner here
-  SELECT v.state INTO found_state FROM dbinfer.jobs v WHERE v.id = job
-     AND (v.role = session_user
-          OR EXISTS (SELECT 1 FROM pg_roles r WHERE r.rolname = 'dbinfer_admin' AND pg_has_role(session_user, r.oid, 'USAGE')));
-  IF found_state IS NULL THEN
-    RAISE undefined_object USING MESSAGE = format('there is no job %s of yours', coalesce(job::text, 'NULL')),
-      HINT = 'To list the jobs: dbinfer jobs';
-  ELSIF found_state <> 'running' THEN
-    RAISE object_not_in_prerequisite_state USING MESSAGE = format('job %s is not running: it is %s', job, found_state);
-  END IF;
-  UPDATE dbinfer_private.job j SET cancelled = true WHERE j.id = job;
+  PERFORM dbinfer._cancel_job(job, dbinfer._ask('dbinfer score'));
 END $$;
 COMMENT ON FUNCTION dbinfer.cancel_job(bigint) IS 'ends a job of dbinfer score after its current batch; what is scored stays. Your own jobs; administrators: all';
 GRANT EXECUTE ON FUNCTION dbinfer.cancel_job(bigint) TO PUBLIC;

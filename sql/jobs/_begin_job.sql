@@ -1,7 +1,8 @@
 -- `facts`: source, target (full names), function, model, version, connections.
-CREATE OR REPLACE FUNCTION dbinfer._begin_job(facts jsonb) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbinfer._begin_job(facts jsonb, note text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+  who text := dbinfer_private.asker('dbinfer score', note);
   number bigint;
   other record;
   -- here, on the coordinator: within a statement Greenplum may ask a segment's process
@@ -27,8 +28,8 @@ BEGIN
   -- nobody would read them
   DELETE FROM dbinfer_private.job j WHERE j.updated_at < at - interval '90 days';
   number := nextval('dbinfer_private.job_id');
-  INSERT INTO dbinfer_private.job VALUES (number, session_user, facts, 'running', 0, NULL, 0, NULL, own, false, at, at, NULL);
+  INSERT INTO dbinfer_private.job VALUES (number, who, facts, 'running', 0, NULL, 0, NULL, own, false, at, at, NULL);
   RETURN number;
 END $$;
-COMMENT ON FUNCTION dbinfer._begin_job(jsonb) IS 'internal: notes a job of dbinfer score; raises where another one fills the same table';
-GRANT EXECUTE ON FUNCTION dbinfer._begin_job(jsonb) TO PUBLIC;
+COMMENT ON FUNCTION dbinfer._begin_job(jsonb, text) IS 'internal: notes a job of dbinfer score; raises where another one fills the same table';
+GRANT EXECUTE ON FUNCTION dbinfer._begin_job(jsonb, text) TO PUBLIC;

@@ -1,6 +1,7 @@
-CREATE OR REPLACE FUNCTION dbinfer._tell_job(job bigint, done bigint, total bigint, errors bigint, last_error text, state text)
+CREATE OR REPLACE FUNCTION dbinfer._tell_job(job bigint, done bigint, total bigint, errors bigint, last_error text, state text, note text)
 RETURNS boolean LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+  who text := dbinfer_private.asker('dbinfer score', note);
   wanted boolean;
   -- behind a pooler it changes from one transaction to the next; not in the UPDATE, which Greenplum runs in other processes
   own integer := pg_backend_pid();
@@ -10,9 +11,9 @@ BEGIN
      SET done = _tell_job.done, total = _tell_job.total, errors = _tell_job.errors, last_error = _tell_job.last_error,
          state = _tell_job.state, pid = own, updated_at = at,
          ended_at = CASE WHEN _tell_job.state <> 'running' THEN at END
-   WHERE j.id = job AND j.role = session_user AND j.state = 'running' AND _tell_job.state IN ('running', 'done', 'failed', 'cancelled')
+   WHERE j.id = job AND j.role = who AND j.state = 'running' AND _tell_job.state IN ('running', 'done', 'failed', 'cancelled')
   RETURNING j.cancelled INTO wanted;
   RETURN wanted;
 END $$;
-COMMENT ON FUNCTION dbinfer._tell_job(bigint, bigint, bigint, bigint, text, text) IS 'internal: notes how far a job of the caller is; whether it shall end';
-GRANT EXECUTE ON FUNCTION dbinfer._tell_job(bigint, bigint, bigint, bigint, text, text) TO PUBLIC;
+COMMENT ON FUNCTION dbinfer._tell_job(bigint, bigint, bigint, bigint, text, text, text) IS 'internal: notes how far a job of the caller is; whether it shall end';
+GRANT EXECUTE ON FUNCTION dbinfer._tell_job(bigint, bigint, bigint, bigint, text, text, text) TO PUBLIC;

@@ -1,6 +1,8 @@
 -- Its words come from a client that need not be ours.
-CREATE OR REPLACE FUNCTION dbinfer._add_version(model_name text, facts jsonb, activate boolean) RETURNS integer
+CREATE OR REPLACE FUNCTION dbinfer._add_version(model_name text, facts jsonb, activate boolean, note text) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  author text := dbinfer_private.asker('dbinfer deploy', note);
 BEGIN
   IF (model_name ~ '^[A-Za-z_][A-Za-z0-9_.-]{0,62}$') IS NOT TRUE THEN
     RAISE invalid_name USING MESSAGE = format('%L is not a valid model name', model_name),
@@ -20,8 +22,8 @@ BEGIN
     RAISE data_exception USING MESSAGE = 'a part of the version is missing', HINT = 'Deploy with: dbinfer deploy model.xml';
   END IF;
   PERFORM dbinfer_private.lock_registry();
-  RETURN dbinfer_private.add_version(model_name, facts, coalesce(activate, false));
+  RETURN dbinfer_private.add_version(model_name, facts, coalesce(activate, false), author);
 END $$;
-COMMENT ON FUNCTION dbinfer._add_version(text, jsonb, boolean) IS 'internal: registers a version whose parts are stored, and activates it where asked';
-REVOKE ALL ON FUNCTION dbinfer._add_version(text, jsonb, boolean) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION dbinfer._add_version(text, jsonb, boolean) TO dbinfer_admin;
+COMMENT ON FUNCTION dbinfer._add_version(text, jsonb, boolean, text) IS 'internal: registers a version whose parts are stored, and activates it where asked';
+REVOKE ALL ON FUNCTION dbinfer._add_version(text, jsonb, boolean, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dbinfer._add_version(text, jsonb, boolean, text) TO dbinfer_admin;

@@ -1,13 +1,11 @@
 -- The first model of a database becomes its default.
-CREATE OR REPLACE FUNCTION dbinfer_private.add_version(model_name text, facts jsonb, activate boolean) RETURNS integer
+CREATE OR REPLACE FUNCTION dbinfer_private.add_version(model_name text, facts jsonb, activate boolean, author text) RETURNS integer
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   -- computed here and not in the INSERT: every copy of a replicated table must get the same
   new_id integer := nextval('dbinfer_private.version_id');
   new_version integer;
   stamp timestamptz := now();
-  -- not current_user, which is the owner here
-  author text := session_user;
   k text;
   part_digest text;
 BEGIN
@@ -37,5 +35,5 @@ BEGIN
   PERFORM dbinfer_private.forget();
   RETURN new_version;
 END $$;
-COMMENT ON FUNCTION dbinfer_private.add_version(text, jsonb, boolean) IS 'registers a version whose parts are stored, and activates it where asked';
-REVOKE ALL ON FUNCTION dbinfer_private.add_version(text, jsonb, boolean) FROM PUBLIC;
+COMMENT ON FUNCTION dbinfer_private.add_version(text, jsonb, boolean, text) IS 'registers a version whose parts are stored, and activates it where asked';
+REVOKE ALL ON FUNCTION dbinfer_private.add_version(text, jsonb, boolean, text) FROM PUBLIC;

@@ -22,7 +22,7 @@ SELECT j.id,
        j.ended_at
   FROM dbinfer_private.job j,
        LATERAL (SELECT extract(epoch FROM coalesce(j.ended_at, j.updated_at) - j.started_at)::double precision AS seconds) x
- WHERE j.role IN (current_user, session_user)
+ WHERE j.role = current_user
     OR EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = 'dbinfer_admin' AND pg_has_role(r.oid, 'USAGE'));
 COMMENT ON VIEW dbinfer.jobs IS 'jobs of dbinfer score, running and past: your own, for administrators all; done of total rows, rows a second, state, last error';
 GRANT SELECT ON dbinfer.jobs TO PUBLIC;

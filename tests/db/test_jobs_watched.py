@@ -115,9 +115,11 @@ def test_others_see_and_end_their_own_jobs_alone(db: Connection, dsn: str) -> No
             rows(other, "SET SESSION AUTHORIZATION jobs_other")
             assert rows(other, "SELECT * FROM dbinfer.jobs") == []
             refused(other, "42704", "SELECT dbinfer.cancel_job(%s)", number)
-            assert ask(other, "SELECT dbinfer._tell_job(%s, 0, 0, 0, 'x', 'failed')", number) is None
+            tell = "SELECT dbinfer._tell_job(%s, 0, 0, 0, 'x', 'failed', dbinfer._ask('dbinfer score'))"
+            assert ask(other, tell, number) is None
             # whoever may not write into a table keeps nobody from it
-            assert ask(other, "SELECT dbinfer._begin_job(%s)", facts) > number
+            begin = "SELECT dbinfer._begin_job(%s, dbinfer._ask('dbinfer score'))"
+            assert ask(other, begin, facts) > number
             assert score(dsn=dsn).rows == 0
     finally:
         rows(db, "DROP ROLE jobs_other")

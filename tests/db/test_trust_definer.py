@@ -21,9 +21,9 @@ CALLS = {
                "NULL, dbinfer._ask(NULL), 'dbinfer:1:0000000000000000'", "'x', NULL, 'x'"],
     "_admit_segment": ["NULL", "''", "dbinfer._ask('secret')"],
     "_status": [],
-    "_begin_job": ["NULL", "'{}'", "'[]'"],
-    "_tell_job": [],
-    "cancel_job": ["NULL", "99"],
+    "_begin_job": ["'{}', NULL", "NULL, dbinfer._ask('dbinfer score')", "'[]', dbinfer._ask('dbinfer score')"],
+    "_tell_job": ["1, 0, 0, 0, '', 'done', ''", "1, 0, 0, 0, '', 'done', dbinfer._ask('secret')"],
+    "_cancel_job": ["99, NULL", "NULL, dbinfer._ask('dbinfer score')", "99, dbinfer._ask('dbinfer score')"],
     "_full_status": [],
     "_shown_engines": [],
     "_full_engines": ["NULL", "'x'", "''"],
@@ -43,8 +43,9 @@ CALLS = {
     "_lock_registry": [],
     "_missing_parts": [],
     "_add_part": ["repeat('0', 64), '\\x00'", "NULL, NULL", "'x', ''"],
-    "_add_version": ["'a b', '{}', true", "'ok', '{}', true", "'ok', NULL, true", "NULL, '{}', NULL",
-                     "'ok', '{\"manifest\": {}, \"size\": \"1\", \"source_digest\": \"x\"}', true"],
+    "_add_version": ["'a b', '{}', true, NULL", *(f"{call}, dbinfer._ask('dbinfer deploy')" for call in (
+                     "'a b', '{}', true", "'ok', '{}', true", "'ok', NULL, true", "NULL, '{}', NULL",
+                     "'ok', '{\"manifest\": {}, \"size\": \"1\", \"source_digest\": \"x\"}', true"))],
 }  # fmt: skip
 
 
@@ -75,7 +76,7 @@ def test_wrong_arguments_are_refused_in_one_sentence(db: Connection, name: str) 
     assert ask(db, "SELECT count(*) FROM dbinfer.models") == 2
 
 
-OPEN = {"_admit", "_admit_segment", "_status", "_begin_job", "_tell_job", "cancel_job", "_shown_engines"}
+OPEN = {"_admit", "_admit_segment", "_status", "_begin_job", "_tell_job", "_cancel_job", "_shown_engines"}
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in OPEN])
