@@ -93,9 +93,14 @@ def test_a_function_of_somebody_else_gets_nothing_of_an_administrator(db: Connec
     rows(db, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
 
 
-def test_score_and_deploy_go_by_the_role_that_the_connection_takes(db: Connection, dsn: str, tmp_path: Path) -> None:
+def test_score_and_deploy_go_by_the_role_that_the_connection_takes(
+    db: Connection, dsn: str, tmp_path: Path
+) -> None:
     make_images(db, "images", [IMAGE], copies=10)
-    rows(db, "CREATE ROLE jobs_taken; GRANT dbinfer_admin TO jobs_taken; CREATE SCHEMA taken AUTHORIZATION jobs_taken")
+    rows(
+        db,
+        "CREATE ROLE jobs_taken; GRANT dbinfer_admin TO jobs_taken; CREATE SCHEMA taken AUTHORIZATION jobs_taken",
+    )
     taken = make_dsn(dsn, options="-c role=jobs_taken")
     try:
         assert score(into="taken.predictions", options=ScoreOptions(model="colours"), dsn=taken).rows == 10
