@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg2
 import pytest
 import tiny_models
 from asking import ask, make_images, refused, role, rows
