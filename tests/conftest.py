@@ -19,6 +19,8 @@ FOLDERS = {
     "docs": "runs the documentation",
     "trust": "hostile files, faults and load; all of it with LONG=1, else a part",
 }
+ALONE = {"docker": "its images and containers are the machine's", "greenplum": "there is one cluster"}
+LONGEST = ("test_train_", "test_tune_", "test_tour", "test_faults_", "test_jobs_")
 GREENPLUM_DSN = "DBINFER_TEST_GREENPLUM_DSN"
 ISOLATION = "DBINFER_TEST_ISOLATION"  # auto, always or never: where the tests' models run
 
@@ -28,6 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: {meaning}")
     config.addinivalue_line(
         "markers", "postgres_only(reason): is left out when the tests run against Greenplum"
+    )
+    config.addinivalue_line(
+        "markers", "alone(reason): `make test` runs it after the others, with the machine to itself"
     )
     config.addinivalue_line(
         "markers", f"in_backends(reason): is left out where {ISOLATION} = always keeps models out of backends"
@@ -71,10 +76,16 @@ def _folders_of_all_stay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     engine = _left_out_docker() if any(_folder(item) == "docker" for item in items) else None
     greenplum = bool(os.environ.get(GREENPLUM_DSN))
+    if (
+        "PYTEST_XDIST_WORKER" in os.environ
+    ):  # the longest files first: both processes end at about the same time
+        items.sort(key=lambda item: (not item.path.name.startswith(LONGEST), _folder(item) == "unit"))
     for item in items:
         folder = _folder(item)
         if folder in FOLDERS:
             item.add_marker(folder)
+        if folder in ALONE:
+            item.add_marker(pytest.mark.alone(ALONE[folder]))
         if folder == "docker" and engine:
             item.add_marker(pytest.mark.skip(reason=engine))
         if folder == "greenplum" and not greenplum:

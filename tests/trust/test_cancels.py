@@ -12,7 +12,10 @@ import pytest
 from asking import ask, make_images, rows
 from breakable import IMAGE, SLOW, Breakable, empty
 
-pytestmark = pytest.mark.postgres_only("its models are those of a server that is its own")
+pytestmark = [
+    pytest.mark.postgres_only("its models are those of a server that is its own"),
+    pytest.mark.alone("notes how long a cancel takes"),
+]
 CANCELS = 60 if figures.long() else 12
 QUERY = "SELECT count(dbinfer.predict(img, 'slow')) FROM waiting"  # a tenth of a second a row
 

@@ -18,6 +18,7 @@ from dbinfer.registry import deploy
 pytestmark = [
     pytest.mark.postgres_only("watches the backends of a server on this machine"),
     pytest.mark.timeout(900),
+    pytest.mark.alone("32 sessions at once"),
 ]
 SESSIONS = 32
 SECONDS = 300 if figures.long() else 20
