@@ -67,7 +67,7 @@ def _train(
         str, typer.Option(help="Compare one device with --ranks of them: cpu, gpu, or cpu,gpu.")
     ] = "",
     momentum: Annotated[float, typer.Option(help="Momentum, with --optimizer sgd.")] = 0.9,
-    optimizer: Annotated[str, typer.Option(help="adam, sgd or rmsprop.")] = "adam",
+    optimizer: Annotated[str, typer.Option(help="adam, sgd, rmsprop or adagrad.")] = "adam",
     as_json: Json = False,
 ) -> None:
     from dbinfer.train.compare import compare

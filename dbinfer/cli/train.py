@@ -76,7 +76,10 @@ def _train(
     data: Annotated[str | None, typer.Option(help="Images to train on; see above.")] = None,
     out: Annotated[str | None, typer.Option(help="Folder of the run. Default: runs/NETWORK.")] = None,
     config: Annotated[Path | None, typer.Option(help=CONFIG_HELP)] = None,
-    ranks: Annotated[int | None, typer.Option(help="How many processes train together.")] = None,
+    ranks: Annotated[
+        int | None,
+        typer.Option(help="Processes (mirrored, central: devices) that train together. Default: 1."),
+    ] = None,
     hosts: Annotated[
         str | None, typer.Option(help="Ranks per host: a:2,b:2. Default: all on this host.")
     ] = None,
@@ -101,7 +104,10 @@ def _train(
     epochs: Annotated[int | None, typer.Option(help="Passes over the images. Default: 10.")] = None,
     batch: Annotated[int | None, typer.Option(help="Images per step and rank. Default: 32.")] = None,
     lr: Annotated[
-        float | None, typer.Option(help="Learning rate of one rank; it is multiplied by the number of ranks.")
+        float | None,
+        typer.Option(
+            help="Learning rate of one rank; multiplied by the ranks (downpour: not). Default: 0.001."
+        ),
     ] = None,
     warmup: Annotated[
         int | None, typer.Option(help="Epochs in which the rate rises from lr to lr x ranks. Default: 3.")

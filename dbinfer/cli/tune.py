@@ -66,7 +66,7 @@ def _tune(
     epochs: Annotated[int, typer.Option(help="Epochs of a trial, at most.")] = 10,
     batch: Annotated[int, typer.Option(help="Images per step, where it is not searched.")] = 32,
     lr: Annotated[float, typer.Option(help="Learning rate, where it is not searched.")] = 1e-3,
-    optimizer: Annotated[str, typer.Option(help="adam, sgd or rmsprop.")] = "adam",
+    optimizer: Annotated[str, typer.Option(help="adam, sgd, rmsprop or adagrad.")] = "adam",
     schedule: Annotated[str, typer.Option(help="constant or cosine.")] = "constant",
     augment: Annotated[bool, typer.Option("--augment", help="Small random changes of the images.")] = False,
     settings: Annotated[

@@ -21,14 +21,13 @@ from dbinfer.errors import DbinferError
 from dbinfer.train import checkpoint, course
 from dbinfer.train.device import limit_threads
 from dbinfer.tune.journal import Journal
-from dbinfer.tune.options import TuneJob
+from dbinfer.tune.options import WAITING, TuneJob
 from dbinfer.tune.route import PREFIX, Hop, Route
 from dbinfer.tune.search import read_search, with_values
 from dbinfer.tune.study import ERROR, WORKER, Worker, has_ended
 from dbinfer.tune.visit import Visitor
 
 HOLDER = "holder"  # the worker that a trial's weights are at; 0: they wait
-WAITING = "hops"  # folder of a trial with its weights, by the number of hops that have changed them
 IN_FLIGHT = 2  # trials per worker that have begun: while one is elsewhere, there is another
 WAIT = 0.05  # seconds between looks, when all trials are elsewhere
 

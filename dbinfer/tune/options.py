@@ -11,6 +11,7 @@ from dbinfer.errors import UsageError
 from dbinfer.train.options import TrainJob, TrainOptions
 
 PRUNERS = ("hyperband", "median", "none")
+WAITING = "hops"  # folder of a trial that hops, with its weights by the number of hops that have changed them
 
 
 @dataclass(frozen=True, kw_only=True)

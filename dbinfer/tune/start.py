@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 
 from dbinfer.dsn import resolve
 from dbinfer.errors import DataError, TrainError
 from dbinfer.progress import OnProgress, silent
-from dbinfer.tune.options import TuneJob, TuneOptions
+from dbinfer.tune.options import WAITING, TuneJob, TuneOptions
 from dbinfer.tune.report import TuneReport, make_report
 from dbinfer.tune.search import read_search
 
@@ -57,9 +58,17 @@ def tune(
         with held_for_ranks(replace(job.train, hosts=options.hosts)) as shared:
             environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "DBINFER_DSN": job.train.dsn, **shared}
             Crew(job, hosts, environment).work(study, metric, progress)
+        _clear(job)
         return make_report(study, job, metric)
     finally:
         journal.close()
+
+
+def _clear(job: TuneJob) -> None:
+    """Remove the weights on the way that workers left behind when they died; all trials have ended."""
+    for pattern in ("trial-*/checkpoint-*", f"trial-*/{WAITING}"):
+        for path in job.folder.glob(pattern):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _check_installed() -> None:

@@ -71,6 +71,16 @@ def test_two_processes_learn_what_one_learns_and_the_model_ends_in_sql(images: s
     assert accuracy >= min(result.metrics["accuracy"], result.metrics["val_accuracy"]) - 0.05
 
 
+def test_a_network_of_which_nothing_is_split_is_refused(tmp_path: Path) -> None:
+    """A U-Net has no dense layer; two processes would compute the same."""
+    options = {"size": 16, "depth": 1, "base_width": 2}
+    given = job("", tmp_path, network_options=options, ranks=2, val="none")
+    with pytest.raises(
+        TrainError, match="the layout dense-by-outputs splits no layer of the network unet into 2 parts"
+    ):
+        run(replace(given, network="unet", data="strokes:8"))
+
+
 @LONG
 def test_a_mesh_of_two_by_two_equals_one_of_two_by_one(images: str, tmp_path: Path) -> None:
     """Model parallel within data parallel; batch and learning rate are those of two groups in both."""

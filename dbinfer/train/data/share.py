@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 
 from dbinfer.dsn import resolve
 from dbinfer.errors import TrainError
@@ -40,29 +38,31 @@ def held_for_ranks(job: TrainJob) -> Iterator[dict[str, str]]:
                 "ranks on several hosts cannot share a snapshot of this database: Greenplum does not export any",
                 "Leave out --hosts, or train from a folder that all hosts share.",
             )
-        with tempfile.TemporaryDirectory(prefix="dbinfer-train-") as folder:
-            _write(Path(folder), job, snapshot)
+        with ExitStack() as files:
+            paths = [
+                f"{part}={spool.path_of(files.enter_context(spool.write(source)))}"
+                for part, source in _queries(job, snapshot)
+            ]
             # All rows lie in files now: no transaction stays open while the ranks train
             snapshot.close()
-            yield {**named, SPOOL: folder}
+            yield {**named, SPOOL: ",".join(paths)}
     finally:
         snapshot.close()
 
 
-def _write(folder: Path, job: TrainJob, snapshot: Snapshot) -> None:
+def _queries(job: TrainJob, snapshot: Snapshot) -> Iterator[tuple[str, Source]]:
     labels: tuple[str, ...] = ()
     for part, text in (("data", job.data), ("val", job.val)):
-        source = find_source(text, snapshot, labels) if is_query(text) else None
-        if source is not None:
+        if is_query(text):
+            source = find_source(text, snapshot, labels)
             # The validation numbers the classes as the training does
             labels = source.labels
-            spool.write(folder / part, source)
+            yield part, source
 
 
 def find_part(job: TrainJob, part: str, snapshot: Snapshot, labels: tuple[str, ...] = ()) -> Source:
     """Return the source of one part, `data` or `val`, from where the launching process shares it."""
     text = job.data if part == "data" else job.val
-    folder = os.environ.get(SPOOL)
-    if folder and is_query(text):
-        return spool.Spooled.find(Path(folder) / part)
+    if is_query(text) and (paths := os.environ.get(SPOOL)):
+        return spool.Spooled.find(dict(path.split("=") for path in paths.split(","))[part])
     return find_source(text, snapshot, labels)

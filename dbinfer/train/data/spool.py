@@ -8,11 +8,12 @@ import tempfile
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
 from dbinfer.errors import DataError
 from dbinfer.train.data.source import Samples, Source, Target
+
+LENGTH = 8  # bytes of a number in a file
 
 
 @dataclass(frozen=True)
@@ -77,28 +78,30 @@ class Spool:
 class Spooled:
     """All rows of a query in a file that the launching process has written, for the ranks of this host."""
 
-    folder: Path
+    path: str
     task: str
     labels: tuple[str, ...]
     entries: tuple[Entry, ...]
 
     @classmethod
-    def find(cls, folder: Path) -> Spooled:
+    def find(cls, path: str) -> Spooled:
         """Return what `write` left there."""
-        with (folder / "index").open("rb") as file:
-            # Safe to unpickle: the launching process wrote it into a folder that only this user may enter
+        with open(path, "rb") as file:
+            file.seek(-LENGTH, os.SEEK_END)
+            file.seek(int.from_bytes(file.read(LENGTH), "big"))
+            # Safe to unpickle: only this user can open the file, and the launching process wrote it
             task, labels, entries = pickle.load(file)
-        return cls(folder, task, labels, entries)
+        return cls(path, task, labels, entries)
 
     def count(self) -> int:
         return len(self.entries)
 
     def fingerprint(self) -> str:
-        # All ranks of the host read these same files
-        return str(self.folder)
+        # All ranks of the host read this same file
+        return self.path
 
     def open(self, rows: Sequence[int]) -> Samples:
-        file = (self.folder / "images").open("rb")
+        file = open(self.path, "rb")  # noqa: SIM115  (lives as long as the spool)
         spool = Spool(file, [self.entries[row] for row in rows])
         weakref.finalize(spool, file.close)
         return spool
@@ -107,17 +110,24 @@ class Spooled:
         return None
 
 
-def write(folder: Path, source: Source) -> None:
-    """Read all rows of a source into files in `folder`."""
-    folder.mkdir()
+def write(source: Source) -> IO[bytes]:
+    """Read all rows of a source into a file: the images, what is where, and at the end the place where that begins."""
+    # Without a name: however this process ends, no image stays behind
+    file = tempfile.TemporaryFile(prefix="dbinfer-train-")  # noqa: SIM115
     samples = source.open(range(source.count()))
-    with (folder / "images").open("wb") as file:
-        spool = Spool(file)
-        for index in range(len(samples)):
-            spool.add(index, *samples.read(index))
-        spool.sort()
-        index_of = (source.task, source.labels, tuple(spool.entries))
-        (folder / "index").write_bytes(pickle.dumps(index_of))
+    spool = Spool(file)
+    for index in range(len(samples)):
+        spool.add(index, *samples.read(index))
+    start = file.tell()
+    pickle.dump((source.task, source.labels, tuple(spool.entries)), file)
+    file.write(start.to_bytes(LENGTH, "big"))
+    file.flush()
+    return file
+
+
+def path_of(file: IO[bytes]) -> str:
+    """Return a path by which other processes of this user open a file that has no name, while this one has it open."""
+    return f"/proc/{os.getpid()}/fd/{file.fileno()}"
 
 
 def check_value(row: int, image: Any, target: Any) -> None:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from dbinfer.train.plan import Plan
 
 WHEN = (
-    "each of --ranks processes holds a part of the network: --layout dense-by-outputs splits the dense layers (most of "
-    "AlexNet and VGG), dense-in-pairs lets two of them share one exchange, all-by-outputs splits convolutions, too. "
-    "--mesh 2x2 trains two such networks of two parts, each on its part of the images. Use it when the network does "
-    "not fit into one device; it is slower than horovod where it does. It needs JAX (pip install 'dbinfer[split]')."
+    "a network that does not fit into one device. Each of --ranks processes holds a part of it: --layout "
+    "dense-by-outputs splits the dense layers (most of AlexNet and VGG), dense-in-pairs lets two of them share one "
+    "exchange, all-by-outputs splits convolutions, too. --mesh 2x2 trains two such networks of two parts, each on its "
+    "part of the images. Where the network fits, horovod is faster. It needs JAX (pip install 'dbinfer[split]')."
 )
 
 
