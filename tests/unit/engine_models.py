@@ -91,7 +91,7 @@ def alive(pids: Iterable[int]) -> list[int]:
     return [pid for pid in pids if title_of(pid).startswith("dbinfer-")]
 
 
-def wait_until(true: Callable[[], Any], what: str, seconds: float = 30.0) -> None:
+def wait_until(true: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
     """Wait for something to come true."""
     until = time.monotonic() + seconds
     while not true():

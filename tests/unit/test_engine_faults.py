@@ -245,5 +245,5 @@ def test_nothing_stays_when_the_server_ends(
         left = processes(engine)
         assert [len(left[name]) for name in ("engine", "zygote", "host")] == [1, 1, 1]
         server.send_signal(number)
-    wait_until(lambda: not engine_models.alive(chain(*left.values())), "the end of all processes", 5.0)
+    wait_until(lambda: not engine_models.alive(chain(*left.values())), "the end of all processes")
     assert not list((tmp_path / "engine").glob("*.sock"))

@@ -97,10 +97,17 @@ def test_the_model_that_was_not_used_for_longest_goes(folder: Path) -> None:
 def test_a_model_that_was_opened_for_nothing_goes_and_one_in_use_stays(folder: Path) -> None:
     idle, used = opened(folder, 1), opened(folder, 2)
     assert used.ask("predict", GOOD, None) == "{2.0,2.0,2.0}"
+    # a worker counts a row when it has sent the answer
+    wait_until(lambda: asked(folder) == {"constant1": 0, "constant2": 1}, "the counts")
     idle.release()
     used.release()
-    left = lambda: [one["model"] for one in client.status(used._engine.settings)[0]["models"]]  # noqa: E731
-    wait_until(lambda: left() == ["constant2"], "the idle model's end")
+    wait_until(lambda: asked(folder) == {"constant2": 1}, "the idle model's end")
+
+
+def asked(folder: Path) -> dict[str, int]:
+    """Return how often each model of the engine was asked."""
+    (engine,) = client.status({"engine_dir": str(folder)})
+    return {one["model"]: one["requests"] for one in engine["models"]}
 
 
 def test_a_model_that_cannot_be_loaded_says_why(folder: Path) -> None:

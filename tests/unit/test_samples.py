@@ -12,6 +12,7 @@ from dbinfer import samples
 from dbinfer.errors import DataError, UsageError
 
 pytest.importorskip("sklearn")
+from sklearn.datasets import load_digits, load_sample_images
 
 
 def decoded(data: bytes) -> np.ndarray:
@@ -21,11 +22,18 @@ def decoded(data: bytes) -> np.ndarray:
 
 
 def test_every_fifth_digit_is_held_out() -> None:
-    from sklearn.datasets import load_digits
-
     target = load_digits().target
     np.testing.assert_array_equal(samples.digits("heldout")[1], target[4::5])
     assert len(samples.digits("train")[0]) + len(samples.digits("heldout")[0]) == len(target) == 1797
+
+
+def test_the_files_are_read_as_scikit_learn_reads_them() -> None:
+    means = np.concatenate([samples.digits(part)[0].mean((1, 2)) for part in ("train", "heldout")])
+    levels = load_digits().images.mean((1, 2)) * (255 / 16)
+    rows = np.arange(len(levels)) % 5 == 4
+    np.testing.assert_allclose(means, np.concatenate([levels[~rows], levels[rows]]), atol=8)
+    for ours, theirs in zip(samples.photographs(), load_sample_images().images, strict=True):
+        np.testing.assert_array_equal(ours, theirs[:, :, ::-1])
 
 
 def test_digits_are_28_pixels_white_on_black() -> None:

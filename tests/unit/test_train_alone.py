@@ -5,23 +5,51 @@ from __future__ import annotations
 import csv
 import json
 import math
-from dataclasses import replace
+import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from train_runs import SMALL_UNET, difference, digits_folder, final_weights, strokes_folder
 
 from dbinfer.errors import TrainError
-from dbinfer.train import TrainJob, run
+from dbinfer.train import TrainJob, TrainReport, run
 from dbinfer_udf.manifest import Manifest
 
 
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return digits_folder(tmp_path_factory.mktemp("alone") / "images", 60)
+
+
 @pytest.fixture
-def digits(tmp_path: Path) -> TrainJob:
-    folder = digits_folder(tmp_path / "images", 60)
+def digits(images: Path, tmp_path: Path) -> TrainJob:
     return TrainJob(
-        "digits", str(folder), out=str(tmp_path / "run"), epochs=3, batch=8, augment=True, final="last"
+        "digits", str(images), out=str(tmp_path / "run"), epochs=3, batch=8, augment=True, final="last"
     )
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A run that nothing interrupted, and what it told."""
+
+    job: TrainJob
+    result: TrainReport
+    events: list[str]
+
+
+@pytest.fixture(scope="module")
+def whole(images: Path) -> Whole:
+    """The digits trained for three epochs, with all checkpoints; the tests copy them and change nothing."""
+    out = str(images.parent / "whole")
+    job = TrainJob("digits", str(images), out=out, epochs=3, batch=8, augment=True, final="last", keep=9)
+    events: list[str] = []
+    return Whole(job, run(job, lambda event: events.append(event["event"])), events)
+
+
+def after_one(whole: Whole, job: TrainJob) -> None:
+    """Leave the first checkpoint in a run's folder, as if it had been interrupted then."""
+    shutil.copytree(whole.job.folder / "checkpoint-1", job.folder / "checkpoint-1")
 
 
 def test_digits_reach_97_percent(tmp_path: Path) -> None:
@@ -31,11 +59,10 @@ def test_digits_reach_97_percent(tmp_path: Path) -> None:
     assert result.run["images"] == {"train": 1438, "validation": 359}
 
 
-def test_a_run_leaves_model_manifest_history_and_curves(digits: TrainJob) -> None:
+def test_a_run_leaves_model_manifest_history_and_curves(whole: Whole) -> None:
     import keras
 
-    events: list[str] = []
-    result = run(digits, lambda event: events.append(event["event"]))
+    digits, result, events = whole.job, whole.result, whole.events
     assert events[0] == "start"
     assert events.count("epoch") == 3
     assert "step" in events
@@ -64,12 +91,10 @@ def test_the_rate_of_a_step_is_that_of_the_schedule(digits: TrainJob) -> None:
     assert [entry.lr for entry in history] == pytest.approx(expected, rel=1e-6)
 
 
-def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(digits: TrainJob, tmp_path: Path) -> None:
-    run(digits)
-    parted = replace(digits, out=str(tmp_path / "parted"))
-    run(replace(parted, epochs=1))
-    run(replace(parted, resume="1"))
-    assert difference(final_weights(parted), final_weights(digits)) < 1e-6
+def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(whole: Whole, digits: TrainJob) -> None:
+    run(replace(digits, epochs=1))
+    run(replace(digits, resume="1"))
+    assert difference(final_weights(digits), final_weights(whole.job)) < 1e-6
 
 
 def test_the_model_is_of_the_best_epoch(tmp_path: Path) -> None:
@@ -92,10 +117,10 @@ def test_the_model_is_of_the_best_epoch(tmp_path: Path) -> None:
     assert kept == sorted({f"checkpoint-{result.best_epoch}", "checkpoint-4"})
 
 
-def test_checkpoints_that_do_not_fit(digits: TrainJob) -> None:
+def test_checkpoints_that_do_not_fit(whole: Whole, digits: TrainJob) -> None:
     with pytest.raises(TrainError, match="there is no checkpoint in"):
         run(replace(digits, resume="last"))
-    run(replace(digits, epochs=1))
+    after_one(whole, digits)
     with pytest.raises(TrainError, match=r"no checkpoint of epoch 4 [^\0]*Checkpoints: 1"):
         run(replace(digits, resume="4"))
     with pytest.raises(TrainError, match="the checkpoint belongs to a run with batch 8, but this one has 4"):
