@@ -19,6 +19,8 @@ MAY_ASK = (
     "SELECT pg_catalog.has_function_privilege(f.oid, 'EXECUTE') "
     "FROM (SELECT pg_catalog.to_regprocedure('dbinfer._full_engines(text)')::oid) f (oid)"
 )
+# What keeps the engine's processes from all but their work
+GUARDS = ("landlock", "seccomp")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class HostEngine:
         requests, errors, restarts, queue, bytes: sums over its models.
         digest: of the runtime that it works for.
         problem: what is wrong, or None.
+        sandbox: what the host's kernel has: landlock (its version), seccomp; None where that is not known.
     """
 
     host: str | None
@@ -60,6 +63,7 @@ class HostEngine:
     log: str | None
     digest: str
     problem: str | None
+    sandbox: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,7 @@ def _engine(facts: dict[str, Any]) -> HostEngine:
         log=facts.get("log"),
         digest=facts["digest"],
         problem=facts.get("problem"),
+        sandbox=facts.get("sandbox"),
         **sums,
     )
 
@@ -125,17 +130,23 @@ def check_engines(conn: Connection, settings: Settings) -> list[Check]:
 
 def _check(found: HostEngine, isolation: str) -> Check:
     name = f"engine ({found.host})"
-    if found.problem is None:
-        kind = "service" if found.service else "engine"
-        detail = f"{kind} {found.pid}, {len(found.models)} models, isolation = {isolation}"
-        return Check(name, True, detail + _open(found))
-    if isolation == "auto":
-        return Check(name, True, f"models run in the backends, because {found.problem}")
-    return Check(name, False, found.problem, "Mend it on that host, or: dbinfer install --isolation auto")
+    if found.problem is not None:
+        if isolation == "auto":
+            return Check(name, True, f"models run in the backends, because {found.problem}")
+        return Check(name, False, found.problem, "Mend it on that host, or: dbinfer install --isolation auto")
+    kind = "service" if found.service else "engine"
+    detail = f"{kind} {found.pid}, {len(found.models)} models, isolation = {isolation}"
+    lacking = _lacking(found)
+    if lacking:
+        detail += f", without {' and '.join(lacking)}"
+    if len(lacking) == len(GUARDS) and isolation == "always":
+        return Check(
+            name, False, detail, "Nothing keeps files closed there: use a kernel that has one of them."
+        )
+    return Check(name, True, detail)
 
 
-def _open(found: HostEngine) -> str:
-    """Return which guards the kernel of the host does not give; docs/security.md says what that means."""
-    guards = [model["sandbox"] for model in found.models if model.get("sandbox")]
-    lacking = [name for name in ("landlock", "seccomp") if any(not each.get(name) for each in guards)]
-    return f", without {' and '.join(lacking)}" if lacking else ""
+def _lacking(found: HostEngine) -> list[str]:
+    """Return which guards the kernel of the host, or a model, does not give; docs/security.md says what that means."""
+    given = [found.sandbox, *(model.get("sandbox") for model in found.models)]
+    return [name for name in GUARDS if any(each and not each.get(name) for each in given)]

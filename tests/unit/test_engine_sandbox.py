@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -173,3 +174,20 @@ def test_the_engine_says_and_has_what_was_granted(engine: client.Engine, tmp_pat
     (first, *_) = found["worker"]
     targets = sorted(os.readlink(path) for path in Path(f"/proc/{first}/fd").iterdir())
     assert [target.partition(":")[0] for target in targets] == ["/dev/null", "pipe", "pipe", "socket"]
+
+
+def test_the_threads_of_a_worker_are_as_shut_in_as_itself(engine: client.Engine, tmp_path: Path) -> None:
+    """Whoever has taken over one thread has all: a worker that compiles for itself has threads before it is shut in."""
+    spec, entry = engine_models.ticket(tiny_models.convolution(tmp_path, "wide"), tmp_path / "cache")
+    model = engine.open(spec, entry.folder, 2)
+    assert model.ask("predict", tiny_models.file(tiny_models.picture(1, 2, 3)), None)
+    (facts,) = (one for one in client.status(engine.settings)[0]["models"] if one["model"] == "wide")
+    assert (facts["sandbox"]["files"], facts["sandbox"]["seccomp"]) == (True, True)
+    threads = 0
+    for pid in engine_models.processes(engine)["worker"]:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        filters = [re.findall(r"Seccomp_filters:\t(\d+)", (task / "status").read_text()) for task in tasks]
+        # the zygote's and the worker's own
+        assert filters == [["2"]] * len(tasks)
+        threads = max(threads, len(tasks))
+    assert threads > 1

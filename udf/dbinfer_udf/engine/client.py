@@ -115,8 +115,8 @@ class Engine:
 def status(settings: Dict[str, str]) -> List[Dict[str, Any]]:
     """Return the facts of each engine in this user's folder; `problem` says why one does not answer.
 
-    Each has pid, digest, uptime (seconds), service, sandbox, problem, and models: model, version, key, rows, threads,
-    bytes, workers, requests, errors, restarts, queue.
+    Each has pid, digest, uptime (seconds), service, sandbox (the kernel's guards), problem, and models: model, version,
+    key, rows, threads, bytes, workers, requests, errors, restarts, queue, sandbox (what holds for its workers).
     """
     found = []
     for place in address.engines(address.find(settings, "", make=False)):

@@ -10,7 +10,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from ..trial import Limits
-from . import kernel, loading, wire, worker
+from . import kernel, loading, rehearsal, wire, worker
 from .deaths import why
 from .errors import EngineError
 from .slots import Slots
@@ -51,27 +51,39 @@ class Crew:
 
     def first(self) -> Dict[str, Any]:
         """Fork a worker that compiles for itself, as all others will; return the facts of the model."""
-        out, into = os.pipe()
-        self._fork(0, into)
-        os.close(into)
-        with os.fdopen(out) as said:
-            found = json.loads(said.read() or "{}")
+        found = self._first()
+        if not found:
+            self.with_filter = False
+            found = self._first()
         if "facts" not in found:
             error = EngineError("the engine's worker ended while it loaded the model")
             raise wire.rebuild(found["error"]) if "error" in found else error
         facts: Dict[str, Any] = found["facts"]
         return facts
 
+    def _first(self) -> Dict[str, Any]:
+        """Return what the first worker found: `facts` or `error`; nothing where it died."""
+        out, into = os.pipe()
+        pid = self._fork(0, into)
+        os.close(into)
+        with os.fdopen(out) as said:
+            found: Dict[str, Any] = json.loads(said.read() or "{}")
+        if not found:
+            os.waitpid(pid, 0)
+            del self.pids[pid]
+        return found
+
     def seconds(self) -> float:
         """Return how long a request may take."""
         return Limits.from_settings(self._wanted["spec"]["settings"]).image_seconds * self.rows
 
-    def _fork(self, number: int, tells: int = -1) -> None:
+    def _fork(self, number: int, tells: int = -1) -> int:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             self._be_worker(parent, number, tells)
         self.pids[pid] = number
+        return pid
 
     def _be_worker(self, parent: int, number: int, tells: int) -> None:
         """Be the child; never return. `tells`: a descriptor for what was found, or -1."""
@@ -82,10 +94,12 @@ class Crew:
             kernel.set_title("dbinfer-worker", self._title)
             kernel.close_all_but([self._listener.fileno(), *([tells] if tells >= 0 else [])])
             slot = self._slots.slot(number)
-            model = self.model or self._load_own(tells)
-            serving = worker.Worker(model, self._wanted, self._listener, slot, self.seconds())
-            worker.shut_in(self._wanted["semaphore"], self.with_filter)
-            serving.run()
+            if self.model is None:
+                model = self._load_own(tells)
+            else:
+                model = self.model
+                worker.shut_in(self._wanted["semaphore"], self.with_filter)
+            worker.Worker(model, self._wanted, self._listener, slot, self.seconds()).run()
             os._exit(0)
         except BaseException as err:
             os.write(2, ("A worker of %s ends: %r\n" % (self._title, err)).encode())
@@ -93,19 +107,19 @@ class Crew:
             os._exit(1)
 
     def _load_own(self, tells: int) -> Any:
-        """In a worker: load the model, and tell the host what was found where it waits for that."""
+        """In a worker: load the model, and shut this process in; tell the host, where it waits, what was found."""
         try:
             model, facts = loading.load(self._wanted)
-            self.rows = facts["rows"]
-            facts["sandbox"] = {"files": True, "seccomp": self.with_filter, "compiled": "by each worker"}
-            message: Dict[str, Any] = {"facts": facts}
         except Exception as err:
-            model, message = None, {"error": wire.describe(err)}
-        if tells >= 0:
-            with os.fdopen(tells, "w") as said:
-                json.dump(message, said)
-        if model is None:
+            _tell(tells, {"error": wire.describe(err)})
             os._exit(1)
+        self.rows = facts["rows"]
+        # where the network cannot run so, this process dies, and the host hears nothing
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, self.seconds() + rehearsal.SECONDS)
+        granted = rehearsal.run(model, self._wanted, self.with_filter)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        _tell(tells, {"facts": dict(facts, sandbox=dict(granted, compiled="by each worker"))})
         return model
 
     def tick(self) -> None:
@@ -166,3 +180,9 @@ class Crew:
             if unwanted or (state.since and now - state.since > seconds):
                 os.kill(pid, signal.SIGKILL)
         self._cancelled = {r: at for r, at in self._cancelled.items() if now - at < seconds}
+
+
+def _tell(fd: int, message: Dict[str, Any]) -> None:
+    if fd >= 0:
+        os.write(fd, json.dumps(message).encode())
+        os.close(fd)

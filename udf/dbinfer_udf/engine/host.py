@@ -67,7 +67,8 @@ class Host:
             granted = facts["sandbox"]
         else:
             self._crew.model, self._crew.with_filter = model, granted["seccomp"]
-        facts["sandbox"] = {**granted, **sandbox}
+        # what a worker says of a guard says also of the host's
+        facts["sandbox"] = {**sandbox, **granted}
         self._crew.rows = facts["rows"]
         return facts
 

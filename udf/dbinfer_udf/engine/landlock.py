@@ -42,7 +42,7 @@ def restrict(read: Iterable[str] = (), write: Iterable[str] = ()) -> int:
     """
     known = version()
     if not known:
-        raise OSError(38, "the kernel has no Landlock")
+        raise OSError(38, os.strerror(38))
     rights = max(bits for since, bits in FILE_RIGHTS.items() if since <= known) - 1
     attributes = struct.pack(
         "=QQQ", rights, TCP if known >= TCP_SINCE else 0, SCOPE if known >= SCOPE_SINCE else 0

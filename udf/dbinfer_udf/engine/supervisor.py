@@ -18,6 +18,7 @@ from ..errors import UdfError
 from . import tokens, wire
 from .address import Address
 from .errors import EngineError
+from .guards import guards, missing
 from .log import Log
 from .loop import Loop
 from .questions import Question, Questions
@@ -53,6 +54,7 @@ class Supervisor:
         self._pidfds: Dict[int, int] = {}
         self._last_sign = time.monotonic()
         self.cores = limits.cores()
+        self._guards = guards()
         self._semaphore = tokens.make(tokens.key_of(place.control), self.cores)
         self.shelf = Shelf(self, self._semaphore)
 
@@ -63,6 +65,8 @@ class Supervisor:
         self.log.say(
             "Engine %s starts with %d cores, process %d." % (self.place.digest, limits.cores(), os.getpid())
         )
+        if missing(self._guards):
+            self.log.say(missing(self._guards))
         try:
             while not self.ending:
                 self._step()
@@ -166,6 +170,7 @@ class Supervisor:
             "digest": self.place.digest,
             "uptime": round(time.time() - self.began, 1),
             "service": self.service,
+            "sandbox": self._guards,
             "servers": sorted(self.servers.known),
             "cores": limits.cores(),
             "log": self.log.path,

@@ -13,7 +13,7 @@ from ..batch import Batch
 from ..tasks import TASKS
 from ..trial import Limits
 from ..trial_process import SHORT_OF_MEMORY
-from . import landlock, seccomp, wire
+from . import kernel, landlock, seccomp, wire
 from .errors import RowError
 from .slots import Slot
 from .tokens import Tokens
@@ -171,17 +171,26 @@ def _closed(connection: Any) -> bool:
 def shut_in(semaphore: int, with_filter: bool = True) -> Dict[str, Any]:
     """Take all rights from this process but to compute and to answer; return what the kernel granted.
 
+    `files`: none can be opened; `seccomp`: the filter holds; `problem`: what is missing.
+
     Args:
         semaphore: number of the tokens' set, the only one that it may touch.
     """
-    found: Dict[str, Any] = {"files": True, "seccomp": with_filter}
+    problems, closed, filtered = [], False, False
+    # Landlock holds for this thread and what it starts; those that OpenVINO has started keep the host's rights
+    alone = kernel.threads() == 1
     try:
         landlock.restrict()
+        closed = alone
     except OSError as err:
-        found.update(files=False, problem="no Landlock: %s" % err.strerror)
+        problems.append("no Landlock: %s" % err.strerror)
     try:
         if with_filter:
-            seccomp.restrict(os.getpid(), semaphore)
+            seccomp.restrict(os.getpid(), semaphore, alone)
+            filtered = True
+        else:
+            problems.append("no filter of system calls: with it the network does not run")
     except OSError as err:
-        found.update(seccomp=False, problem="no filter of system calls: %s" % err.strerror)
-    return found
+        problems.append("no filter of system calls: %s" % err.strerror)
+    found: Dict[str, Any] = {"files": closed or filtered, "seccomp": filtered}
+    return dict(found, problem="; ".join(problems)) if problems else found
