@@ -20,6 +20,7 @@ DOWN = (
     "gpstate -e names what is down; gprecoverseg brings it back (without mirrors: gpstop -a, then gpstart -a)"
 )
 EXPAND = "finish gpexpand with its second phase, gpexpand -d HH:MM:SS, then dbinfer upgrade"
+UPGRADE = "dbinfer upgrade, then start a new session; a segment needs the coordinator's version of Python"
 Row = dict[str, Any]
 Settings = Mapping[str, str]
 
@@ -186,4 +187,11 @@ def _runtime(where: str, row: Row, rows: list[Row], settings: Settings) -> Check
     )
 
 
-CHECKS: tuple[Callable[..., Check], ...] = (_python, _packages, _threads, _cache, _runtime)
+def _compiled(where: str, row: Row, rows: list[Row], settings: Settings) -> Check:
+    # None: an older runtime's view
+    ok = row.get("compiled") is not False
+    detail = "from the registry" if ok else "each session compiles it: the registry has it for another Python"
+    return Check(f"{where} compiled runtime", ok, detail, "" if ok else UPGRADE)
+
+
+CHECKS: tuple[Callable[..., Check], ...] = (_python, _packages, _threads, _cache, _runtime, _compiled)

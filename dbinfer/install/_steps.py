@@ -17,6 +17,9 @@ from dbinfer.install.foreign import check_foreign
 from dbinfer.platform import Platform
 from dbinfer.sqlfiles import read
 
+HAS_CODE = "SELECT dbinfer_private.has_code()"
+KEEP_CODE = "SELECT dbinfer_private.keep_code()"
+
 any_session = partial(session, error=InstallError, needs_dbinfer=False)
 transaction = partial(any_session, catalog_only=True)
 
@@ -100,6 +103,18 @@ def apply(cur: Cursor, platform: Platform, content: Content, adopt_role: bool = 
     )
     # After a restore roles have other oids than those that the grants remember
     cur.execute("SELECT dbinfer_private.anchor_grants()")
+    # Without it backends compile the sources; where they cannot, whoever looks at the backends says why
+    attempt(cur, KEEP_CODE)
+
+
+def keep_code(cur: Cursor) -> bool:
+    """Keep the runtime as this server's Python compiles it; return whether it was missing and is there now."""
+    cur.execute(HAS_CODE)
+    if one(cur):
+        return False
+    attempt(cur, KEEP_CODE)
+    cur.execute(HAS_CODE)
+    return bool(one(cur))
 
 
 def _run(cur: Cursor, name: str, sql: str) -> None:

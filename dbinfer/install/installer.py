@@ -22,6 +22,7 @@ from dbinfer.install._steps import (
     check_frozen,
     check_possible,
     installed_version,
+    keep_code,
     make_extension,
     outdated,
     pending,
@@ -147,7 +148,7 @@ def _upgrade(options: UpgradeOptions, dsn: str | None) -> InstallReport:
             )
         check_frozen(cur, content)
         if not (outdated(settings_of(cur), content) or pending(cur, content) or roles.lacks_rights(cur)):
-            return _follow_hosts(cur, platform, version)
+            return _follow_hosts(cur, platform, _follow_python(cur, version))
         # Asked before `apply`, which changes the owner
         was_owned = roles.owned_by_old_owner(cur)
         with _not_for_ever(cur):
@@ -175,18 +176,27 @@ def _not_for_ever(cur: Cursor) -> Iterator[None]:
         ) from err
 
 
-def _follow_hosts(cur: Cursor, platform: Platform, version: str) -> InstallReport:
+def _follow_python(cur: Cursor, version: str) -> InstallReport:
+    """Compile the runtime anew where the server has another Python since."""
+    if keep_code(cur):
+        message = (
+            f"dbinfer {version} is up to date; its runtime is compiled anew, for the server's Python of now."
+        )
+        return InstallReport(True, message, version)
+    return InstallReport(False, f"dbinfer {version} is up to date; nothing changed.", version)
+
+
+def _follow_hosts(cur: Cursor, platform: Platform, report: InstallReport) -> InstallReport:
     """Note segments that were added or moved since; they decide how many threads each one takes."""
     hosts = platform.host_settings(cur)
     have = {key: value for key, value in settings_of(cur).items() if key.startswith("segments@")}
     if hosts == have:
-        return InstallReport(False, f"dbinfer {version} is up to date; nothing changed.", version)
+        return report
     cur.execute("DELETE FROM dbinfer_private.setting WHERE name LIKE 'segments@%'")
     write_settings(cur, hosts)
     found = ", ".join(f"{key.partition('@')[2]} {value}" for key, value in sorted(hosts.items()))
-    return InstallReport(
-        True, f"dbinfer {version} is up to date; segments per host are now: {found}.", version
-    )
+    message = f"dbinfer {report.version} is up to date; segments per host are now: {found}."
+    return replace(report, changed=True, message=message)
 
 
 def ensure(dsn: str | None = None, venv: str | None = None) -> InstallReport:

@@ -4,8 +4,8 @@
 -- planner does not fold a call that belongs on a segment. Never uses plpy.
 CREATE OR REPLACE FUNCTION dbinfer._ask(model text, empty boolean DEFAULT NULL) RETURNS text
 LANGUAGE plpython3u STABLE PARALLEL SAFE AS $$
-import ctypes, secrets, time
-note, GD["dbinfer.asked"] = secrets.token_hex(16), time.perf_counter()
+import ctypes, os, time
+note, GD["dbinfer.asked"] = os.urandom(16).hex(), time.perf_counter()
 # an oid is unsigned, what ctypes returns is not
 GD["dbinfer.note"] = (note, model, ctypes.PyDLL(None).GetUserId() & 0xFFFFFFFF)
 return note

@@ -16,7 +16,8 @@ SELECT (s.f->>'content')::integer AS content,
        s.f->'models' AS models,
        (s.f->>'rss')::bigint AS rss,
        s.f->>'runtime_digest' AS runtime_digest,
-       s.f->>'problem' AS problem
+       s.f->>'problem' AS problem,
+       (s.f->>'compiled')::boolean AS compiled
   FROM (SELECT t::json AS f FROM dbinfer._segments() t) s;
 COMMENT ON VIEW dbinfer.segments IS 'one row per process that scores: versions, cores, threads, cache, models in use, memory in bytes, and what is wrong there';
 GRANT SELECT ON dbinfer.segments TO PUBLIC;

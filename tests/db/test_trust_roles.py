@@ -108,6 +108,7 @@ def test_members_of_the_old_owner_deploy_and_nothing_else(old: str, tmp_path: Pa
         with as_role(old, name) as member:
             for attempt in (
                 "UPDATE dbinfer_private.runtime_module SET source = 'import os'",
+                "UPDATE dbinfer_private.runtime_code SET code = ''",
                 "UPDATE dbinfer_private.setting SET value = '/tmp' WHERE name = 'venv'",
                 "SELECT dbinfer_private.set_setting('venv', '/tmp')",
                 "SELECT * FROM dbinfer_private.part",

@@ -38,6 +38,7 @@ REGISTRY = (
     "model_grant",
     "setting",
     "runtime_module",
+    "runtime_code",
 )
 ORPHANED_PARTS = """
 SELECT count(*) FROM dbinfer_private.part p

@@ -49,7 +49,9 @@ def ticket(path: Path, cache_dir: Path, **settings: str) -> tuple[dict[str, Any]
 
 def engine(folder: Path, **settings: str) -> Engine:
     """Return the way to an engine whose sockets lie in this folder."""
-    return Engine({"engine_dir": str(folder), **settings}, content().runtime_digest, content().modules)
+    return Engine(
+        {"engine_dir": str(folder), **settings}, content().runtime_digest, lambda: content().modules
+    )
 
 
 def in_process(spec: dict[str, Any], entry: Entry, threads: int = 1) -> Model:

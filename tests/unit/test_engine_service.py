@@ -23,7 +23,7 @@ import engine_models
 from pathlib import Path
 from dbinfer_udf.engine.client import run_service
 engine = engine_models.engine(Path({folder!r}), engine_idle_seconds="0")
-sys.exit(run_service(engine.settings, engine.digest, engine.modules))
+sys.exit(run_service(engine.settings, engine.digest, engine.modules()))
 """
 
 

@@ -53,6 +53,7 @@ STANDARD_LIBRARY_ONLY = (
     "interrupts",
     "threads",
     "bootstrap",
+    "pack",
     "session",
     "gate",
     "admit",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import marshal
 import sys
 import traceback
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from dbinfer.install.content import Content
-from dbinfer_udf import bootstrap
+from dbinfer_udf import bootstrap, pack
 
 SESSION = """
 from .value import VALUE
@@ -86,13 +88,46 @@ def test_packages_in_the_package() -> None:
     assert "raise RuntimeError('inner line')" in text
 
 
+def packed(modules: dict[str, str], digest: str) -> dict[str, Any]:
+    return marshal.loads(pack.pack(json.dumps(modules), digest))
+
+
+def test_compiled_modules_start_as_their_sources_do() -> None:
+    gd: dict[str, Any] = {}
+    bootstrap.start({}, "a" * 64, gd, packed(sources(3), "a" * 64))
+    assert (gd["dbinfer"].digest, gd["dbinfer"].value) == ("a" * 64, 3)
+    (finder,) = [f for f in sys.meta_path if getattr(f, "dbinfer_finder", False)]
+    assert finder.compiled
+    assert finder.modules == sources(3)
+    assert finder.find_spec(bootstrap.PREFIX + "a" * 12 + ".nothing") is None
+
+
+def test_compiled_modules_show_the_source_in_tracebacks() -> None:
+    gd: dict[str, Any] = {}
+    bootstrap.start({}, "c" * 64, gd, packed(sources(1), "c" * 64))
+    with pytest.raises(RuntimeError) as caught:
+        gd["dbinfer.gate"]("x")
+    text = "".join(traceback.format_exception(caught.value))
+    assert f"dbinfer-{'c' * 12}/session.py" in text
+    assert 'raise RuntimeError("marked line")' in text
+
+
+def test_compiled_code_replaces_sources_and_the_other_way_round() -> None:
+    gd: dict[str, Any] = {}
+    bootstrap.start(sources(1), "a" * 64, gd)
+    bootstrap.start({}, "b" * 64, gd, packed(sources(2), "b" * 64))
+    assert gd["dbinfer"].value == 2
+    bootstrap.start(sources(3), "c" * 64, gd)
+    assert gd["dbinfer"].value == 3
+
+
 def test_what_is_installed_starts() -> None:
     modules = Content().modules
     assert {"__init__", "session", "engine.__init__", "engine.client"} <= set(modules)
     # the real session wants a server
     bootstrap.start(modules | sources(1), "a" * 64, {})
     client = importlib.import_module(bootstrap.PREFIX + "a" * 12 + ".engine.client")
-    assert client.Engine({}, "a" * 64, modules)
+    assert client.Engine({}, "a" * 64, lambda: modules)
 
 
 def test_other_imports_are_left_alone() -> None:

@@ -175,6 +175,6 @@ def test_a_session_loses_only_models_of_the_engine(session: Session) -> None:
     run(session, spec("never"))
     assert not session.lose_engine(next(iter(session.models)))
     assert not session.lose_engine("")
-    engine = HostEngine("digest", {})
+    engine = HostEngine("digest", dict)
     assert engine.lose(spec("auto"))
     assert not engine.lose(spec("always"))

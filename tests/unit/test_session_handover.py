@@ -35,7 +35,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
 
 @pytest.fixture
 def desk(server: Server) -> Handover:
-    return Handover({"session": "pass"}, "digest")
+    return Handover(lambda: {"session": "pass"}, "digest")
 
 
 def folder(session: int = 7) -> Path:
@@ -112,14 +112,14 @@ def test_a_token_names_no_other_file(desk: Handover) -> None:
 
 def test_a_full_disk_stops_no_statement(server: Server) -> None:
     Path("dbinfer_entry").write_text("a file where the folder should be")
-    Handover({"session": "pass"}, "digest").leave(TOKEN, TICKET)
+    Handover(lambda: {"session": "pass"}, "digest").leave(TOKEN, TICKET)
     assert take(TOKEN, 10, None) is None
 
 
 def test_the_runtime_is_there_once_and_complete(desk: Handover, server: Server) -> None:
     desk.leave(TOKEN, TICKET)
     server.session = 8
-    Handover({"session": "pass"}, "digest").leave(TOKEN, TICKET)
+    Handover(lambda: {"session": "pass"}, "digest").leave(TOKEN, TICKET)
     assert json.loads((folder(8) / "runtime").read_text()) == {"session": "pass"}
     assert (folder(7) / "runtime").samefile(folder(8) / "runtime")
     assert (folder(8) / "digest").read_text() == "digest"
@@ -131,11 +131,11 @@ def test_what_dead_sessions_left_is_swept(
     desk.leave(TOKEN, TICKET)
     (folder(7) / "owner").write_text(f"{os.getpid()} 1")  # a process of that number, born at another time
     server.session = 8
-    Handover({"session": "pass"}, "new").leave(TOKEN, TICKET)
+    Handover(lambda: {"session": "pass"}, "new").leave(TOKEN, TICKET)
     assert not folder(7).exists()
     assert (folder().parent / "runtime-digest").exists()  # it may be in the making
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + handover.AGE + 1)
     server.session = 9
-    Handover({"session": "pass"}, "new").leave(TOKEN, TICKET)
+    Handover(lambda: {"session": "pass"}, "new").leave(TOKEN, TICKET)
     assert {path.name for path in folder().parent.iterdir()} == {"8", "9", "runtime-new"}

@@ -1,47 +1,74 @@
-"""Starts the runtime in a backend from the module sources of the registry; executed before any package exists.
+"""Starts the runtime in a backend from the registry's modules; executed before any package exists.
 
 The modules become a package named after the runtime's digest, so that an upgraded runtime replaces the old one in
 open sessions. They have file names like `dbinfer-<digest>/model.py` and a loader with get_source, so that tracebacks
-show source lines.
+show source lines. Nothing is imported here that Python has not already: every session waits for it.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.abc
-import importlib.util
+import marshal
 import sys
-from typing import Any, Dict, List, Optional
+
+TYPE_CHECKING = False  # typing's own takes milliseconds to import
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
 
 PREFIX = "dbinfer_rt_"
 
 
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Imports the runtime's modules from a dict of name -> source."""
+class Finder:
+    """Imports the runtime's modules.
+
+    Args:
+        package: name of the package that they become.
+        modules: source of each module by its name; empty where `pack` has them.
+        pack: what pack.pack made of them: compiled, and the sources for tracebacks.
+
+    Attributes:
+        compiled: whether `pack` was given.
+    """
 
     # an older runtime's Finder is another class, which isinstance would not know
     dbinfer_finder = True
 
-    def __init__(self, package: str, modules: Dict[str, str]) -> None:
+    def __init__(self, package: str, modules: Dict[str, str], pack: Optional[Dict[str, Any]] = None) -> None:
         self.package = package
-        self.modules = modules
         self.folder = "dbinfer-" + package[len(PREFIX) :]
+        self._modules = modules
+        self.compiled = pack is not None
+        self._pack = pack or {}
+        self._names: Any = self._pack.get("code", modules)
+
+    @property
+    def modules(self) -> Dict[str, str]:
+        """Return the sources by the modules' names."""
+        if not self._modules:
+            # for tracebacks, and to start an engine: most sessions never look
+            import json
+            import zlib
+
+            self._modules = json.loads(zlib.decompress(self._pack["sources"]))
+        return self._modules
 
     def _key(self, fullname: str) -> str:
-        """Return the key of a module's source: `model`, `engine.client`, or `engine.__init__` for a package."""
+        """Return the key of a module: `model`, `engine.client`, or `engine.__init__` for a package."""
         inner = fullname[len(self.package) + 1 :]
         package = inner + ".__init__" if inner else "__init__"
-        return package if package in self.modules else inner
+        return package if package in self._names else inner
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         """Return the spec of a runtime module; None for any other."""
         if fullname != self.package and not fullname.startswith(self.package + "."):
             return None
-        if self._key(fullname) not in self.modules:
+        if self._key(fullname) not in self._names:
             return None
-        return importlib.util.spec_from_loader(
-            fullname, self, origin=self.get_filename(fullname), is_package=self.is_package(fullname)
-        )
+        # importlib.machinery.ModuleSpec, without its import
+        spec: Any = type(sys.__spec__)
+        return spec(fullname, self, origin=self.get_filename(fullname), is_package=self.is_package(fullname))
+
+    def create_module(self, spec: Any) -> None:
+        """Leave it to Python to make the module."""
 
     def get_filename(self, fullname: str) -> str:
         """Return the name that tracebacks show."""
@@ -57,6 +84,10 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
     def get_code(self, fullname: str) -> Any:
         """Return the compiled module."""
+        if self._pack:
+            import zlib
+
+            return marshal.loads(zlib.decompress(self._pack["code"][self._key(fullname)]))
         # dont_inherit: otherwise the __future__ imports of this file would count in each module
         return compile(
             self.modules[self._key(fullname)], self.get_filename(fullname), "exec", dont_inherit=True
@@ -68,13 +99,16 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         exec(self.get_code(module.__name__), module.__dict__)
 
 
-def start(modules: Dict[str, str], digest: str, gd: Dict[str, Any]) -> None:
+def start(
+    modules: Dict[str, str], digest: str, gd: Dict[str, Any], pack: Optional[Dict[str, Any]] = None
+) -> None:
     """Make the runtime of `digest` the one of this backend and put its session into `gd`.
 
     Args:
-        modules: source of each module, `__init__` among them.
+        modules: source of each module, `__init__` among them; empty where `pack` has them.
         digest: sha256 of all sources.
         gd: PL/Python's GD; gets `dbinfer` (the session) and `dbinfer.gate`.
+        pack: the modules compiled by this Python; see pack.pack.
     """
     package = PREFIX + digest[:12]
     old: List[Any] = [f for f in sys.meta_path if getattr(f, "dbinfer_finder", False)]
@@ -83,11 +117,12 @@ def start(modules: Dict[str, str], digest: str, gd: Dict[str, Any]) -> None:
     # code that still runs keeps its modules alive; only new imports must not find them
     for name in [n for n in sys.modules if n.startswith(PREFIX)]:
         del sys.modules[name]
+    finder = Finder(package, modules, pack)
     # first, so that no file of that name on sys.path can take a module's place
-    sys.meta_path.insert(0, Finder(package, modules))
+    sys.meta_path.insert(0, finder)
     previous = gd.get("dbinfer")
     if previous is not None:
         previous.close()
-    session = importlib.import_module(package + ".session")
-    gd["dbinfer"] = session.Session(gd, digest)
+    __import__(package + ".session")
+    gd["dbinfer"] = sys.modules[package + ".session"].Session(gd, digest)
     gd["dbinfer.gate"] = gd["dbinfer"].gate

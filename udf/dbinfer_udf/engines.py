@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 from .engine.client import Engine, status, stop
 from .errors import UdfError
@@ -12,12 +12,14 @@ from .process import server_log
 COUNTS = ("bytes", "requests", "errors", "restarts", "queue")
 
 
-def act(settings: Dict[str, str], digest: str, modules: Dict[str, str], action: str) -> List[Dict[str, Any]]:
+def act(
+    settings: Dict[str, str], digest: str, modules: Callable[[], Dict[str, str]], action: str
+) -> List[Dict[str, Any]]:
     """Return the facts of this host's engines; `problem` says what is wrong.
 
     Args:
         digest: of this session's runtime.
-        modules: its sources.
+        modules: returns its sources.
         action: `look`; `start`: an engine of this runtime first, where none runs; `stop`: tell all to finish and go;
             `replace`: tell those of other runtimes.
     """

@@ -21,7 +21,7 @@ import json
 import os
 import shutil
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from . import process, transaction
 
@@ -39,11 +39,11 @@ class Handover:
     """The dispatcher's side. A failure is silent: only statements with a reader process need what is left here.
 
     Args:
-        modules: source of each module of the runtime.
+        modules: returns the source of each module of the runtime.
         digest: sha256 of the runtime.
     """
 
-    def __init__(self, modules: Dict[str, str], digest: str) -> None:
+    def __init__(self, modules: Callable[[], Dict[str, str]], digest: str) -> None:
         self._modules = modules
         self._digest = digest
         self._folder = ""
@@ -55,7 +55,7 @@ class Handover:
         moment = {"pid": os.getpid(), **transaction.moment()}
         with contextlib.suppress(OSError):
             if not self._folder:
-                self._folder = _open(self._modules, self._digest)
+                self._folder = _open(self._modules(), self._digest)
             path = os.path.join(self._folder, _hex(token))
             _write(path, json.dumps(dict(ticket, token=token, **moment)))
             self._left.append(path)

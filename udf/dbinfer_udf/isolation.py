@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 from . import figures
 from .engine.client import Engine
@@ -28,10 +28,10 @@ class HostEngine:
 
     Args:
         digest: of the runtime.
-        modules: its sources, which the engine runs.
+        modules: returns its sources, which an engine that is started runs.
     """
 
-    def __init__(self, digest: str, modules: Dict[str, str]) -> None:
+    def __init__(self, digest: str, modules: Callable[[], Dict[str, str]]) -> None:
         self._digest = digest
         self._modules = modules
         self._lost = -RETRY_SECONDS

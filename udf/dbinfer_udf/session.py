@@ -38,12 +38,14 @@ class Session:
         self.transaction = self._gate.transaction
         self._admission = Admission()
         self._python_runs = interrupts.interrupt_flag()
+        # not by this process: see bootstrap.Finder
+        self.compiled = bool(getattr(globals()["__loader__"], "compiled", False))
         # in GD: dbinfer._text finds the ticket of a row there with one look-up
         self._tickets: Dict[str, Ticket] = gd.setdefault("dbinfer.tickets", {})
         self._tickets_of = self.transaction()
         # Only the dispatcher leaves anything, so PostgreSQL and the segments pay nothing.
-        self.engine = isolation.HostEngine(digest, modules())
-        self._handover = handover.Handover(modules(), digest) if process.dispatches() else None
+        self.engine = isolation.HostEngine(digest, modules)
+        self._handover = handover.Handover(modules, digest) if process.dispatches() else None
 
     def settle(self) -> None:
         """Let no cancel queue an interrupt from now on, and raise one that is queued already (see interrupt_flag)."""
@@ -175,7 +177,7 @@ class Session:
         from .engines import act
 
         self.settle()
-        return json.dumps(act(json.loads(settings), self.digest, modules(), action))
+        return json.dumps(act(json.loads(settings), self.digest, modules, action))
 
     def status(self, plpy: Any, settings: str) -> str:
         """Return what there is to know of this backend and its host, as JSON."""

@@ -25,6 +25,7 @@ def collect(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
         "cores": limits.cores(),
         "threads": threads(settings),
         "runtime_digest": session.digest,
+        "compiled": session.compiled,
         "rss": process.rss_bytes(),
         # those of the engine, too: what this process scores with
         "models": sorted("%s@%d" % (m.name, m.version) for m in session.models.values()),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from . import address, control, wire
 from .errors import PUBLIC, CancelledError, EngineError, RowError
@@ -36,10 +36,10 @@ class Engine:
     Args:
         settings: of the database; engine_dir, engine_idle_seconds, engine_memory_mb and venv count here.
         digest: of the runtime; an engine of another one is another engine.
-        modules: the runtime's sources, which the engine runs.
+        modules: returns the runtime's sources, which an engine that is started runs.
     """
 
-    def __init__(self, settings: Dict[str, str], digest: str, modules: Dict[str, str]) -> None:
+    def __init__(self, settings: Dict[str, str], digest: str, modules: Callable[[], Dict[str, str]]) -> None:
         self.settings = settings
         self.digest = digest
         self.modules = modules
@@ -109,7 +109,7 @@ class Engine:
         # only here: most backends find an engine
         from .start import call_of, start
 
-        start(call_of(self.settings, self.digest, self.modules, of_this_process()))
+        start(call_of(self.settings, self.digest, self.modules(), of_this_process()))
 
 
 def status(settings: Dict[str, str]) -> List[Dict[str, Any]]:
