@@ -17,7 +17,8 @@ from dbinfer.quantize import QuantizeOptions, quantize_images
 from dbinfer.registry.prepare import prepare
 from dbinfer.state import home
 from dbinfer_udf import libraries
-from dbinfer_udf.cache import Entry, Writer, open_cache
+from dbinfer_udf.cache import Entry, open_cache
+from dbinfer_udf.fetched import Writer
 from dbinfer_udf.manifest import Manifest
 from dbinfer_udf.model import Model
 from dbinfer_udf.tasks import TASKS

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_process_1_starts_no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "of_this_process", lambda: 1)
+    monkeypatch.setattr(client, "postmaster", lambda: 1)
     settings: dict[str, Any] = {}
     monkeypatch.setattr(
         client.address, "find", lambda *given, **more: client.address.Address(str(tmp_path), "d")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from time import monotonic
-from typing import Any, Dict, Optional
 
-from . import cache, housekeeping
+from . import cache, fastjson, use
 from .errors import ModelError
-from .housekeeping import MARK_SECONDS
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Any, Dict
 
 
 class Admission:
@@ -20,18 +21,21 @@ class Admission:
 
     def __init__(self) -> None:
         self._entries: Dict[str, cache.Entry] = {}
-        self._writer: Optional[cache.Writer] = None
+        self._writer: Any = None
         self.settings: Dict[str, str] = {}
         self._marked: Dict[str, float] = {}
 
     def need(self, xml_digest: str, bin_digest: str, settings: str) -> bool:
         """Return whether the host cache lacks the model's files; then parts may be fed."""
         self._abandon()
-        self.settings = json.loads(settings)
+        self.settings = fastjson.loads(settings)
         entry = self._entry(xml_digest, bin_digest, self.settings)
         if entry.good():
             return False
-        self._writer = cache.Writer(entry)
+        # only here, as in `finish`: most sessions find the files
+        from .fetched import Writer
+
+        self._writer = Writer(entry)
         return True
 
     def _abandon(self) -> None:
@@ -57,7 +61,7 @@ class Admission:
             ModelError: its files are not in the host cache, or damaged.
         """
         entry = self.entry(spec["xml_digest"], spec["bin_digest"])
-        housekeeping.mark_used(entry.folder)
+        use.mark_used(entry.folder)
         if not entry.good():
             raise ModelError(
                 'the files of model "%s" are no longer in the host cache' % spec["model"],
@@ -75,22 +79,24 @@ class Admission:
 
     def _mark_used(self, entry: cache.Entry) -> None:
         now = monotonic()
-        if now - self._marked.get(entry.folder, -MARK_SECONDS) >= MARK_SECONDS:
+        if now - self._marked.get(entry.folder, -use.MARK_SECONDS) >= use.MARK_SECONDS:
             self._marked[entry.folder] = now
-            housekeeping.mark_used(entry.folder)
+            use.mark_used(entry.folder)
 
     def feed(self, kind: str, data: bytes) -> None:
         """Take one part (kind `xml` or `bin`)."""
-        self._writer.write(kind, data)  # type: ignore[union-attr]
+        self._writer.write(kind, data)
 
     def finish(self) -> None:
         """Put the files that were fed into the cache, and keep the cache within its limit."""
         # forgotten first: where finish() fails, its files are gone
         writer, self._writer = self._writer, None
-        writer.finish()  # type: ignore[union-attr]
+        writer.finish()
         # the folder is new, or another one than when this session marked it
-        housekeeping.mark_used(writer.entry.folder)  # type: ignore[union-attr]
-        housekeeping.make_room(writer.entry, self.settings)  # type: ignore[union-attr]
+        use.mark_used(writer.entry.folder)
+        from . import housekeeping
+
+        housekeeping.make_room(writer.entry, self.settings)
 
     def entry(self, xml_digest: str, bin_digest: str) -> cache.Entry:
         """Return the cache folder of a model that `need` was asked about."""

@@ -11,8 +11,9 @@ from typing import Any, Dict, List
 
 from .cache import Entry, file_state
 from .errors import ModelError
-from .housekeeping import COMPILE_SECONDS, keep
+from .housekeeping import COMPILE_SECONDS
 from .unfinished import temporary_folder
+from .use import keep
 
 _cores: Dict[int, Any] = {}
 

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List
 
 from .engine.client import Engine, status, stop
 from .errors import UdfError
-from .process import server_log
+from .isolation import started_with
 
 COUNTS = ("bytes", "requests", "errors", "restarts", "queue")
 
@@ -32,12 +32,6 @@ def act(
     except UdfError as err:
         problem = err.message + (" " + err.hint if err.hint else "")
         return [{"host": socket.gethostname(), "digest": digest[:12], "models": [], "problem": problem}]
-
-
-def started_with(settings: Dict[str, str]) -> Dict[str, str]:
-    """Return the settings that an engine starts with: its log lies beside that of the server, where there is one."""
-    log = server_log("dbinfer-engine.log")
-    return dict(settings, engine_log=log) if log else settings
 
 
 def _whole(found: Dict[str, Any]) -> Dict[str, Any]:

@@ -12,7 +12,10 @@ Exception
 
 from __future__ import annotations
 
-from typing import Dict
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Dict
+
 
 ADMINISTRATORS = "An administrator sees what is wrong: dbinfer doctor"
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from typing import Any, Dict, Optional, Tuple
+
+from . import fastjson
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Any, Dict, Optional, Tuple
 
 OUTCOME = {"asked", "error", "setting", "milliseconds", "compile_milliseconds"}
 
@@ -19,7 +23,7 @@ def read(folder: str) -> Tuple[Dict[str, Any], float]:
     """Return the outcome of the last trial and its age in seconds; nothing where there is none."""
     try:
         with open(path(folder)) as file:
-            values = json.load(file)
+            values = fastjson.loads(file.read())
             # of the open file: another may have its name by now
             age = time.time() - os.fstat(file.fileno()).st_mtime
     except (OSError, ValueError):

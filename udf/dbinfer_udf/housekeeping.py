@@ -20,8 +20,6 @@ from .unfinished import SUFFIX, sweep
 DEFAULT_LIMIT_MB = 10240
 # Between a backend's admission to a model and the end of its compilation nobody removes the files
 BUSY_SECONDS = 600
-# How often who uses a model says so; far below BUSY_SECONDS
-MARK_SECONDS = 60
 # Nothing can say so while OpenVINO compiles, so it is said ahead
 COMPILE_SECONDS = 3600
 UNUSED_SECONDS = 3600
@@ -34,33 +32,6 @@ class Found(NamedTuple):
     path: str
     used: int
     size: int
-
-
-def mark_used(folder: str) -> None:
-    """Note that a backend of this database is about to use this model; nothing where its folder is not there."""
-    marks.mark(folder)
-    keep(folder)
-
-
-def keep(folder: str, ahead: float = 0.0) -> None:
-    """Note that a model is in use, or will be for so many seconds."""
-    now = time.time() + ahead
-    with contextlib.suppress(OSError):
-        os.utime(folder, (now, now))
-
-
-class Waiting:
-    """Keeps a model in the cache while a process waits: to be called many times a second."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._marked = -MARK_SECONDS * 1.0
-
-    def __call__(self) -> None:
-        now = time.monotonic()
-        if now - self._marked >= MARK_SECONDS:
-            self._marked = now
-            keep(self._folder)
 
 
 def find(folder: str) -> List[Found]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from .cache import Entry
 from .compile import compile_model
-from .interrupts import signals_blocked
+from .signals import signals_blocked
 
 PRECISION_NAMES = {"<Type: 'float32'>": "f32", "<Type: 'bfloat16'>": "bf16", "<Type: 'float16'>": "f16"}
 

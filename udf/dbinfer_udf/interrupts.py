@@ -1,73 +1,24 @@
-"""Keeps the database's signals and Python out of each other's way."""
+"""Whether the server wants this statement to end, and how that reaches Python."""
 
 from __future__ import annotations
 
-import _thread
-import contextlib
 import ctypes
-import os
-import signal
 import time
-from typing import Any, Callable, Iterator, Tuple
 
 from .process import server
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Any, Tuple
 
 # rounds; the coordinator and a segment's own timer each send a signal for one cancel
 MAX_INTERRUPTS = 16
 INTERRUPT_WAIT = 0.001  # seconds
 
-
 CANCELLED = "57014"
 # What the server's handlers of signals set; the last one came with PostgreSQL 17
 FLAGS = ("QueryCancelPending", "ProcDiePending", "TransactionTimeoutPending")
 STATEMENT_TIMEOUT = 3  # its place in the server's enum TimeoutId
-
-WAKE = signal.SIGRTMAX  # no server uses it
-CRASH_EXIT = (
-    2  # as a backend's own handler of SIGQUIT exits: the server then ends all sessions and starts again
-)
-
-
-@contextlib.contextmanager
-def signals_blocked() -> Iterator[None]:
-    """Block all signals, so that threads which a library starts meanwhile never receive the database's signals.
-
-    But a compilation or a first inference may take minutes, and an immediate stop must not wait for it: a thread of
-    ours waits for SIGQUIT meanwhile. SIGTERM, cancel and timeouts take effect afterwards, as with any C function.
-    """
-    # a new thread inherits the mask of the thread that starts it
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    stop = _watch_for_quit()
-    try:
-        yield
-    finally:
-        # first the watcher, which must not take a SIGQUIT once this thread can: without the GIL it could not act on it
-        stop()
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _watch_for_quit() -> Callable[[], None]:
-    """Start a thread that ends the process when SIGQUIT comes; return what stops the thread and waits for its end."""
-    # held until the watcher ends: a thread of _thread cannot be joined
-    ended = _thread.allocate_lock()
-    ended.acquire()
-
-    # starts with all signals blocked, too, which sigwait needs
-    def watch() -> None:
-        try:
-            if signal.sigwait({signal.SIGQUIT, WAKE}) == signal.SIGQUIT:
-                # _exit: the server's own exit callbacks must not run in a thread, beside a compilation
-                os._exit(CRASH_EXIT)
-        finally:
-            ended.release()
-
-    watcher = _thread.start_new_thread(watch, ())
-
-    def stop() -> None:
-        signal.pthread_kill(watcher, WAKE)
-        ended.acquire()
-
-    return stop
 
 
 class NoFlag:
@@ -87,16 +38,6 @@ def interrupt_flag() -> Any:
         return ctypes.c_bool.in_dll(server(), "PLy_enter_python_intepreter")  # spelt so in Greenplum
     except ValueError:
         return NoFlag()
-
-
-@contextlib.contextmanager
-def signals_open() -> Iterator[None]:
-    """Let this thread hear all signals again, as the server wants it, while nothing but a wait is done."""
-    before = signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def cancelled() -> bool:
@@ -134,8 +75,10 @@ def look_for_interrupts() -> None:
 def drain_interrupts() -> None:
     """Take the KeyboardInterrupts that were queued before the flag was down, so that none outlives the statement."""
     for _ in range(MAX_INTERRUPTS):
-        with contextlib.suppress(KeyboardInterrupt):
+        try:
             _wait()
+        except KeyboardInterrupt:
+            pass
 
 
 def _wait() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import Any, Callable, Dict, Optional
 
 from . import figures
 from .engine.client import Engine
 from .engine.errors import EngineError
-from .engines import started_with
+from .process import server_log
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional
 
 ALWAYS, NEVER = "always", "never"
 # An inference that is shorter than the way to the engine and back runs in the backend
@@ -21,6 +24,12 @@ def wanted(spec: Dict[str, Any]) -> str:
     """Return what the database and the model say together: the database's `always` is a promise for all models."""
     database: str = spec["settings"].get("isolation") or "auto"
     return database if database == ALWAYS else spec.get("isolation") or database
+
+
+def started_with(settings: Dict[str, str]) -> Dict[str, str]:
+    """Return the settings that an engine starts with: its log lies beside that of the server, where there is one."""
+    log = server_log("dbinfer-engine.log")
+    return dict(settings, engine_log=log) if log else settings
 
 
 class HostEngine:

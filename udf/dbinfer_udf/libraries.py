@@ -13,7 +13,7 @@ from typing import Any, Dict
 
 from .errors import ModelError
 from .image_limits import DEFAULT_LIMITS
-from .interrupts import signals_blocked
+from .signals import signals_blocked
 from .venv import site_packages, why_unsafe
 
 

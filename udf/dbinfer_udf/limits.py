@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, Iterator, List, Optional
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List, Optional
 
 # Where the files of a controller may lie below /sys/fs/cgroup: version 1, version 2, version 2 beside version 1
 FOLDERS = {"cpu": ("cpu", "cpu,cpuacct", "", "unified"), "memory": ("memory", "", "unified")}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from typing import List
 
 from . import process
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import List
 
 PREFIX = "used-by-"
 
@@ -20,21 +22,26 @@ def mark(folder: str) -> None:
     """Note that this database uses the model; nothing where its folder is not there, or in no server's process."""
     if not any(process.database()):  # a mark of no database would never go
         return
-    with contextlib.suppress(OSError):
+    try:
         os.close(os.open(os.path.join(folder, own()), os.O_WRONLY | os.O_CREAT, 0o600))
+    except OSError:
+        pass
 
 
 def unmark(folder: str) -> None:
     """Take this database's mark away."""
-    with contextlib.suppress(OSError):
+    try:
         os.unlink(os.path.join(folder, own()))
+    except OSError:
+        pass
 
 
 def found(folder: str) -> List[str]:
     """Return the marks of all databases, dropped ones included."""
-    with contextlib.suppress(OSError):
+    try:
         return [name for name in os.listdir(folder) if name.startswith(PREFIX)]
-    return []
+    except OSError:
+        return []
 
 
 def others(folder: str, databases: str) -> List[str]:

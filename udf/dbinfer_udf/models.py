@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, Dict, Optional, Tuple
-
-from . import libraries
+from . import fastjson
 from .errors import sees_hosts
-from .image_limits import image_limits
 from .remote import Remote, remote_tasks
 from .threads import threads as allowed_threads
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Any, Dict, Optional, Tuple
 
 DEFAULT_MAX_MODELS = 4
 MOST_REMOTE = 64  # models of the engine that a session knows; each holds labels, and nothing of the network
@@ -25,7 +25,7 @@ def load_model(session: Any, spec: Dict[str, Any]) -> Tuple[Dict[str, Any], str,
     # `workers` follows a setting of the session, and decides on the threads alone, which the key holds; `hosts` says
     # who asks, and all who do share the model
     fixed = {name: value for name, value in settings.items() if name not in ("workers", "hosts")}
-    key = json.dumps([{**spec, "settings": fixed}, threads], sort_keys=True)
+    key = fastjson.dumps([{**spec, "settings": fixed}, threads], sort_keys=True)
     # taken out and put back at the end, so that the dict is in the order of use
     model = session.models.pop(key, None)
     if model is None:
@@ -53,7 +53,7 @@ def _load(session: Any, spec: Dict[str, Any], threads: int) -> Any:
     # before the next one is loaded, which needs the memory
     _make_room(session, True, max(1, int(settings.get("max_models", DEFAULT_MAX_MODELS))))
     # only now: they import what comes from the venv, or serve only a model that is loaded here
-    openvino = libraries.load(settings.get("venv", ""), image_limits(settings).max_pixels)["openvino"]
+    openvino = _libraries(settings)["openvino"]
     from .memory import require_memory
     from .model import Model
     from .tried import require_tried
@@ -66,6 +66,13 @@ def _load(session: Any, spec: Dict[str, Any], threads: int) -> Any:
     return Model(openvino, entry, spec, threads)
 
 
+def _libraries(settings: Dict[str, str]) -> Dict[str, Any]:
+    from .image_limits import image_limits
+    from .libraries import load
+
+    return load(settings.get("venv", ""), image_limits(settings).max_pixels)
+
+
 def _make_room(session: Any, in_process: bool, bound: int) -> None:
     """Drop those of one kind that were not used for longest, so that the next one is within the bound."""
     keys = [key for key, model in session.models.items() if model.in_process == in_process]
@@ -75,7 +82,7 @@ def _make_room(session: Any, in_process: bool, bound: int) -> None:
 
 def _tasks(settings: Dict[str, str]) -> Dict[str, Any]:
     """Return what the libraries do with an image here."""
-    libraries.load(settings.get("venv", ""), image_limits(settings).max_pixels)
+    _libraries(settings)
     from .tasks import TASKS, warm_with_host
 
     return dict(TASKS, warm=warm_with_host) if sees_hosts(settings) else TASKS

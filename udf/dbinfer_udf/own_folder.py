@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Type
 
 from .errors import UdfError
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Type
 
 
 def require_own(folder: str, name: str, option: str, kind: Type[UdfError]) -> None:

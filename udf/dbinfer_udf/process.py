@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-import socket
-from typing import Any, Callable, Optional, Tuple
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Any, Callable, Optional, Tuple
 
 DISPATCH = 2  # Gp_role of Greenplum
 
@@ -74,6 +76,14 @@ def session_number() -> int:
     return ctypes.c_int.in_dll(server(), "gp_session_id").value
 
 
+def postmaster() -> int:
+    """Return the pid of this backend's postmaster; outside of a server that of this process."""
+    try:
+        return ctypes.c_int.in_dll(server(), "PostmasterPid").value
+    except ValueError:
+        return os.getpid()
+
+
 def birth(pid: int) -> str:
     """Return when a process of this host began (clock ticks since boot), or nothing where there is none."""
     try:
@@ -89,7 +99,7 @@ def where(named: bool) -> str:
     """Return segment, host (if `named`) and pid of this process, for the DETAIL of an error."""
     content = content_id()
     segment = [] if content is None else ["segment %d" % content]
-    host = ["host " + socket.gethostname()] if named else []
+    host = ["host " + os.uname().nodename] if named else []
     return ", ".join([*(segment + host or ["this server"]), "pid %d" % os.getpid()])
 
 

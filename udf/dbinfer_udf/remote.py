@@ -5,17 +5,21 @@ Nothing here imports numpy, OpenCV or OpenVINO, which makes the first row of a s
 
 from __future__ import annotations
 
-import json
-import socket
-from typing import Any, Callable, Dict, Optional
+import os
 
+from . import fastjson
 from .engine.errors import EngineError
 from .errors import ModelError, sees_hosts
 from .purpose import require_task
 
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional
+
+    Task = Callable[[Any, bytes, Any], Any]
+
 # with `batch` these are the functions of a model, as tasks.TASKS has them
 ASKED = ("predict", "tensor", "classify", "classify_top", "segment", "embed", "profile", "warm")
-Task = Callable[[Any, bytes, Any], Any]
 
 
 class Remote:
@@ -51,7 +55,7 @@ def _asking(task: str) -> Task:
 
 def warm_with_host(model: Remote, img: bytes, k: Optional[int]) -> str:
     """Run the network once in the engine; return segment, host and pid of this process, and how long it waited."""
-    return json.dumps(dict(json.loads(model.ask("warm", img, k)), host=socket.gethostname()))
+    return fastjson.dumps(dict(fastjson.loads(model.ask("warm", img, k)), host=os.uname().nodename))
 
 
 def batch(model: Remote, img: bytes, row: Any) -> bytes:

@@ -6,17 +6,19 @@ import of numpy, OpenCV or OpenVINO.
 
 from __future__ import annotations
 
-import json
-import secrets
+import os
 import sys
 from time import perf_counter
-from typing import Any, Callable, Dict, List, Optional
 
-from . import cache, handover, housekeeping, interrupts, isolation, process
+from . import fastjson, interrupts, isolation, process
 from .admit import Admission
 from .errors import UdfError, sees_hosts
 from .gate import Gate
 from .ticket import Ticket, report
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional
 
 # each statement of a long transaction makes tickets, and nothing else ends them
 MAX_TICKETS = 256
@@ -45,7 +47,7 @@ class Session:
         self._tickets_of = self.transaction()
         # Only the dispatcher leaves anything, so PostgreSQL and the segments pay nothing.
         self.engine = isolation.HostEngine(digest, modules)
-        self._handover = handover.Handover(modules, digest) if process.dispatches() else None
+        self._handover = _handover(digest) if process.dispatches() else None
 
     def settle(self) -> None:
         """Let no cancel queue an interrupt from now on, and raise one that is queued already (see interrupt_flag)."""
@@ -91,7 +93,7 @@ class Session:
     ) -> str:
         """Make a ticket for an admitted caller and return its token (a new one unless the coordinator gave it)."""
         self.settle()
-        name = token or "dbinfer:%d:%s" % (version_id, secrets.token_hex(8))
+        name = token or "dbinfer:%d:%s" % (version_id, os.urandom(8).hex())
         self._forget_old_tickets()
         self._tickets[name] = Ticket(self, version_id, spec, self._gd.pop("dbinfer.asked", perf_counter()))
         # a given token is the coordinator's, which dbinfer._here finds, not the gate
@@ -105,10 +107,12 @@ class Session:
     def take(self, plpy: Any, caller: int, model: Optional[str], token: Optional[str]) -> Optional[str]:
         """On the coordinator's reader: return the token under which a ticket of the dispatcher counts here too."""
         self.settle()
+        from . import handover
+
         left = handover.take(token, caller, model)
         if left is None:
             return None
-        spec = json.loads(left["spec"])
+        spec = fastjson.loads(left["spec"])
         # the dispatcher has fetched the files already: both processes share the host's cache
         if left["version_id"] != 0:
             self._admit(plpy, lambda a: a.find(spec))
@@ -126,7 +130,7 @@ class Session:
             if self._handover is not None:
                 self._handover.clear()
 
-    def present(self, spec: Dict[str, Any]) -> cache.Entry:
+    def present(self, spec: Dict[str, Any]) -> Any:
         """Return the cache folder of a model that need_model was asked about; ModelError where it went since."""
         return self._admission.present(spec)
 
@@ -151,16 +155,20 @@ class Session:
 
     def cache(self, plpy: Any, settings: str, digests: Optional[List[str]]) -> str:
         """Return the facts of this host's cache as JSON; `digests` None: prune nothing."""
+        from . import housekeeping
+
         self.settle()
         try:
-            return json.dumps(housekeeping.collect(json.loads(settings), digests))
+            return fastjson.dumps(housekeeping.collect(fastjson.loads(settings), digests))
         except UdfError as err:
             report(plpy, err)
 
     def leave(self, plpy: Any, settings: str) -> int:
         """Remove what only this database has put on this host; return how many models that were."""
+        from . import cache, handover, housekeeping
+
         self.settle()
-        values = json.loads(settings)
+        values = fastjson.loads(settings)
         folders = {cache.default_folder(), values.get("cache_dir") or cache.default_folder()}
         try:
             removed = [
@@ -177,19 +185,26 @@ class Session:
         from .engines import act
 
         self.settle()
-        return json.dumps(act(json.loads(settings), self.digest, modules, action))
+        return fastjson.dumps(act(fastjson.loads(settings), self.digest, modules, action))
 
     def status(self, plpy: Any, settings: str) -> str:
         """Return what there is to know of this backend and its host, as JSON."""
         from .status import collect
 
         try:
-            return json.dumps(collect(self, json.loads(settings)))
+            return fastjson.dumps(collect(self, fastjson.loads(settings)))
         except Exception as err:
             # one sick backend must not hide the others in the view
-            return json.dumps(
+            return fastjson.dumps(
                 {"problem": "%s: %s" % (type(err).__name__, err), "python": sys.version.split()[0]}
             )
+
+
+def _handover(digest: str) -> Any:
+    # only here, as other imports below: each costs every session memory and a part of a millisecond
+    from .handover import Handover
+
+    return Handover(modules, digest)
 
 
 def modules() -> Dict[str, str]:

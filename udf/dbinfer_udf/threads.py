@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-from typing import Dict
+import os
 
 from . import limits, process
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Dict
 
 
 def threads(settings: Dict[str, str]) -> int:
@@ -22,4 +25,4 @@ def threads(settings: Dict[str, str]) -> int:
         # + 1: the leader scores, too
         return max(1, cores // (int(settings.get("workers", "0")) + 1))
     # a host that came after install: one thread, rather than too many
-    return max(1, cores // max(1, int(settings.get("segments@" + socket.gethostname(), cores))))
+    return max(1, cores // max(1, int(settings.get("segments@" + os.uname().nodename, cores))))

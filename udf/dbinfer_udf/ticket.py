@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import traceback
 from time import perf_counter
-from typing import Any, Dict, NoReturn, Optional
 
-from . import interrupts, process
+from . import fastjson, interrupts, process
 from .engine.errors import EngineError
 from .errors import ImageError, UdfError, UsageError, sees_hosts
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Any, Dict, NoReturn, Optional
 
 ON_ERROR = ("error", "null")
 
@@ -112,12 +113,14 @@ class Ticket:
             ) from err
 
     def _named(self) -> bool:
-        spec = json.loads(self.spec)
+        spec = fastjson.loads(self.spec)
         return sees_hosts(spec.get("settings", spec))
 
     def _trace(self) -> str:
         if not self._named():  # its lines name folders
             return "On " + process.where(False)
+        import traceback
+
         return "%s\n%s" % (process.where(True), traceback.format_exc())
 
     def _first(self, task: str, img: bytes, k: Any) -> Any:
@@ -125,7 +128,7 @@ class Ticket:
 
         Again where other models of the statement drove this one out: the session's bound counts, not the ticket.
         """
-        spec = json.loads(self.spec)
+        spec = fastjson.loads(self.spec)
         # imports only here, because what resolves a model needs none of them
         if self.version_id == 0:
             from .image_info import IMAGE_TASKS

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from typing import Any, Callable, Dict, List
 
 from .process import server
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List
 
 UNTOUCHED = b"-"
 BUFFER = "dbinfer.transaction_end"

@@ -13,13 +13,13 @@ import sys
 import tempfile
 from typing import Any, ContextManager, Dict, List, Optional
 
-from . import figures, interrupts
+from . import figures, interrupts, signals
 from .cache import Entry
 from .errors import ModelError
-from .housekeeping import Waiting
 from .memory import no_room, room_beside
 from .trial import AbandonedError, Limits, TrialError, run_trial
 from .turns import cancelled, turn
+from .use import Waiting
 
 # A host that was busy may have failed a good model; a bad one shall not take a process of every statement
 FAILURE_SECONDS = 600
@@ -38,7 +38,7 @@ def require_tried(entry: Entry, precision: str, settings: Dict[str, str], openvi
     asked = [openvino, precision, *limits]
     outcome = _read(entry, asked)
     if outcome is None:
-        with _alone(entry), interrupts.signals_open():
+        with _alone(entry), signals.signals_open():
             # read again: who waited for the lock finds what the other process found
             outcome = _read(entry, asked) or _try(entry, precision, limits, settings)
             # a fault of the host says nothing about the model

@@ -8,9 +8,9 @@ import os
 import time
 from typing import Iterator
 
-from . import interrupts
+from . import interrupts, signals
 from .errors import ModelError
-from .housekeeping import Waiting
+from .use import Waiting
 
 WAIT = 0.05  # seconds
 
@@ -30,7 +30,7 @@ def turn(path: str, folder: str, doing: str) -> Iterator[None]:
         yield
         return
     try:
-        with interrupts.signals_open():
+        with signals.signals_open():
             waits = Waiting(folder)
             while not _locked(lock):
                 waits()

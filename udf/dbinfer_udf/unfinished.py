@@ -22,6 +22,18 @@ def temporary_folder(folder: str) -> str:
     return tempfile.mkdtemp(dir=folder, prefix="%d-" % os.getpid(), suffix=SUFFIX)
 
 
+def write(path: str, text: str) -> None:
+    """Write a file that no reader sees half; OSError where that cannot be."""
+    fd, temporary = temporary_file(os.path.dirname(path))
+    try:
+        with os.fdopen(fd, "w") as target:
+            target.write(text)
+        os.rename(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+
+
 def sweep(cache: str) -> None:
     """Remove what backends left half written that were killed, or ended after a cancelled statement."""
     removed = "[0-9]*-*" + SUFFIX  # a model's folder on its way out; only ours have such names

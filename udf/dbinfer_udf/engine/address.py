@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import glob
 import os
-from typing import Dict, List, NamedTuple
 
 from ..own_folder import require_own
 from .errors import PUBLIC, EngineError
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Dict, List
 
 SERVICE_FOLDER = "/run/dbinfer-engine"
 # The kernel's bound for the path of a socket is 107 bytes; our longest name has 30
 MOST_BYTES = 70
 
 
-class Address(NamedTuple):
+class Address:
     """The place of one engine: the folder, and twelve digits of its runtime's digest, which keep versions apart."""
 
-    folder: str
-    digest: str
+    def __init__(self, folder: str, digest: str) -> None:
+        self.folder = folder
+        self.digest = digest
 
     @property
     def control(self) -> str:
@@ -69,5 +72,7 @@ def _default() -> str:
 
 def engines(folder: Address) -> List[Address]:
     """Return the places of all engines that have a socket in this folder."""
+    import glob
+
     paths = glob.glob(os.path.join(glob.escape(folder.folder), "engine-*.sock"))
     return [Address(folder.folder, os.path.basename(path)[7:-5]) for path in sorted(paths)]

@@ -5,15 +5,17 @@ Standard library only: a backend that scores through the engine imports neither 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from typing import Any, Callable, Dict, List, Optional
 
+from ..process import postmaster
 from . import address, control, wire
 from .errors import PUBLIC, CancelledError, EngineError, RowError
 from .remote import RemoteModel
-from .servers import of_this_process
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional
 
 __all__ = [
     "CancelledError",
@@ -66,7 +68,7 @@ class Engine:
 
     def load(self, wanted: Dict[str, Any]) -> Dict[str, Any]:
         """Return what the supervisor says of a model that it has loaded: path, key and facts; see open."""
-        found = self._ask(dict(wanted, op="open", server=of_this_process(), python=sys.version_info[:2]))
+        found = self._ask(dict(wanted, op="open", server=postmaster(), python=sys.version_info[:2]))
         if "error" in found:
             raise wire.rebuild(found["error"])
         return found
@@ -78,14 +80,17 @@ class Engine:
 
     def cancel(self, key: str, request: str) -> None:
         """Say that nobody waits for a request any more."""
-        with contextlib.suppress(EngineError, control.GoneError, CancelledError):
-            place = address.find(self.settings, self.digest)
-            control.tell(place.control, {"op": "cancel", "key": key, "request": request})
+        self._tell({"op": "cancel", "key": key, "request": request})
 
     def release(self, key: str) -> None:
         """Say that a model was opened for nothing; it goes, unless somebody has used it."""
-        with contextlib.suppress(EngineError, control.GoneError, CancelledError):
-            control.tell(address.find(self.settings, self.digest).control, {"op": "release", "key": key})
+        self._tell({"op": "release", "key": key})
+
+    def _tell(self, message: Dict[str, Any]) -> None:
+        try:
+            control.tell(address.find(self.settings, self.digest).control, message)
+        except EngineError:
+            pass
 
     def _ask(self, message: Dict[str, Any]) -> Dict[str, Any]:
         place = address.find(self.settings, self.digest)
@@ -100,7 +105,7 @@ class Engine:
     def _start(self) -> None:
         if sys.platform != "linux":
             raise EngineError("the engine needs Linux, but this host runs %s" % sys.platform)
-        if of_this_process() == 1:
+        if postmaster() == 1:
             # it collects every orphan, and restarts all sessions where one was ended by a signal
             raise EngineError(
                 "the database server is process 1 of its container, and would take the end of an engine for a crash",
@@ -109,7 +114,7 @@ class Engine:
         # only here: most backends find an engine
         from .start import call_of, start
 
-        start(call_of(self.settings, self.digest, self.modules(), of_this_process()))
+        start(call_of(self.settings, self.digest, self.modules(), postmaster()))
 
 
 def status(settings: Dict[str, str]) -> List[Dict[str, Any]]:
@@ -140,9 +145,11 @@ def stop(settings: Dict[str, str], digest: Optional[str] = None, keep: Optional[
     for place in address.engines(address.find(settings, "", make=False)):
         if place.digest not in ((digest or place.digest)[:12],) or place.digest == (keep or "")[:12]:
             continue
-        with contextlib.suppress(control.GoneError):
+        try:
             control.call(place.control, {"op": "stop"}, STATUS_SECONDS)
             told += 1
+        except control.GoneError:
+            pass
     return told
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
+import _socket
 import time
-from typing import Any, Dict
 
 from . import steps, wire
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Any, Dict
 
 
 class GoneError(Exception):
@@ -44,7 +46,12 @@ def call(path: str, message: Dict[str, Any], seconds: float = steps.FOREVER) -> 
 
 def tell(path: str, message: Dict[str, Any]) -> None:
     """Send a message that needs no answer, if that is possible at once."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, contextlib.suppress(OSError):
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
         connection.setblocking(False)
         connection.connect(path)
-        connection.send(wire.frame(message), socket.MSG_NOSIGNAL)
+        connection.send(wire.frame(message), _socket.MSG_NOSIGNAL)
+    except OSError:
+        pass
+    finally:
+        connection.close()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
-from typing import Any, Dict, List, Optional, Tuple
 
-from .. import process
+from .. import fastjson, process
 from . import control, steps, wire
 from .errors import CancelledError, EngineError
-from .remote_batch import Waiting
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Tuple
+
+    from .remote_batch import Waiting
 
 FIRST_BYTES = 1 << 16
 TRIES = 10  # a model may be dropped for others, or its engine end, between two rows
@@ -67,15 +70,18 @@ class RemoteModel:
 
     def _warmed(self, answer: str) -> str:
         """Return the answer of a worker with what is this backend's: its segment, pid, and what it waited for."""
-        found = json.loads(answer)
+        found = fastjson.loads(answer)
         waited, self._load_milliseconds = self._load_milliseconds, 0.0
         found.update(content=process.content_id(), pid=os.getpid())
-        return json.dumps(dict(found, milliseconds=round(found["milliseconds"] + waited, 1)))
+        return fastjson.dumps(dict(found, milliseconds=round(found["milliseconds"] + waited, 1)))
 
     def _add(self, row: Tuple[str, Optional[int], Optional[bytes], str]) -> bytes:
         """Take (scan, id, image, on_error) into this scan's batch, as dbinfer_udf.batch does in a backend."""
         scan, number, img, on_error = row
         if self.batch is None or self.batch.scan != scan:
+            # only here: most sessions score no table
+            from .remote_batch import Waiting
+
             self.batch = Waiting(scan, img, self._rows)
         whole = self.batch.add(number, img, on_error)
         if whole is None:

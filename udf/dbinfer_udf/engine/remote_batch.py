@@ -6,7 +6,10 @@ from typing import Any, Callable, List, Optional, Tuple
 
 from ..batch_rows import PER_LABEL, WAITING_BYTES, Collected, no_id, rows_for, waiting
 from .errors import RowError
-from .wire import Row
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from .wire import Row
 
 
 class Waiting:

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 from typing import Dict, Tuple
 
-from ..process import birth, server
-
-
-def of_this_process() -> int:
-    """Return the pid of this backend's postmaster; outside of a server that of this process."""
-    try:
-        return ctypes.c_int.in_dll(server(), "PostmasterPid").value
-    except ValueError:
-        return os.getpid()
+from ..process import birth
 
 
 class Servers:

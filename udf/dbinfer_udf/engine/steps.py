@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import _socket
 import os
-import socket
 import struct
 import time
-from typing import Any, List
 
 from .. import interrupts
 from . import wire
 from .errors import PUBLIC, CancelledError, EngineError
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Any, List
 
 STEP = 0.02  # seconds
 TIMES = struct.pack("@ll", 0, int(STEP * 1e6))
@@ -19,10 +22,10 @@ FOREVER = float("inf")
 
 def open_socket() -> Any:
     """Return a socket whose calls raise BlockingIOError after a step."""
-    # the class beneath socket.socket: every row makes one
-    connection = socket.SocketType(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, TIMES)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, TIMES)
+    # the class beneath socket.socket: every row makes one, and the module costs every session milliseconds
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, TIMES)
+    connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, TIMES)
     return connection
 
 
@@ -58,7 +61,7 @@ def send(connection: Any, parts: List[bytes], until: float = FOREVER) -> None:
     rest = sum(map(len, parts))
     while True:
         try:
-            sent = connection.sendmsg(parts, [], socket.MSG_NOSIGNAL)
+            sent = connection.sendmsg(parts, [], _socket.MSG_NOSIGNAL)
         except BlockingIOError:
             look(until)
             continue

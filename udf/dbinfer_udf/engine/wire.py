@@ -5,14 +5,18 @@ A row: HEAD and the image file; the answer: ANSWER and the result, or an error. 
 
 from __future__ import annotations
 
-import json
-import socket
+import _socket
 import struct
-import traceback
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from .. import errors
+from .. import errors, fastjson
 from .errors import EngineError, RowError
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+    # id, image file, as the row of classify_table has them
+    Row = Tuple[int, Optional[bytes]]
 
 # task, kind of the image, kind of k, k, the request's own number, bytes that follow
 HEAD = struct.Struct("<4sBBBq8sI")
@@ -38,8 +42,6 @@ ERRORS = {
         RowError,
     )
 }
-# id, image file, as the row of classify_table has them
-Row = Tuple[int, Optional[bytes]]
 
 
 class ClosedError(Exception):
@@ -56,15 +58,6 @@ class RemoteTracebackError(Exception):
     def __str__(self) -> str:
         """Return the text as it is."""
         return "\n" + str(self.args[0])
-
-
-class Request(NamedTuple):
-    """What a worker is asked."""
-
-    number: bytes
-    task: str
-    img: Optional[bytes]
-    k: Any
 
 
 def request(number: bytes, task: str, img: Optional[bytes], k: Any) -> List[bytes]:
@@ -113,7 +106,7 @@ def answer(value: Any) -> bytes:
 
 def failure(err: BaseException) -> bytes:
     """Return the message of an exception."""
-    body = json.dumps(describe(err)).encode()
+    body = fastjson.dumps(describe(err)).encode()
     return ANSWER.pack(MAGIC, ERROR, len(body)) + body
 
 
@@ -122,7 +115,7 @@ def result(kind: int, body: bytes) -> Any:
     if kind == TEXT:
         return body.decode()
     if kind == ERROR:
-        raise rebuild(json.loads(body))
+        raise rebuild(fastjson.loads(body.decode()))
     return body if kind == BYTES else None
 
 
@@ -132,6 +125,8 @@ def describe(err: BaseException) -> Dict[str, str]:
         kind = next(c.__name__ for c in type(err).__mro__ if c.__name__ in ERRORS)
         values = {name: getattr(err, name) for name in FIELDS}
         return dict(values, kind=kind)
+    import traceback
+
     text = "".join(traceback.format_exception(type(err), err, err.__traceback__))
     return {"other": type(err).__name__, "message": str(err), "traceback": text}
 
@@ -149,7 +144,7 @@ def rebuild(fields: Dict[str, str]) -> Exception:
 
 def frame(message: Dict[str, Any]) -> bytes:
     """Return a control message."""
-    body = json.dumps(message).encode()
+    body = fastjson.dumps(message).encode()
     return LENGTH.pack(len(body)) + body
 
 
@@ -157,7 +152,7 @@ def unframe(data: bytes) -> Optional[Dict[str, Any]]:
     """Return the control message, None where it is not there as a whole."""
     if len(data) < LENGTH.size or len(data) < LENGTH.size + LENGTH.unpack_from(data)[0]:
         return None
-    found = json.loads(data[LENGTH.size :])
+    found = fastjson.loads(data[LENGTH.size :].decode())
     if not isinstance(found, dict):
         raise ClosedError
     return found
@@ -165,6 +160,6 @@ def unframe(data: bytes) -> Optional[Dict[str, Any]]:
 
 def peer(connection: Any) -> Tuple[int, int]:
     """Return pid and user id of the process at the other end."""
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    found = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
     pid, uid, _ = struct.unpack("=iii", found)
     return pid, uid

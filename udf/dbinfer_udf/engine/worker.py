@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import struct
-from typing import Any, Dict, Optional
+from typing import Any, Dict, NamedTuple, Optional
 
 from ..batch import Batch
 from ..tasks import TASKS
@@ -24,6 +24,15 @@ CLIENT_SECONDS = struct.pack("@ll", 5, 0)  # for a client that sends or reads no
 
 class FinishError(Exception):
     """The worker is told to go while it waits for a connection."""
+
+
+class Request(NamedTuple):
+    """What a worker is asked."""
+
+    number: bytes
+    task: str
+    img: Optional[bytes]
+    k: Any
 
 
 class Worker:
@@ -97,9 +106,7 @@ class Worker:
             self._slot.begin(number)
             # SIGALRM's default action ends this process also within C; the host says why
             signal.setitimer(signal.ITIMER_REAL, self._seconds)
-            request = wire.Request(
-                number, wire.TASKS[task], body if has_image else None, k if has_k else None
-            )
+            request = Request(number, wire.TASKS[task], body if has_image else None, k if has_k else None)
             answer = self._score(request)
             signal.setitimer(signal.ITIMER_REAL, 0)
         finally:
@@ -111,7 +118,7 @@ class Worker:
         finally:
             self._slot.end()
 
-    def _score(self, request: wire.Request) -> bytes:
+    def _score(self, request: Request) -> bytes:
         self._slot.requests += 1
         try:
             if request.task == "rows":
