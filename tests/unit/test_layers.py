@@ -32,7 +32,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 PIXELS = ("errors", "image", "mask", "postprocess", "preprocess")
 # What a room takes of dbinfer_udf beside its manifest.
 RUNTIME: dict[str, tuple[str, ...]] = {
-    "bench": (*PIXELS, "cache", "libraries", "model", "tasks"),
+    "bench": (*PIXELS, "cache", "fetched", "libraries", "model", "tasks"),
     "engine": ("engine.client", "errors"),
     "imagefiles": ("header",),
     "machine": ("limits",),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dbinfer_udf import compile as compiling
-from dbinfer_udf import housekeeping, tried
+from dbinfer_udf import housekeeping, tried, use
 from dbinfer_udf.admit import Admission
 from dbinfer_udf.cache import Entry
 from dbinfer_udf.errors import ModelError
@@ -25,7 +25,7 @@ BUSY = 0.4
 def crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Entry, Entry]:
     """A model and another one in a cache that has room for neither, and in which ten minutes are 0.4 seconds."""
     monkeypatch.setattr(housekeeping, "BUSY_SECONDS", BUSY)
-    monkeypatch.setattr(housekeeping, "MARK_SECONDS", BUSY / 10)
+    monkeypatch.setattr(use, "MARK_SECONDS", BUSY / 10)
     waited, other = Entry(str(tmp_path), "a", ""), Entry(str(tmp_path), "b", "")
     for entry in (waited, other):
         os.makedirs(entry.folder)
