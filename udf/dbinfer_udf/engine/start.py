@@ -20,6 +20,7 @@ SECONDS = 30.0  # until it listens; Python starts in 20 ms
 NAME = "dbinfer-engine" + " " * 48
 
 RUN = """
+import importlib
 import json as _json
 _call = _json.loads(%r)
 sys.path[:] = _call["paths"]
