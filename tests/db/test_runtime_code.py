@@ -13,7 +13,7 @@ from asking import ask, rows
 from catalog import another_database
 
 from dbinfer.backends import check_backends
-from dbinfer.install import InstallOptions, install, upgrade
+from dbinfer.install import InstallOptions, install, uninstall, upgrade
 from dbinfer.install.content import Content
 from dbinfer.platform import detect
 from dbinfer.registry import deploy
@@ -27,6 +27,8 @@ def other(server_dsn: str, venv: Path, tmp_path: Path) -> Iterator[str]:
         install(InstallOptions(venv=str(venv)), other)
         deploy(tiny_models.constant(tmp_path, 5), dsn=other)
         yield other
+        # its models must not stay in the host cache
+        uninstall(other)
 
 
 def compiled(dsn: str) -> bool:
