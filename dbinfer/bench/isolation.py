@@ -94,6 +94,8 @@ class _Comparison:
     def sessions(self) -> list[Row]:
         """Return the lines on single rows and on sessions, all with ResNet-50, and the one on cancels."""
         context = self._ready(RESNET)
+        # what the networks before have left there is no part of these lines
+        sessions.stop_engine(self.database)
         steps: tuple[tuple[str, Callable[[Context], float], bool, float], ...] = (
             ("first row of a fresh session (ms)", sessions.first_row_ms, False, FIRST_ROW_MS),
             ("private memory of a further session (MB)", sessions.further_mb, False, FURTHER_MB),

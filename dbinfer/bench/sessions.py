@@ -28,6 +28,7 @@ FIRST = "SELECT {call} FROM {table} WHERE id = 1"
 BETWEEN_ROWS = 0.05  # seconds; a person's queries come singly
 PRIVATE = ("Private_Clean", "Private_Dirty")
 CANCEL_AFTER, CANCELS = 1.0, 3
+GONE_SECONDS = 30.0
 SLOW = "dbinfer_bench_slow"
 
 
@@ -56,16 +57,24 @@ def further_mb(context: Context) -> float:
 def many_mb(context: Context) -> float:
     """Return the MB of many sessions that have scored, the engine's processes included.
 
-    Private memory of the backends; of the engine's tree the proportional share, which counts what its processes
-    share once.
+    Private memory of the backends; of the engine's processes the proportional share, which counts what they share
+    once.
     """
     with scored(context, MANY) as texts:
         backends = sum(megabytes(text, *PRIVATE) for text in texts)
         return round(backends + _engine_mb(context.database), 1)
 
 
+def stop_engine(database: Database) -> None:
+    """End the engines of the server's host; the next row that needs one starts a fresh one."""
+    database.one("SELECT dbinfer._full_engines('stop')")
+    until = time.monotonic() + GONE_SECONDS
+    while database.one("SELECT count(*) FROM dbinfer.engines") and time.monotonic() < until:
+        time.sleep(BETWEEN_ROWS)
+
+
 def _engine_mb(database: Database) -> float:
-    """Return the proportional share of the engine's processes, with all networks that it holds."""
+    """Return the proportional share of the engine's processes: supervisor, zygotes, hosts and workers."""
     text = "SELECT coalesce(sum(bytes), 0) / 1e6 FROM dbinfer.engines"
     return float(database.one(text))
 

@@ -44,7 +44,8 @@ class HostEngine:
         uptime: in seconds.
         service: it was started as a service, and does not end by itself.
         models: what it holds: model, version, rows, threads, bytes, workers, requests, errors, restarts, queue.
-        requests, errors, restarts, queue, bytes: sums over its models.
+        requests, errors, restarts, queue: sums over its models.
+        bytes: of all its processes, pages that several share counted once.
         digest: of the runtime that it works for.
         problem: what is wrong, or None.
         sandbox: what the host's kernel has: landlock (its version), seccomp; None where that is not known.

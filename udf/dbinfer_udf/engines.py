@@ -35,6 +35,7 @@ def act(
 
 
 def _whole(found: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the facts of one engine with the sums over its models."""
+    """Return the facts of one engine with the sums over its models; `bytes` are those of all its processes."""
     sums = {name: sum(model.get(name) or 0 for model in found["models"]) for name in COUNTS}
+    sums["bytes"] += found.get("own_bytes", 0)
     return {"host": socket.gethostname(), **sums, **found, "problem": found.get("problem") or None}

@@ -21,6 +21,7 @@ from .errors import EngineError
 from .guards import guards, missing
 from .log import Log
 from .loop import Loop
+from .measure import memory_of
 from .questions import Question, Questions
 from .servers import Servers
 from .shelf import Shelf
@@ -175,5 +176,7 @@ class Supervisor:
             "cores": limits.cores(),
             "log": self.log.path,
             "models": self.shelf.facts(),
+            # of this process and the zygotes, which no model has
+            "own_bytes": memory_of(os.getpid()),
             "problem": "" if self._semaphore >= 0 else "no semaphores: threads may exceed the cores",
         }
