@@ -45,14 +45,21 @@ def _field(case: str, name: str, method: str = "sql") -> Callable[[Sequence[Row]
     return lambda rows: find(rows, case, method).get(name)
 
 
-def _against(first: tuple[str, str], second: tuple[str, str]) -> Callable[[Sequence[Row]], float | None]:
+def _against(
+    first: tuple[str, str], second: tuple[str, str], field: str = "images_per_s"
+) -> Callable[[Sequence[Row]], float | None]:
     """Return the quotient of the images per second of two (case, method)."""
 
     def value(rows: Sequence[Row]) -> float | None:
-        a, b = find(rows, *first).get("images_per_s"), find(rows, *second).get("images_per_s")
+        a, b = find(rows, *first).get(field), find(rows, *second).get(field)
         return a / b if a and b else None
 
     return value
+
+
+def _job(case: str) -> Callable[[Sequence[Row]], float | None]:
+    """Return a job's rate / that of CREATE TABLE AS, both with what comes before the first row and after the last."""
+    return _against((case, "job"), (case, "ctas"), "images_per_s_whole")
 
 
 RESNET, RESNET_INT8 = "resnet50 f32 predict 500x375", "resnet50 int8 predict 500x375"
@@ -78,5 +85,7 @@ TARGETS = (
     Target("ResNet-50 / naive UDF, OpenVINO", 10.0, _against((RESNET, "sql"), (RESNET, "naive"))),
     Target("ResNet-50 / naive UDF, Keras", 10.0, _against((RESNET, "sql"), (RESNET, "keras_naive"))),
     Target("ResNet-50 / Keras in the UDF", 3.0, _against((RESNET, "sql"), (RESNET, "keras"))),
+    Target("dbinfer score / CREATE TABLE AS, digits", 0.95, _job(DIGITS)),
+    Target("dbinfer score / CREATE TABLE AS, MobileNetV2", 0.95, _job(MOBILE.format("classify"))),
     Target("dbinfer load / raw binary COPY", 0.8, _field(RESNET, "ratio_load")),
 )

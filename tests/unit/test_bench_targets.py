@@ -48,3 +48,12 @@ def test_methods_are_compared_by_their_rates() -> None:
     ]
     assert verdict(rows, "ResNet-50 / naive UDF") == "ok"
     assert verdict(rows, "ResNet-50 / Keras") == "below"
+
+
+def test_a_job_is_compared_with_the_plain_statement_start_and_end_included() -> None:
+    rows = [
+        row("digits", "classify", "ctas", images_per_s=100.0, images_per_s_whole=90.0),
+        row("digits", "classify", "job", images_per_s=150.0, images_per_s_whole=85.0),
+    ]
+    assert verdict(rows, "dbinfer score / CREATE TABLE AS, digits") == "below"
+    assert verdict(rows, "dbinfer score / CREATE TABLE AS, MobileNetV2") == "not measured"
