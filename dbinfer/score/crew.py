@@ -32,7 +32,8 @@ class Crew:
         self._ranges: queue.Queue[Any] = queue.Queue(2 * len(scoring))
         self.outcomes: queue.Queue[Outcome | Exception | None] = queue.Queue()
         # Without an index each batch reads the whole table: then few batches
-        self._pace = Pace(options.batch, 0 if plan.ordered else total // PARTS)
+        floor = 0 if plan.ordered else total // PARTS
+        self._pace = Pace(options.batch, floor, total, len(scoring), max(1, plan.platform.segments))
         most = 0 if options.on_error == "error" else options.max_errors
         self.limit = Limit(most)
         self._conns = [feeding, *scoring]

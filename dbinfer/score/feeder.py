@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from psycopg2 import sql
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.score.key import Bound
-from dbinfer.score.plan import Plan, Range
+from dbinfer.score.key import Bound, Range
+from dbinfer.score.plan import Plan
 
 SECONDS = 2.0  # of a batch: what is lost when somebody kills the client
 FIRST, LEAST, MOST = 64, 32, 20_000
+EDGE = 8  # rows of the last batches
 # Rows that arrive while a job runs, before where it is: looked for again, but not for ever
 PASSES = 10
 # Looking for new keys among the old ones takes at most this part of the time
@@ -25,22 +26,40 @@ KEYS_BY_INDEX = (
 
 
 class Pace:
-    """How many rows a batch has, so that it takes about SECONDS; `fixed`: always so many; never fewer than `floor`."""
+    """How many rows a batch has.
 
-    def __init__(self, fixed: int | None, floor: int) -> None:
-        self._fixed = fixed
-        self._floor = floor
+    So many that it takes about SECONDS, and fewer towards the end, so that all workers end together.
+
+    Args:
+        fixed: always so many; floor: never fewer.
+        total: of all batches; workers: that share them; segments: that share each batch.
+    """
+
+    def __init__(
+        self, fixed: int | None, floor: int, total: int, workers: int = 1, segments: int = 1
+    ) -> None:
+        self._fixed, self._floor, self._most = fixed, floor, MOST * segments
+        self._ahead, self._workers = total, workers
         self._size = FIRST
 
     @property
     def size(self) -> int:
         """Return the rows of the next batch."""
-        return self._fixed or max(self._size, self._floor)
+        if self._fixed:
+            return self._fixed
+        # One worker waits for nobody. Rows that came meanwhile are not counted: then nothing seems to lie ahead
+        shared = self._workers > 1 and self._ahead > 0
+        share = max(EDGE, self._ahead // (2 * self._workers)) if shared else self._most
+        return max(min(self._size, share), self._floor)
+
+    def fed(self, rows: int) -> None:
+        """Take note of a batch that is cut off."""
+        self._ahead -= rows
 
     def measured(self, rows: int, seconds: float) -> None:
-        """Take note of a batch; at most four times the rows of the last one, for it may have been a lucky one."""
+        """Take note of a batch that is scored; at most four times its rows, for it may have been a lucky one."""
         wanted = int(rows / max(seconds, 1e-3) * SECONDS)
-        self._size = max(LEAST, min(MOST, wanted, 4 * max(rows, LEAST))) // LEAST * LEAST
+        self._size = max(LEAST, min(self._most, wanted, 4 * max(rows, LEAST))) // LEAST * LEAST
 
 
 class Feeder:
@@ -85,6 +104,7 @@ class Feeder:
             if keys is None:
                 return
             low = self._highest = keys.high
+            self._pace.fed(keys.rows)
             yield keys
 
     def _next(self, low: Bound | None, retry: bool) -> Range | None:

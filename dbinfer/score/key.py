@@ -22,6 +22,15 @@ Bound = Sequence[str]
 
 
 @dataclass(frozen=True)
+class Range:
+    """The keys of a batch: above `low` (None: from the first one on), up to `high` (None: to the last); its rows."""
+
+    low: Bound | None = None
+    high: Bound | None = None
+    rows: int = 0
+
+
+@dataclass(frozen=True)
 class Column:
     """One column of a key; `operators` are the SQL of each by btree's number."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from psycopg2 import sql
@@ -11,21 +11,12 @@ from psycopg2 import sql
 from dbinfer.names import TableName, column
 from dbinfer.platform import Platform
 from dbinfer.score.functions import Arguments, Function
-from dbinfer.score.key import ABOVE, SAME, UPTO, Bound, Key
+from dbinfer.score.key import ABOVE, SAME, UPTO, Bound, Key, Range
 from dbinfer.score.options import ScoreOptions
 from dbinfer.sqlfiles import read
 
 # Greenplum 6 is a PostgreSQL 9.4
 CONFLICT_SINCE = 90500
-
-
-@dataclass(frozen=True)
-class Range:
-    """The keys of a batch: above `low` (None: from the first one on), up to `high` (None: to the last); its rows."""
-
-    low: Bound | None = None
-    high: Bound | None = None
-    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -75,9 +66,13 @@ class Plan:
         rows = self._rows(Range(), sql.SQL("1"), retry)
         return sql.SQL("SELECT pg_catalog.count(*) FROM ({}) open").format(rows)
 
-    def batch(self, keys: Range) -> sql.Composed:
-        """Return the statement that scores a range and stores what has a result."""
-        return self._insert(keys, "null") if not self.grouped else self._group(keys)
+    def batches(self, keys: Range) -> Iterator[sql.Composed]:
+        """Yield the statements that score a range and store what has a result; each takes what is left."""
+        if self.grouped:
+            yield self._group(keys)
+        # On Greenplum a group leaves the last rows of each segment
+        if self.platform.mpp or not self.grouped:
+            yield self._insert(keys, "null")
 
     def single(self, key: Bound) -> sql.Composed:
         """Return the statement that scores one row, and raises why it cannot be scored."""
@@ -131,7 +126,8 @@ class Plan:
     def _group(self, keys: Range) -> sql.Composed:
         wanted = sql.SQL("{}, source.{} AS dbinfer_img").format(self.key.listed("source"), self._img)
         return self._format(
-            "client/job_group.sql",
+            "client/job_group_segments.sql" if self.platform.mpp else "client/job_group.sql",
+            type=sql.SQL(self.key.columns[0].type),
             rows=self._rows(keys, wanted, retry=False),
             call=self._call(sql.SQL("dbinfer_img"), "null"),
             scan=sql.Literal(uuid.uuid4().hex),

@@ -20,6 +20,7 @@ from dbinfer.sqlfiles import read
 
 # Milliseconds of an image in the trial: below it, 32 images at once are quicker than one by one
 SMALL = 0.3
+WHOLE_NUMBERS = ("smallint", "integer", "bigint")
 TASKS = {name: task for task, name in BY_TASK.items()} | {"classify_top": "classification"}
 
 
@@ -67,7 +68,7 @@ def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform:
     if platform.mpp:
         key = _spread(cur, source, key, there, function)
     unique, ordered = indexes(cur, source, key)
-    grouped = function.name == "classify" and not platform.mpp and (milliseconds or SMALL) < SMALL
+    grouped = function.name == "classify" and (milliseconds or SMALL) < SMALL and _may_group(key, platform)
     errors = TableName(target.schema, errors_name(target.name))
     marked = _marked(cur, source, platform)
     plan = Plan(
@@ -88,6 +89,11 @@ def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform:
     check_shape(cur, plan)
     _check_rows(cur, plan, unique)
     return plan
+
+
+def _may_group(key: Key, platform: Platform) -> bool:
+    """Return whether images can be taken in groups: on segments a number alone goes with each through its batch."""
+    return not platform.mpp or (len(key.columns) == 1 and key.columns[0].type in WHOLE_NUMBERS)
 
 
 def _spread(cur: Cursor, table: TableName, key: Key, there: dict[str, Column], function: Function) -> Key:

@@ -13,8 +13,8 @@ from psycopg2.extensions import cursor as Cursor
 
 from dbinfer.errors import DataError
 from dbinfer.score.files import IMAGE_STATES
-from dbinfer.score.key import Bound
-from dbinfer.score.plan import Plan, Range
+from dbinfer.score.key import Bound, Range
+from dbinfer.score.plan import Plan
 
 # A batch is a small part of a table of any size: its rows come by index, whatever the statistics say of a table that
 # was empty a moment ago. Hash joins would read all results for each batch. JIT would take the price of "off" for real.
@@ -85,24 +85,34 @@ def score_batch(conn: Connection, plan: Plan, keys: Range, retry: bool, limit: L
 
 
 def _whole(cur: Cursor, plan: Plan, keys: Range) -> int:
-    prefix = BY_INDEX + (GROUPED if plan.grouped else ONE_BY_ONE) if _by_index(plan) else ""
+    prefix = _prefix(plan)
     if plan.function.on_error:
-        cur.execute(sql.SQL(prefix) + plan.batch(keys))
-        return cur.rowcount
+        return _count(cur, plan, keys, prefix)
     # A function that cannot answer NULL for a bad image: then one by one
-    cur.execute(prefix + "SAVEPOINT dbinfer_batch")
+    cur.execute("SAVEPOINT dbinfer_batch")
     try:
-        cur.execute(plan.batch(keys))
+        return _count(cur, plan, keys, prefix)
     except psycopg2.Error as err:
         if err.pgcode not in IMAGE_STATES:
             raise
         cur.execute("ROLLBACK TO SAVEPOINT dbinfer_batch")
         return 0
-    return cur.rowcount
 
 
-def _by_index(plan: Plan) -> bool:
-    return plan.ordered and not plan.platform.mpp
+def _count(cur: Cursor, plan: Plan, keys: Range, prefix: str) -> int:
+    rows = 0
+    for statement in plan.batches(keys):
+        if rows < keys.rows:
+            cur.execute(sql.SQL(prefix) + statement)
+            rows += cur.rowcount
+    return rows
+
+
+def _prefix(plan: Plan) -> str:
+    if plan.platform.mpp:
+        # Of a volatile function's value its own planner makes several calls
+        return "SET LOCAL optimizer = off; " if plan.grouped else ""
+    return BY_INDEX + (GROUPED if plan.grouped else ONE_BY_ONE) if plan.ordered else ""
 
 
 def _left(cur: Cursor, plan: Plan, keys: Range) -> Iterator[Bound]:

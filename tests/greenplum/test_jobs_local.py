@@ -6,11 +6,13 @@ from contextlib import closing
 
 import psycopg2
 from asking import ask, rows
+from psycopg2 import sql
 from psycopg2.extensions import connection as Connection
+from psycopg2.extensions import cursor as Cursor
 
 from dbinfer.platform import detect
 from dbinfer.score import ScoreOptions, score
-from dbinfer.score.plan import Range
+from dbinfer.score.key import Range
 from dbinfer.score.prepare import prepare
 
 
@@ -26,9 +28,24 @@ def test_a_batch_stays_on_its_segment(session: Connection, cluster: str) -> None
     with closing(psycopg2.connect(cluster)) as conn, conn.cursor() as cur:
         cur.execute(f"SET optimizer = {ask(session, 'SHOW optimizer')}")
         plan = prepare(cur, "images", "local_results", options, detect(conn))
-        cur.execute("EXPLAIN (VERBOSE, COSTS OFF) " + plan.batch(Range(("3",), ("40",), 30)).as_string(cur))
-        shown = "\n".join(row[0] for row in cur.fetchall())
-        assert "Motion" not in shown, shown
+        assert plan.grouped
+        in_groups, one_by_one = plan.batches(Range(("3",), ("40",), 30))
+        assert "Motion" not in "\n".join(explain(cur, one_by_one))
+        # of whole batches of images the results move, if anything
+        no_image_moves(explain(cur, in_groups))
+
+
+def explain(cur: Cursor, statement: sql.Composed) -> list[str]:
+    """Return the lines of a statement's plan."""
+    cur.execute("EXPLAIN (VERBOSE, COSTS OFF) " + statement.as_string(cur))
+    return [row[0] for row in cur.fetchall()]
+
+
+def no_image_moves(plan: list[str]) -> None:
+    """Fail where a Motion's output names the column of images."""
+    for number, line in enumerate(plan):
+        if "Motion" in line:
+            assert "img" not in plan[number + 1], "\n".join(plan)
 
 
 def test_images_spread_by_another_column_stay_all_the_same(session: Connection, cluster: str) -> None:
@@ -40,8 +57,21 @@ def test_images_spread_by_another_column_stay_all_the_same(session: Connection, 
     with closing(psycopg2.connect(cluster)) as conn, conn.cursor() as cur:
         cur.execute(f"SET optimizer = {ask(session, 'SHOW optimizer')}")
         plan = prepare(cur, "by_label", "by_label_results", options, detect(conn))
-        cur.execute("EXPLAIN (VERBOSE, COSTS OFF) " + plan.batch(Range(None, ("40", "z"), 30)).as_string(cur))
-        lines = [row[0] for row in cur.fetchall()]
-    for number, line in enumerate(lines):
-        if "Motion" in line:
-            assert "img" not in lines[number + 1], "\n".join(lines)
+        for statement in plan.batches(Range(None, ("40", "z"), 30)):
+            no_image_moves(explain(cur, statement))
+
+
+def test_groups_of_images_give_what_single_ones_give(session: Connection, cluster: str) -> None:
+    rows(session, "DROP TABLE IF EXISTS mixed, mixed_results, mixed_results_errors")
+    rows(
+        session,
+        "CREATE TABLE mixed AS SELECT n AS id, CASE WHEN n % 50 = 7 THEN 'bad'::bytea WHEN n % 50 <> 9 THEN img END "
+        "AS img FROM generate_series(1, 600) n JOIN images i ON i.id = n % 60 DISTRIBUTED BY (id)",
+    )
+    report = score("mixed", "mixed_results", ScoreOptions(model="colours", batch=200), cluster)
+    assert (report.rows, report.errors, report.nulls) == (588, 12, 12)
+    expected = (
+        "SELECT id, (c).* FROM (SELECT id, dbinfer.classify(img, 'colours', 'null') c FROM mixed OFFSET 0) s "
+    )
+    own = "SELECT id, class, label, score FROM mixed_results ORDER BY id"
+    assert rows(session, own) == rows(session, expected + "WHERE id % 50 <> 7 ORDER BY id")
