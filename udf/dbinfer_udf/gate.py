@@ -28,7 +28,11 @@ class Gate:
 
     def find(self, model: Optional[str]) -> Optional[str]:
         """Return the token that this user resolved for the model in this statement and subtransaction."""
-        self._follow()
+        # as _follow, without the call: every row comes here
+        moment = self.transaction(), self._statement()
+        if moment != self._moment:
+            self._moment = moment
+            self._resolved.clear()
         return self._resolved.get((self._subtransaction(), self._user(), model))
 
     def keep(self, user: int, model: Optional[str], token: str) -> None:

@@ -95,20 +95,23 @@ class Decoder:
         if len(data) > limits.max_bytes:
             raise too_large(len(data), limits.max_bytes, "bytes", "max_image_bytes")
         header = read_header(data, limits)
+        # taken apart at once, as in check_cost: what a small image costs is mostly such steps
+        format_, width, height, _, _, orientation, _, _, _, _, animated = header
         part = 1
-        if self._target is not None and header.format == "JPEG":
+        if format_ == "JPEG" and self._target is not None:
             part = reduction(header, self._target)
-        check_cost(data, header, limits, self._bytes_a_pixel * header.width * header.height // (part * part))
+        check_cost(data, header, limits, self._bytes_a_pixel * width * height // (part * part))
         # OpenCV's own reader of animations can end the process: see still()
-        image = _decode(still(data) if header.animated else data, header, self._flags[part])
-        check_shape(image.shape, header, part)
+        image = _decode(still(data) if animated else data, header, self._flags[part])
+        if part > 1 or format_ == "TIFF" or image.shape[:2] != (height, width):
+            check_shape(image.shape, header, part)
         if part > 1:
             image = _without_rest(image, header, part)
         if self._swap:
             # in place: a second picture would double the memory
             image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB, image)
-        if header.orientation > 1 and header.format != "TIFF":  # TIFF: OpenCV does it whatever the flag says
-            image = _TURNS[header.orientation](image)
+        if orientation > 1 and format_ != "TIFF":  # TIFF: OpenCV does it whatever the flag says
+            image = _TURNS[orientation](image)
         return image, header
 
 

@@ -40,6 +40,8 @@ class Session:
         self.transaction = self._gate.transaction
         self._admission = Admission()
         self._python_runs = interrupts.interrupt_flag()
+        # PostgreSQL queues no interrupts, and every row would ask twice
+        self.settles = not isinstance(self._python_runs, interrupts.NoFlag)
         # not by this process: see bootstrap.Finder
         self.compiled = bool(getattr(globals()["__loader__"], "compiled", False))
         # in GD: dbinfer._text finds the ticket of a row there with one look-up
@@ -60,7 +62,8 @@ class Session:
 
     def gate(self, model: Optional[str]) -> Optional[str]:
         """Return the token that this user resolved for the model in this statement, else None."""
-        self.settle()
+        if self.settles:
+            self.settle()
         return self._gate.find(model)
 
     def here(self, token: Optional[str]) -> Optional[str]:

@@ -32,7 +32,9 @@ def tensor(model: Model, img: bytes, k: Optional[int]) -> bytes:
 
 def classify(model: Model, img: bytes, k: Optional[int]) -> str:
     """Return the best class as a literal of dbinfer.classification."""
-    model.require("classification", "classify")
+    # asked here first, without two calls: every row comes here
+    if model.manifest.task != "classification":
+        model.require("classification", "classify")
     model.score(img)
     winner, score = best(_class_scores(model))
     # nine digits give the same float32 again

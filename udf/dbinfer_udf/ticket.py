@@ -75,7 +75,8 @@ class Ticket:
             return None
         session = self._session
         try:
-            session.settle()
+            if session.settles:
+                session.settle()
             if on_error not in ON_ERROR:
                 raise _wrong_on_error(on_error)
             if session.transaction() != self.transaction:
@@ -86,7 +87,8 @@ class Ticket:
             model = session.models.get(self._key)
             if model is None:
                 return self._first(task, img, k)
-            return _task(self._tasks, task)(model, img, k)
+            run = self._tasks.get(task)
+            return (run or _task(self._tasks, task))(model, img, k)
         except KeyboardInterrupt:
             # a cancel on Greenplum; what else it has queued must not reach the next statement
             interrupts.drain_interrupts()
