@@ -32,6 +32,7 @@ from dbinfer.registry import (
     DeployReport,
     ModelsReport,
     RegistryReport,
+    UsageReport,
     activate,
     alias,
     default,
@@ -40,6 +41,7 @@ from dbinfer.registry import (
     grant,
     models,
     revoke,
+    usage,
 )
 from dbinfer.report import Report
 from dbinfer.score import (
@@ -101,6 +103,7 @@ __all__ = [
     "TuneReport",
     "UpOptions",
     "UpgradeOptions",
+    "UsageReport",
     "__version__",
     "activate",
     "alias",
@@ -133,4 +136,5 @@ __all__ = [
     "uninstall",
     "up",
     "upgrade",
+    "usage",
 ]

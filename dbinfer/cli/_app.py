@@ -19,6 +19,7 @@ GROUPS = (
     "convert",
     "deploy",
     "registry",
+    "usage",
     "cache",
     "engine",
     "quantize",

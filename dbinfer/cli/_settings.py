@@ -17,6 +17,12 @@ ModelIsolation = Annotated[
     str | None,
     typer.Option("--isolation", help="The same for this model alone: auto, always or never."),
 ]
+Usage = Annotated[
+    str | None,
+    typer.Option(
+        help="Count who scores how many rows with which model (`dbinfer usage`): on or off. Default: off."
+    ),
+]
 EngineDir = Annotated[
     str | None,
     typer.Option(help="Folder of the engine's sockets on every host. Default: below /run or /tmp."),

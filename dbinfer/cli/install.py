@@ -10,7 +10,7 @@ from rich.text import Text
 
 from dbinfer.cli._options import Dsn, Json, console, print_json
 from dbinfer.cli._progress import progress_bar
-from dbinfer.cli._settings import EngineDir, EngineIdle, EngineMemory, Isolation
+from dbinfer.cli._settings import EngineDir, EngineIdle, EngineMemory, Isolation, Usage
 
 if TYPE_CHECKING:
     from dbinfer.backends import Check
@@ -73,6 +73,7 @@ def install(
     engine_dir: EngineDir = None,
     engine_idle_seconds: EngineIdle = None,
     engine_memory_mb: EngineMemory = None,
+    usage: Usage = None,
     adopt_role: AdoptRole = False,
     json: Json = False,
 ) -> None:
@@ -108,6 +109,7 @@ def install(
         engine_dir=engine_dir,
         engine_idle_seconds=engine_idle_seconds,
         engine_memory_mb=engine_memory_mb,
+        usage=usage,
         adopt_role=adopt_role,
     )
     with progress_bar() as progress:

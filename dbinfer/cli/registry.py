@@ -116,12 +116,14 @@ def default(name: str, dsn: Dsn = None) -> None:
 
 def drop(
     reference: Annotated[str, typer.Argument(metavar="NAME[@VERSION]")],
-    force: Annotated[bool, typer.Option("--force", help="Drop it even if it is active.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Drop it even if it is active or was used lately.")
+    ] = False,
     dsn: Dsn = None,
 ) -> None:
     """Remove one version of a model, or the whole model.
 
-    An active version is only dropped with --force.
+    A version that is active, or that `dbinfer usage` has seen in use in the last 30 days, is only dropped with --force.
 
     Examples:
 

@@ -28,6 +28,7 @@ class InstallOptions:
         engine_dir: folder of the engine's sockets on every host; None: one of the server's user below /tmp.
         engine_idle_seconds: after which an engine that nobody asks ends.
         engine_memory_mb: of all models of an engine; beyond it the model that was not used for longest goes.
+        usage: on or off: whether rows are counted for dbinfer.usage.
         adopt_role: use a role dbinfer_admin that dbinfer has not made.
     """
 
@@ -46,18 +47,21 @@ class InstallOptions:
     engine_dir: str | None = None
     engine_idle_seconds: int | None = None
     engine_memory_mb: int | None = None
+    usage: str | None = None
     adopt_role: bool = False
 
     def settings(self) -> dict[str, str]:
         """Return those that are named, as the database stores them.
 
         Raises:
-            UsageError: `threads` is neither auto nor a positive number, `isolation` none of its three words, or
-                the path of a folder not absolute.
+            UsageError: `threads` is neither auto nor a positive number, `isolation` or `usage` none of its words,
+                or the path of a folder not absolute.
         """
         if self.threads is not None and not re.fullmatch("auto|0*[1-9][0-9]*", self.threads):
             raise UsageError(f"--threads is {self.threads!r}, but must be 'auto' or a positive number")
         check_isolation(self.isolation)
+        if self.usage not in (None, "on", "off"):
+            raise UsageError(f"--usage is {self.usage!r}, but must be on or off")
         for option, folder in (("--venv", self.venv), ("--cache-dir", self.cache_dir)):
             # a backend works in its data directory, and the trial of a model elsewhere
             if folder and not folder.startswith("/"):

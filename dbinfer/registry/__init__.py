@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dbinfer.registry.deployment import DeployOptions, DeployReport, deploy
+from dbinfer.registry.usage import UsageReport, usage
 from dbinfer.registry.versions import (
     ModelsReport,
     RegistryReport,
@@ -20,6 +21,7 @@ __all__ = [
     "DeployReport",
     "ModelsReport",
     "RegistryReport",
+    "UsageReport",
     "activate",
     "alias",
     "default",
@@ -28,4 +30,5 @@ __all__ = [
     "grant",
     "models",
     "revoke",
+    "usage",
 ]

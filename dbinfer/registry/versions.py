@@ -8,6 +8,7 @@ from typing import Any
 
 from dbinfer.connection import session
 from dbinfer.errors import RegistryError
+from dbinfer.registry.usage import check_unused
 from dbinfer.report import Report
 from dbinfer.sqlfiles import read
 
@@ -90,9 +91,12 @@ def alias(reference: str, name: str, dsn: str | None = None) -> RegistryReport:
 
 
 def drop(reference: str, force: bool = False, dsn: str | None = None) -> RegistryReport:
-    """Remove NAME@VERSION, or with NAME alone the whole model; refuses the active version unless forced."""
+    """Remove NAME@VERSION, or with NAME the whole model; what is active or was used lately, only if forced."""
     name, version = split(reference) if "@" in reference else (reference, None)
-    _call(dsn, "SELECT dbinfer.drop_model(%s, %s, %s)", name, version, force)
+    with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
+        if not force:
+            check_unused(cur, name, version)
+        cur.execute("SELECT dbinfer.drop_model(%s, %s, %s)", (name, version, force))
     return RegistryReport("drop", name, version)
 
 

@@ -11,9 +11,13 @@ DECLARE
     "max_image_frames": 1000000, "max_image_seconds": 3600}';
   highest bigint := (settings ->> name)::bigint;
 BEGIN
-  IF highest IS NULL THEN
+  IF name = 'usage' THEN
+    IF (value IN ('on', 'off')) IS NOT TRUE THEN
+      RAISE invalid_parameter_value USING MESSAGE = format('usage cannot be %L', value), HINT = 'Use on or off.';
+    END IF;
+  ELSIF highest IS NULL THEN
     RAISE insufficient_privilege USING MESSAGE = format('%L is not a setting that can be changed here', name),
-      HINT = format('Settings: %s. A superuser changes the others: dbinfer install --help',
+      HINT = format('Settings: usage, %s. A superuser changes the others: dbinfer install --help',
         (SELECT string_agg(key, ', ' ORDER BY key) FROM jsonb_object_keys(settings) key));
   -- IS NOT TRUE: NULL is refused, too
   ELSIF (value ~ '^[1-9][0-9]{0,9}$' AND value::bigint <= highest OR name = 'threads' AND value = 'auto') IS NOT TRUE THEN
@@ -23,6 +27,6 @@ BEGIN
   PERFORM dbinfer_private.set_setting(name, value);
   PERFORM dbinfer_private.forget();
 END $$;
-COMMENT ON FUNCTION dbinfer.set_setting(text, text) IS 'sets threads, max_models, cache_limit_mb, engine_memory_mb, engine_idle_seconds or a limit of images (max_image_bytes and so on, docs/security.md), from the next statement on';
+COMMENT ON FUNCTION dbinfer.set_setting(text, text) IS 'sets threads, max_models, cache_limit_mb, engine_memory_mb, engine_idle_seconds a limit of images (max_image_bytes and so on, docs/security.md), or whether usage is counted (usage: on or off), from the next statement on';
 REVOKE ALL ON FUNCTION dbinfer.set_setting(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.set_setting(text, text) TO dbinfer_admin;

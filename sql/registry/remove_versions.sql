@@ -4,6 +4,8 @@ BEGIN
   -- by hand: Greenplum does not enforce foreign keys of replicated tables; last_version stays, see add_version
   DELETE FROM dbinfer_private.model_part p WHERE p.version_id IN (SELECT v.id FROM dbinfer_private.model_version v
     WHERE v.model = gone AND (gone_version IS NULL OR v.version = gone_version));
+  DELETE FROM dbinfer_private.usage u WHERE u.version_id IN (SELECT v.id FROM dbinfer_private.model_version v
+    WHERE v.model = gone AND (gone_version IS NULL OR v.version = gone_version));
   DELETE FROM dbinfer_private.alias a WHERE a.model = gone AND (gone_version IS NULL OR a.version = gone_version);
   DELETE FROM dbinfer_private.model_version v WHERE v.model = gone AND (gone_version IS NULL OR v.version = gone_version);
   UPDATE dbinfer_private.model m SET active = NULL WHERE m.name = gone AND m.active = gone_version;

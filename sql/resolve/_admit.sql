@@ -9,6 +9,7 @@ DECLARE
   wanted integer;
   v record;
   p record;
+  token text;
 BEGIN
   IF caller IS NULL THEN
     RAISE insufficient_privilege USING MESSAGE = 'dbinfer._admit is internal',
@@ -42,9 +43,13 @@ BEGIN
     END LOOP;
     PERFORM dbinfer_private.finish_model();
   END IF;
-  RETURN dbinfer_private.ticket(caller, model, v.id, json_build_object('model', v.model, 'version', v.version,
+  token := dbinfer_private.ticket(caller, model, v.id, json_build_object('model', v.model, 'version', v.version,
     'xml_digest', v.xml_digest, 'bin_digest', v.bin_digest, 'manifest', v.manifest, 'isolation', v.isolation,
     'settings', settings::json)::text, given_token);
+  IF settings::json->>'usage' = 'on' THEN
+    PERFORM dbinfer_private.count_usage(token, caller);
+  END IF;
+  RETURN token;
 END $$;
 COMMENT ON FUNCTION dbinfer._admit(text, text, text) IS 'internal: admits the caller to a model and makes this backend ready for it';
 GRANT EXECUTE ON FUNCTION dbinfer._admit(text, text, text) TO PUBLIC;

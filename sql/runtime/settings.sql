@@ -1,8 +1,9 @@
--- `workers` among them says how many backends score at once beside the leader.
+-- `workers` among them says how many backends score at once beside the leader. Since when usage is counted is no matter of the
+-- runtime's.
 CREATE OR REPLACE FUNCTION dbinfer_private.settings() RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 SELECT json_object_agg(s.name, s.value)::text FROM (
-  SELECT name, value FROM dbinfer_private.setting
+  SELECT name, value FROM dbinfer_private.setting WHERE name <> 'usage_since'
   UNION ALL
   SELECT 'workers', coalesce(pg_catalog.current_setting('max_parallel_workers_per_gather', true), '0')
 ) s

@@ -24,6 +24,9 @@ CALLS = {
     "_begin_job": ["'{}', NULL", "NULL, dbinfer._ask('dbinfer score')", "'[]', dbinfer._ask('dbinfer score')"],
     "_tell_job": ["1, 0, 0, 0, '', 'done', ''", "1, 0, 0, 0, '', 'done', dbinfer._ask('secret')"],
     "_cancel_job": ["99, NULL", "NULL, dbinfer._ask('dbinfer score')", "99, dbinfer._ask('dbinfer score')"],
+    "_usage_of": ["NULL", "''", "dbinfer._ask('secret')"],
+    "_usage_since": [],
+    "_keep_usage": [],
     "_full_status": [],
     "_shown_engines": [],
     "_full_engines": ["NULL", "'x'", "''"],
@@ -77,6 +80,7 @@ def test_wrong_arguments_are_refused_in_one_sentence(db: Connection, name: str) 
 
 
 OPEN = {"_admit", "_admit_segment", "_status", "_begin_job", "_tell_job", "_cancel_job", "_shown_engines"}
+OPEN |= {"_usage_of", "_usage_since"}
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in OPEN])

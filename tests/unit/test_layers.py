@@ -61,6 +61,7 @@ STANDARD_LIBRARY_ONLY = (
     "marks",
     "own_folder",
     "ticket",
+    "usage",
     "cache",
     "housekeeping",
     "unfinished",

@@ -23,8 +23,8 @@ def load_model(session: Any, spec: Dict[str, Any]) -> Tuple[Dict[str, Any], str,
     settings = spec["settings"]
     threads = allowed_threads(settings)
     # `workers` follows a setting of the session, and decides on the threads alone, which the key holds; `hosts` says
-    # who asks, and all who do share the model
-    fixed = {name: value for name, value in settings.items() if name not in ("workers", "hosts")}
+    # who asks, and all who do share the model; `usage`, whether rows are counted
+    fixed = {name: value for name, value in settings.items() if name not in ("workers", "hosts", "usage")}
     key = fastjson.dumps([{**spec, "settings": fixed}, threads], sort_keys=True)
     # taken out and put back at the end, so that the dict is in the order of use
     model = session.models.pop(key, None)

@@ -122,6 +122,9 @@ class Session:
         name = self.ticket(caller, model, left["version_id"], left["spec"], left["token"])
         if token is None:
             self._gate.keep(caller, model, name)
+        # _admit cannot say so here, where the settings have no rows
+        if spec.get("settings", {}).get("usage") == "on":
+            self.usage().count(name, caller)
         return name
 
     def _forget_old_tickets(self) -> None:
@@ -181,7 +184,14 @@ class Session:
             report(plpy, err)
         if self._handover is not None:
             handover.leave()
+        self.usage().leave(values["databases"])
         return len(removed)
+
+    def usage(self) -> Any:
+        """Return what counts who used what."""
+        from .usage import Usage
+
+        return Usage(self._gd)
 
     def engines(self, plpy: Any, settings: str, action: str) -> str:
         """Return the facts of this host's engines as JSON; see engines.act."""

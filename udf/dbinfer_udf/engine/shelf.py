@@ -25,6 +25,7 @@ OTHERS = (
     "default_model",
     "version",
     "hosts",
+    "usage",
 )
 
 
