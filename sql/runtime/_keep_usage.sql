@@ -2,6 +2,7 @@
 CREATE OR REPLACE FUNCTION dbinfer._keep_usage() RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+  counted jsonb;
   c record;
 BEGIN
   IF current_setting('transaction_read_only')::boolean THEN
@@ -9,8 +10,12 @@ BEGIN
   END IF;
   -- whoever scores never touches this table
   LOCK TABLE dbinfer_private.usage IN SHARE ROW EXCLUSIVE MODE;
+  -- all at once: on Greenplum segments must not be at work still when the rows are written
+  SELECT coalesce(jsonb_agg(x), '[]') INTO counted FROM dbinfer._counted_usage x;
   FOR c IN SELECT x.*, coalesce(r.rolname::text, 'role ' || x.role_oid::text) AS role
-             FROM dbinfer._counted_usage x LEFT JOIN pg_roles r ON r.oid = x.role_oid LOOP
+             FROM jsonb_to_recordset(counted) AS x(source text, role_oid oid, version_id integer, rows bigint,
+                                                   seconds double precision, last_used timestamptz)
+             LEFT JOIN pg_roles r ON r.oid = x.role_oid LOOP
     UPDATE dbinfer_private.usage u SET role = c.role, rows = greatest(u.rows, c.rows), seconds = greatest(u.seconds, c.seconds),
            last_used = greatest(u.last_used, c.last_used)
      WHERE u.source = c.source AND u.role_oid = c.role_oid AND u.version_id = c.version_id;

@@ -8,7 +8,7 @@ SELECT e->>'source' AS source,
        to_timestamp((e->>'last_used')::double precision) AS last_used
   FROM (
     SELECT jsonb_array_elements(t::jsonb) AS e
-      FROM (SELECT t FROM dbinfer._usage() t UNION ALL SELECT t FROM dbinfer._coordinator_usage() t) f
+      FROM (SELECT t FROM dbinfer._usage() t UNION ALL SELECT dbinfer._coordinator_usage()) f
   ) s;
 COMMENT ON VIEW dbinfer._counted_usage IS 'internal: one row per data directory, role and version; see dbinfer.usage';
 GRANT SELECT ON dbinfer._counted_usage TO PUBLIC;
