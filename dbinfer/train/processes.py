@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from dbinfer.errors import DbinferError
-from dbinfer.train import events
+from dbinfer.train import events, guard
 from dbinfer.train.data.share import held_for_ranks
 from dbinfer.train.options import TrainJob
 
@@ -66,7 +66,9 @@ def run_all(
                 stack.close()  # all ranks have read their rows
             report(event)
 
-        process = start(command(environment), environment)
+        # -I: beside it lie modules of ours that are not to stand in for Python's
+        guarded = [sys.executable, "-I", guard.__file__, *command(environment)]
+        process = start(guarded, environment, stdin=subprocess.PIPE)
         try:
             failure, last = follow(process, on_event)
         finally:
@@ -124,10 +126,11 @@ def follow(process: subprocess.Popen[str], report: Report) -> tuple[DbinferError
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """End what still runs, e.g. after Ctrl-C, and close its output."""
+    """End what still runs, e.g. after Ctrl-C, and close its pipes."""
     stop(process)
-    if process.stdout is not None:
-        process.stdout.close()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
 
 
 def stop(process: subprocess.Popen[str]) -> None:

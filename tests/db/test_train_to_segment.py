@@ -16,6 +16,8 @@ from dbinfer.train.data.strokes import stroke_files
 from dbinfer.train.launch import check_built
 
 
+# A minute and a half on two idle cores; twelve minutes, and no hang, beside other tests
+@pytest.mark.timeout(1800)
 def test_dice_from_sql_is_that_of_the_training(
     dsn: str, db: psycopg2.extensions.connection, tmp_path: Path
 ) -> None:
