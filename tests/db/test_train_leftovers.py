@@ -114,7 +114,7 @@ CASES = [(name, how, moment) for moment in MOMENTS for name in COMMANDS for how 
 
 @pytest.mark.parametrize(
     ("command", "how", "moment"),
-    CASES if LONG else [("downpour", signal.SIGKILL, "training")],
+    CASES if LONG else [("horovod-gloo", signal.SIGKILL, "training")],
     indirect=["command"],
     ids=lambda value: getattr(value, "name", value),
 )
@@ -127,5 +127,7 @@ def test_nothing_stays(command: Command, how: signal.Signals, moment: str) -> No
     command.wait("the end", lambda: not command.processes())
     seconds = time.monotonic() - started
     print(f"all gone after {seconds:.1f} s, exit status {command.process.returncode}")
-    assert list(command.temporary.iterdir()) == []
+    # TensorFlow's own, which it removes only when Python ends by itself
+    left = [path.name for path in command.temporary.iterdir() if "__autograph_generated" not in path.name]
+    assert left == []
     assert "Traceback" not in command.log.read_text()
