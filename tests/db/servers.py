@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psycopg2
@@ -32,7 +33,19 @@ def backend_venv() -> Path:
     place.runtimes.mkdir(parents=True, exist_ok=True, mode=0o755)
     found = postgres.find()
     assert found.plpython is not None
-    return runtime.ensure(place, runtime.python_at(postgres.linked_python(found.plpython)), print)
+    with _locked(place.runtimes):
+        return runtime.ensure(place, runtime.python_at(postgres.linked_python(found.plpython)), print)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let the other process of `make test` wait: two that install into one folder spoil each other's work."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,10 @@ class Notes(list[str]):
         self += [progress.note] if progress.note else []
 
 
-pytestmark = pytest.mark.postgres_only("the embedded server is PostgreSQL")
+pytestmark = [
+    pytest.mark.postgres_only("the embedded server is PostgreSQL"),
+    pytest.mark.alone("a port that it gives up could be taken by another server of the tests"),
+]
 
 
 @pytest.fixture(scope="module")

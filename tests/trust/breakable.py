@@ -138,10 +138,12 @@ def until(condition: Callable[[], Any], what: str) -> None:
 def breakable(server: ServerReport, folder: Path) -> Breakable:
     """Return the server's database with its cache in a folder of its own, and three models deployed."""
     assert server.dsn is not None
-    cache = server.home / "cache"
-    cache.mkdir(mode=0o700)
-    shutil.chown(cache, Path(server.data_dir).owner())
-    install(InstallOptions(cache_dir=str(cache)), server.dsn)
+    cache, engine = server.home / "cache", server.home / "engine"
+    for made in (cache, engine):
+        made.mkdir(mode=0o700)
+        shutil.chown(made, Path(server.data_dir).owner())
+    # not the engine that other servers of this user have: some tests stop theirs
+    install(InstallOptions(cache_dir=str(cache), engine_dir=str(engine)), server.dsn)
     for model in (
         tiny_models.constant(folder, 7, "seven"),
         slow_model(folder, TRIPS),

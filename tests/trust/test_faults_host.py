@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import figures
 import pytest
 from asking import ask, refused, rows
 from breakable import IMAGE, PREDICT, SEVEN, SLOW, WEIGHED, Breakable, empty, outcome
@@ -25,6 +26,11 @@ pytestmark = [
     pytest.mark.postgres_only("breaks a server that is its own"),
     pytest.mark.usefixtures("as_before"),
 ]
+
+# pages that are left: a folder, a file, weights or a blob of 256 do not fit, just fit, or fit with room
+FREE = (0, 2, 20, 258, 400, 516, 600)
+if figures.long():
+    FREE = (0, 1, 2, 3, 5, 20, 257, 258, 259, 260, 264, 300, 400, 514, 516, 520, 530, 600)
 
 
 @pytest.fixture
@@ -79,9 +85,7 @@ def test_a_full_disk_is_named_and_nothing_half_written_stays(
         rows(db, "SELECT dbinfer.drop_model('toolarge', force => true)")
 
 
-@pytest.mark.parametrize(
-    "free", [0, 1, 2, 3, 5, 20, 257, 258, 259, 260, 264, 300, 400, 514, 516, 520, 530, 600]
-)
+@pytest.mark.parametrize("free", FREE)
 def test_a_disk_that_fills_at_any_page_gives_the_right_answer_or_one_clean_error(
     broken: Breakable, small_disk: Path, free: int
 ) -> None:
