@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from servers import server, session_env
+from servers import engine_dir, server, session_env
 
-__all__ = ["server", "session_env"]
+__all__ = ["engine_dir", "server", "session_env"]
