@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from servers import engine_dir, server, session_env
+from servers import dsn, empty_dsn, engine_dir, server, server_dsn, session_env, venv
 
-__all__ = ["engine_dir", "server", "session_env"]
+__all__ = ["dsn", "empty_dsn", "engine_dir", "server", "server_dsn", "session_env", "venv"]
