@@ -57,8 +57,10 @@ def test_code_that_is_not_theirs_is_left_alone_until_an_upgrade_mends_it(other: 
     assert not compiled(other)
     with closing(psycopg2.connect(other)) as connection:
         checks = check_backends(connection, detect(connection), {})
-    (wrong,) = [check for check in checks if not check.ok and "compiled" in check.name]
-    assert "dbinfer upgrade" in wrong.hint
+    # one of each process that was asked
+    hints = {check.hint for check in checks if not check.ok and "compiled" in check.name}
+    assert len(hints) == 1
+    assert "dbinfer upgrade" in hints.pop()
     report = upgrade(dsn=other)
     assert (report.changed, "compiled anew" in report.message) == (True, True)
     assert compiled(other)
