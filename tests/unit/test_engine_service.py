@@ -15,6 +15,7 @@ from engine_models import processes, wait_until
 
 from dbinfer_udf.engine import client
 from dbinfer_udf.engine.errors import EngineError
+from dbinfer_udf.engines import act
 
 SERVICE = """
 import sys
@@ -41,6 +42,11 @@ def test_a_service_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
         model = engine.open(spec, entry.folder, 1)
         img = tiny_models.file(tiny_models.picture(1, 2, 3))
         assert model.ask("predict", img, None) == "{4.0,4.0,4.0}"
+        (whole,) = act(engine.settings, engine.digest, engine.modules, "look")
+        (held,) = whole["models"]
+        # the processes that no model has are counted, too
+        assert whole["bytes"] == held["bytes"] + whole["own_bytes"]
+        assert min(held["bytes"], whole["own_bytes"]) > 1 << 20
         second = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=False)
         assert (second.returncode, "another engine runs already" in second.stdout) == (1, True)
         left = processes(engine)
