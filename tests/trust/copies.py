@@ -10,9 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg2
+from asking import ask, rows
 from breakable import until
+from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn, parse_dsn
 
+from dbinfer.score import ScoreOptions, score
 from dbinfer.server import ServerReport, ports
 from dbinfer.server.account import server_account
 
@@ -115,3 +118,18 @@ def _answers(dsn: str) -> bool:
 def attempt(*command: str | Path) -> None:
     """Run a client program that may report errors and go on."""
     subprocess.run([*map(str, command)], capture_output=True, check=False)
+
+
+def the_job_goes_on(db: Connection, dsn: str) -> None:
+    """See that results, bad rows and the job came along, and that the next job scores what is new alone."""
+    assert rows(db, "SELECT version, count(*) FROM found GROUP BY 1") == [(2, 10)]
+    assert ask(db, "SELECT count(*) FROM found_errors WHERE reason ~ 'not an image'") == 10
+    assert rows(db, "SELECT state, target, done, errors FROM dbinfer.jobs") == [
+        ("lost", "public.found", 20, 10)
+    ]
+    before = ask(db, "SELECT max(id) FROM dbinfer.jobs")
+    rows(db, "INSERT INTO scanned SELECT 100, img FROM scanned WHERE id = 0")
+    report = score("scanned", "found", ScoreOptions(model="open"), dsn)
+    assert (report.rows, report.errors) == (1, 0)
+    assert report.job is not None
+    assert report.job > before

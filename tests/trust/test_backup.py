@@ -22,7 +22,9 @@ from servers import backend_venv
 
 import dbinfer
 from dbinfer import server as embedded
+from dbinfer.errors import DataError
 from dbinfer.registry import DeployOptions, deploy
+from dbinfer.score import ScoreOptions, score
 
 pytestmark = pytest.mark.postgres_only("copies a server that is its own")
 ROLES = "CREATE ROLE alice; CREATE ROLE bob; GRANT USAGE ON SCHEMA public TO alice, bob"
@@ -43,6 +45,10 @@ def source(own_server: embedded.ServerReport, tmp_path_factory: pytest.TempPathF
         rows(db, "SELECT dbinfer.set_alias('open', 'old', 1)")
         make_images(db, "images", [IMAGE], 10)
         assert ask(db, PREDICT, IMAGE, "open") == [7, 7, 7]
+        make_images(db, "scanned", [IMAGE, b"no image"], 10)
+        score("scanned", "found", ScoreOptions(model="open"), own_server.dsn)
+        # one that a client left at work
+        rows(db, "UPDATE dbinfer_private.job SET state = 'running', ended_at = NULL")
     return database
 
 
@@ -96,6 +102,7 @@ def test_a_dump_restored_into_a_fresh_cluster_scores_after_upgrade(
         db.autocommit = True
         all_is_there(db)
         assert ask(db, "SELECT count(dbinfer.predict(img, 'open')) FROM images") == 10
+        copies.the_job_goes_on(db, target)
     deploy(tiny_models.constant(tmp_path, 8, "open"), dsn=target)
     with closing(psycopg2.connect(target)) as db:
         assert ask(db, PREDICT, IMAGE, "open") == [8, 8, 8]
@@ -125,6 +132,12 @@ def test_a_hot_standby_scores_writes_nothing_but_its_own_cache_and_follows(
             assert "during recovery" in str(diag.message_primary)
         follower = Breakable(source.server, dsn, source.cache)
         follower.run("doctor")
+        assert "public.scanned > public.found" in follower.run("jobs")
+        follower.run(
+            "report", "--table", "scanned", "--predictions", "found", "--out", tmp_path / "page.html"
+        )
+        with pytest.raises(DataError, match="the server takes no changes: it is a standby"):
+            score("scanned", "found", ScoreOptions(model="open"), dsn)
         assert "late" in follower.run("models")
         (tmp_path / "a.png").write_bytes(IMAGE)
         follower.run("predict", tmp_path / "a.png", "--model", "open")
