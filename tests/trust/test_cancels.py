@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.postgres_only("its models are those of a server that is its own"),
     pytest.mark.alone("notes how long a cancel takes"),
 ]
-CANCELS = 60 if figures.long() else 12
+CANCELS = 60 if figures.long() else 8
 QUERY = "SELECT count(dbinfer.predict(img, 'slow')) FROM waiting"  # a tenth of a second a row
 
 

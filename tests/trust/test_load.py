@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.alone("32 sessions at once"),
 ]
 SESSIONS = 32
-SECONDS = 300 if figures.long() else 20
+SECONDS = 300 if figures.long() else 12
 FLAT_ROWS = 200_000 if figures.long() else 20_000
 BOUND = "SELECT coalesce(max(value), '4') FROM dbinfer_private.setting WHERE name = 'max_models'"
 
@@ -76,7 +76,7 @@ def test_a_backend_never_keeps_more_models_than_it_may(broken: Breakable, tmp_pa
     with broken.session() as db:
         pid, sizes = ask(db, "SELECT pg_backend_pid()"), []
         bound = int(ask(db, BOUND))
-        for _ in range(30):
+        for _ in range(30 if figures.long() else 10):
             for number, name in enumerate(names):
                 assert ask(db, "SELECT dbinfer.predict(%s, %s)", IMAGE, name) == [number] * 3
             assert ask(db, "SELECT json_array_length(models) FROM dbinfer.segments") <= bound
