@@ -5,37 +5,18 @@ A filter of system calls that answers as such a kernel stands for it: the engine
 
 from __future__ import annotations
 
-import json
-import os
 import platform
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import engine_models
 import pytest
-import tiny_models
+from engine_elsewhere import scored
+from engine_places import GOOD
 
 from dbinfer.engine import HostEngine, hosts
 from dbinfer_udf.engine import seccomp
 
 pytestmark = pytest.mark.skipif(not seccomp.known(), reason="this kernel filters no system calls")
-OLD = """
-import json, sys
-from dbinfer_udf.engine import client, kernel, seccomp
-call = json.load(sys.stdin)
-kernel.no_new_privileges()
-if call["steps"]:
-    seccomp._load([tuple(step) for step in call["steps"]])
-engine = client.Engine(call["settings"], call["digest"], call["modules"])
-img = open(call["img"], "rb").read()
-try:
-    found = [engine.open(call["spec"], call["folder"], threads).ask("predict", img, None) for threads in (1, 2)]
-    print(json.dumps([found, client.status(call["settings"])]))
-finally:
-    client.stop(call["settings"])
-"""
 PRCTL = {"x86_64": 157, "aarch64": 167}
 # a process that has threads can be filtered by a newer call alone
 WHY_NOT = {1: "Invalid argument", 2: "the kernel filters no process that has threads"}
@@ -57,31 +38,10 @@ def without(landlock: bool, filters: bool) -> list[seccomp.Step]:
     return [*steps, (seccomp.RETURN, 0, 0, seccomp.ALLOW)]
 
 
-def scored(tmp_path: Path, steps: list[seccomp.Step]) -> tuple[list[str], dict[str, Any]]:
-    """Return answers and facts of an engine that a process under such a filter has started."""
-    spec, entry = engine_models.ticket(tiny_models.convolution(tmp_path), tmp_path / "cache")
-    (tmp_path / "img").write_bytes(tiny_models.file(tiny_models.picture(1, 2, 3)))
-    made = engine_models.engine(tmp_path / "engine")
-    call = {"settings": made.settings, "digest": made.digest, "modules": made.modules, "spec": spec}
-    told = json.dumps(dict(call, folder=entry.folder, img=str(tmp_path / "img"), steps=steps))
-    command, path = [sys.executable, "-c", OLD], os.pathsep.join(filter(None, sys.path))
-    answer = subprocess.run(
-        command,
-        check=False,
-        capture_output=True,
-        text=True,
-        input=told,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    assert answer.returncode == 0, answer.stderr
-    found, (facts,) = json.loads(answer.stdout)
-    return found, facts
-
-
 @pytest.mark.parametrize("landlock", [True, False])
 @pytest.mark.parametrize("filters", [True, False])
 def test_the_engine_works_without_a_guard_and_says_so(tmp_path: Path, landlock: bool, filters: bool) -> None:
-    answers, facts = scored(tmp_path, without(landlock, filters))
+    answers, facts = scored(tmp_path, GOOD, without(landlock, filters), [])
     assert answers[0] == answers[1]
     assert bool(facts["sandbox"]["landlock"]) != landlock
     assert facts["sandbox"]["seccomp"] != filters

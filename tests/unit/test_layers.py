@@ -102,6 +102,7 @@ STANDARD_LIBRARY_ONLY = (
     "engine.control",
     "engine.ends",
     "engine.errors",
+    "engine.forking",
     "engine.guards",
     "engine.hosted",
     "engine.kernel",

@@ -80,15 +80,27 @@ def load(venv: str, max_pixels: int = DEFAULT_LIMITS.max_pixels) -> Dict[str, An
             # backends are what runs in parallel here, not the pixels of one image
             libraries["cv2"].setNumThreads(1)
     except ImportError as err:
-        raise ModelError(
-            "the runtime's Python packages cannot be imported on host %s: %s" % (socket.gethostname(), err),
-            detail="The virtual environment is %s, with Python %s."
-            % (venv or "none", sys.version.split()[0]),
-            hint="Install them there: %s/bin/pip install openvino numpy opencv-python-headless orjson" % venv,
-            sqlstate="58P01",
-            public="the runtime's Python packages cannot be imported",
-        ) from err
+        raise _missing(venv, err) from err
     return libraries
+
+
+def find(venv: str) -> None:
+    """See that the libraries are there, without importing any; ModelError where one is not."""
+    if venv:
+        add_venv(venv)
+    for name in ("numpy", "cv2", "orjson", "openvino"):
+        if importlib.util.find_spec(name) is None:
+            raise _missing(venv, ImportError("No module named %r" % name))
+
+
+def _missing(venv: str, err: ImportError) -> ModelError:
+    return ModelError(
+        "the runtime's Python packages cannot be imported on host %s: %s" % (socket.gethostname(), err),
+        detail="The virtual environment is %s, with Python %s." % (venv or "none", sys.version.split()[0]),
+        hint="Install them there: %s/bin/pip install openvino numpy opencv-python-headless orjson" % venv,
+        sqlstate="58P01",
+        public="the runtime's Python packages cannot be imported",
+    )
 
 
 def _openvino_extension() -> Any:

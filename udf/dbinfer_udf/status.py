@@ -43,8 +43,8 @@ def collect(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
 
 
 def _look_at_libraries(settings: Dict[str, str]) -> None:
-    """Import the libraries; where this process is to be without them, see that the venv is there and safe."""
+    """Import the libraries; where this process is to be without them, see that they are there and safe."""
     if settings.get("isolation") != ALWAYS:
         libraries.load(settings.get("venv", ""), image_limits(settings).max_pixels)
-    elif settings.get("venv"):
-        libraries.add_venv(settings["venv"])
+    else:
+        libraries.find(settings.get("venv", ""))

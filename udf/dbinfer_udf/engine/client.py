@@ -160,12 +160,11 @@ def run_service(settings: Dict[str, str], digest: str, modules: Dict[str, str]) 
         EngineError: its Python cannot be started.
     """
     from ..tried import python_of
+    from .kernel import memory_file
     from .start import NAME, call_of, program
 
-    python, source = python_of(settings), os.memfd_create("dbinfer-engine")
-    os.write(source, program(call_of(settings, digest, modules, 0)))
-    os.lseek(source, 0, os.SEEK_SET)
-    os.dup2(source, 0)
+    python, source = python_of(settings), program(call_of(settings, digest, modules, 0))
+    os.dup2(memory_file("dbinfer-engine", source), 0)
     try:
         os.execv(python, [python, "-I", "-", NAME])
     except OSError as err:

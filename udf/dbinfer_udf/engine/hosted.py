@@ -14,6 +14,7 @@ from ..trial import Limits
 from . import slots, wire
 from .ends import Ends
 from .errors import PUBLIC, EngineError, RowError
+from .forking import fork_host
 from .listener import listen
 
 MOST_RESTARTS, RESTART_SECONDS = 3, 30.0
@@ -44,7 +45,12 @@ class Hosted:
         self._workers = max(1, limits.cores() // max(1, wanted["threads"]))
         self._memory = slots.make(self._workers)
         self.slots = slots.Slots(self._memory)
-        self._start()
+        self._channel: Optional[socket.socket] = None
+        try:
+            self._start()
+        except OSError:
+            self.close({})
+            raise
 
     def _start(self) -> None:
         """Have a host made that loads the model and serves its socket."""
@@ -52,21 +58,9 @@ class Hosted:
         bounds = Limits.from_settings(self.wanted["spec"]["settings"])
         # a trial, the compilation, once more for rows, and the images of the trial
         self._until = time.monotonic() + 4 * bounds.start_seconds + 10 * bounds.image_seconds
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._channel: Optional[socket.socket] = ours
-        call = os.memfd_create("dbinfer-call")
-        # not more than there are: a setting may ask for more threads than the host has cores
-        each = min(self.wanted["threads"], self._supervisor.cores)
-        told = dict(self.wanted, semaphore=self._shelf.semaphore, tokens=each)
-        os.write(call, json.dumps(told).encode())
-        os.lseek(call, 0, os.SEEK_SET)
         assert self.listener is not None
-        with theirs:
-            fds = [theirs.fileno(), self.listener.fileno(), self._memory, call]
-            self._shelf.zygotes.fork(self.wanted["spec"]["settings"], fds)
-        os.close(call)
-        ours.setblocking(False)
-        self._supervisor.watch(ours, self._read)
+        self._channel = fork_host(self._supervisor, self.wanted, self.listener, self._memory)
+        self._supervisor.watch(self._channel, self._read)
 
     def ask(self, question: Any) -> None:
         """Answer when the model is loaded."""
@@ -120,15 +114,15 @@ class Hosted:
         if self.listener is None:
             self.close({})
         elif len(self._restarts) > MOST_RESTARTS:
-            again = EngineError(
-                "the engine's processes of this model end again and again",
-                hint="See the engine's log: %s" % self._supervisor.log.path,
-                public=PUBLIC,
-            )
-            self.close(wire.describe(again))
+            often = "the engine's processes of this model end again and again"
+            hint = "See the engine's log: %s" % self._supervisor.log.path
+            self.close(wire.describe(EngineError(often, hint=hint, public=PUBLIC)))
         else:
             self._supervisor.log.say("%s has lost its host, and gets another." % self.title)
-            self._start()
+            try:
+                self._start()
+            except OSError as err:
+                self.close(wire.describe(EngineError("the engine cannot load the model: %s" % err.strerror)))
 
     def _drop_channel(self) -> None:
         if self._channel is not None:
@@ -157,6 +151,9 @@ class Hosted:
         """End it now; who waits for it gets the error. Its processes end with their channel."""
         self._stop_listening()
         self._drop_channel()
+        if self._memory >= 0:
+            os.close(self._memory)
+        self._memory = -1
         waiting, self._waiting = self._waiting, []
         for question in waiting:
             question.answer({"error": error})

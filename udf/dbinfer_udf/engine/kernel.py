@@ -49,6 +49,14 @@ def threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
+def memory_file(name: str, data: bytes) -> int:
+    """Return the descriptor of a file in memory that holds this, to be read from its beginning."""
+    fd = os.memfd_create(name)
+    os.write(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
 def no_new_privileges() -> None:
     """Let nothing that this process starts gain rights; Landlock and seccomp want this, too."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)

@@ -81,19 +81,19 @@ class Supervisor:
     def _step(self) -> None:
         self._loop.turn(TICK / 10 if self.shelf.hurry else TICK)
         if self._loop.told:
-            self.finish()
+            self.finish("Told to stop, by a signal.")
         self.shelf.tick()
         now = time.monotonic()
         self._questions.tick()
         alive = self.servers.look()
         self._watch_servers()
-        if not self.service and not alive:
-            self.log.say("The server has ended.")
+        if self.service:
+            return
+        if not alive:
             self.shelf.kill()
-            self.finish()
-        if not self.service and now - self._last_sign > self._idle_seconds() and not self.shelf.busy():
-            self.log.say("Nobody has asked for %d seconds." % self._idle_seconds())
-            self.finish()
+            self.finish("The server has ended.")
+        elif now - self._last_sign > self._idle_seconds() and not self.shelf.busy():
+            self.finish("Nobody has asked for %d seconds." % self._idle_seconds())
 
     def _idle_seconds(self) -> float:
         return float(self.settings.get("engine_idle_seconds", IDLE_SECONDS))
@@ -102,9 +102,10 @@ class Supervisor:
         """Note that somebody uses the engine."""
         self._last_sign = time.monotonic()
 
-    def finish(self) -> None:
-        """Take no more; what runs may end."""
+    def finish(self, why: str) -> None:
+        """Take no more; what runs may end. `why` is for the log, and is said once."""
         if not self.ending:
+            self.log.say(why)
             self.ending = True
             self._questions.stop()
             with contextlib.suppress(OSError):
@@ -159,8 +160,7 @@ class Supervisor:
         self.shelf.open(question, message)
 
     def _stop(self, question: Question) -> None:
-        self.log.say("Told to stop.")
-        self.finish()
+        self.finish("Told to stop.")
         question.answer({})
 
     def facts(self) -> Dict[str, Any]:
