@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,15 +9,11 @@ import psycopg2
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.backends import Check, Settings
-from dbinfer.connection import one, session
+from dbinfer.connection import session
 from dbinfer.errors import RegistryError
+from dbinfer.install.engines import ask, may_ask
 from dbinfer.report import Report
 
-# A database of an older version has no such function
-MAY_ASK = (
-    "SELECT pg_catalog.has_function_privilege(f.oid, 'EXECUTE') "
-    "FROM (SELECT pg_catalog.to_regprocedure('dbinfer._full_engines(text)')::oid) f (oid)"
-)
 # What keeps the engine's processes from all but their work
 GUARDS = ("landlock", "seccomp")
 
@@ -86,12 +81,7 @@ def engine(options: EngineOptions | None = None, dsn: str | None = None) -> Engi
 
 
 def _ask(conn: Connection, action: str) -> list[HostEngine]:
-    with conn.cursor() as cur:
-        cur.execute("SELECT t FROM dbinfer._hosts_engines(%s) t", (action,))
-        found = [facts for (text,) in cur.fetchall() for facts in json.loads(text)]
-    # The segments of a host see the same engines
-    each = {(facts.get("host"), facts.get("pid"), facts["digest"]): facts for facts in found}
-    return [_engine(facts) for _, facts in sorted(each.items(), key=lambda item: str(item[0]))]
+    return [_engine(facts) for facts in ask(conn, action)]
 
 
 def _engine(facts: dict[str, Any]) -> HostEngine:
@@ -116,10 +106,7 @@ def check_engines(conn: Connection, settings: Settings) -> list[Check]:
     `auto` scores without one, so there it is said and no fault; `always` does not.
     """
     isolation = settings.get("isolation", "auto")
-    with conn.cursor() as cur:
-        cur.execute(MAY_ASK)
-        may = one(cur)
-    if isolation == "never" or not may:
+    if isolation == "never" or not may_ask(conn):
         return []
     wanted = settings.get("runtime_digest", "")[:12]
     try:

@@ -31,6 +31,7 @@ from dbinfer.install._steps import (
     write_settings,
 )
 from dbinfer.install.content import Content
+from dbinfer.install.engines import ask
 from dbinfer.install.foreign import check_foreign
 from dbinfer.install.report import InstallOptions, InstallReport, UpgradeOptions
 from dbinfer.platform import Platform, detect
@@ -125,9 +126,8 @@ def _tell_engines(dsn: str | None, action: str) -> None:
     with (
         contextlib.suppress(psycopg2.Error, InstallError),
         any_session(dsn, autocommit=True) as conn,
-        conn.cursor() as cur,
     ):
-        cur.execute("SELECT t FROM dbinfer._hosts_engines(%s) t", (action,))
+        ask(conn, action)
 
 
 def _upgrade(options: UpgradeOptions, dsn: str | None) -> InstallReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,3 +27,10 @@ def test_process_1_starts_no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_database_container_has_an_init_process() -> None:
     assert "\n    init: true\n" in (ROOT / "docker" / "database" / "compose.yaml").read_text()
+
+
+def test_the_design_says_how_large_the_engine_is() -> None:
+    (said,) = re.findall(r"Ours is about ([\d,]+) lines", (ROOT / "docs" / "design.md").read_text())
+    files = (ROOT / "udf" / "dbinfer_udf" / "engine").glob("*.py")
+    lines = sum(len(path.read_text().splitlines()) for path in files)
+    assert abs(lines - int(said.replace(",", ""))) < 200

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dbinfer_udf import memory
+from dbinfer_udf.engine import loading
 from dbinfer_udf.errors import ModelError
 from dbinfer_udf.limits import free_bytes
 from dbinfer_udf.memory import require_memory
@@ -57,6 +59,20 @@ def model(folder: Path, megabytes: int) -> str:
     (folder / "model.xml").write_bytes(b"")
     (folder / "model.bin").write_bytes(bytes(megabytes * MB))
     return str(folder)
+
+
+def test_the_engine_waits_for_what_sessions_that_end_give_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All sessions that wait for a model hear of its refusal, and one that came a moment later got an answer."""
+    free = iter([20 * MB, 20 * MB, 400 * MB])
+    monkeypatch.setattr(memory, "free_bytes", lambda root: next(free))
+    loading._wait_for_room(model(tmp_path, 50), {})
+    assert list(free) == []
+    monkeypatch.setattr(memory, "free_bytes", lambda root: 20 * MB)
+    monkeypatch.setattr(loading, "ROOM_SECONDS", 0.1)
+    with pytest.raises(ModelError, match="only 20 MB are free"):
+        loading._wait_for_room(model(tmp_path, 50), {})
 
 
 def test_a_model_that_fits_is_loaded_and_one_that_does_not_is_refused(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ import gc
 import os
 import resource
 import sys
-from time import perf_counter
+from time import monotonic, perf_counter, sleep
 from typing import Any, Dict, Set, Tuple
 
 from .. import figures, libraries
 from ..cache import Entry
+from ..errors import ModelError
 from ..image_limits import image_limits
 from ..memory import require_memory
 from ..model import Model
@@ -22,6 +23,8 @@ from . import landlock
 SYSTEM = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime")
 # OpenVINO asks which cores there are; we ask for memory and control groups; a process of a trial for itself
 KERNEL = ("/proc", "/sys/devices/system", "/sys/fs/cgroup", "/dev/urandom")
+# Sessions that have just ended give back their memory meanwhile; all who wait for this model would hear of a refusal
+ROOM_SECONDS = 2.0
 
 
 def shut_in(folder: str, settings: Dict[str, str]) -> Dict[str, Any]:
@@ -57,6 +60,19 @@ def _mapped() -> Set[str]:
     return set()
 
 
+def _wait_for_room(folder: str, settings: Dict[str, str]) -> None:
+    """Return where there is memory for the model, now or in a moment; ModelError where there is none."""
+    until = monotonic() + ROOM_SECONDS
+    while True:
+        try:
+            require_memory(folder, settings)
+            return
+        except ModelError:
+            if monotonic() > until:
+                raise
+        sleep(ROOM_SECONDS / 20)
+
+
 def load(wanted: Dict[str, Any]) -> Tuple[Model, Dict[str, Any]]:
     """Return the model, which has run once, and its facts.
 
@@ -68,7 +84,7 @@ def load(wanted: Dict[str, Any]) -> Tuple[Model, Dict[str, Any]]:
     openvino = libraries.load(settings.get("venv", ""))["openvino"]
     entry = Entry(os.path.dirname(wanted["folder"]), spec["xml_digest"], spec["bin_digest"])
     # before the trial, which needs as much; Model looks again
-    require_memory(entry.folder, settings)
+    _wait_for_room(entry.folder, settings)
     require_tried(entry, spec["manifest"].get("precision", "f32"), settings, openvino.get_version())
     started = perf_counter()
     model = Model(openvino, entry, spec, threads)

@@ -1,0 +1,56 @@
+"""Which hosts are asked for their engines: those of the segments, and that of Greenplum's coordinator."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dbinfer.engine import check_engines
+from dbinfer.engine import hosts as hosts_of_doctor
+from dbinfer.install import engines
+
+FACTS = {"digest": "d", "uptime": 1.0, "models": [], "problem": None}
+
+
+class Answers:
+    """Stands for a connection whose segments are on two hosts, and whose coordinator is on a third."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Any]] = []
+
+    def cursor(self) -> Any:
+        return nullcontext(self)
+
+    def execute(self, query: str, values: Any = None) -> None:
+        self.asked.append((query, values))
+
+    def fetchall(self) -> list[tuple[str]]:
+        hosts = ("c0",) if "_full_engines" in self.asked[-1][0] else ("s1", "s1", "s2")
+        return [(json.dumps([dict(FACTS, host=host, pid=7)]),) for host in hosts]
+
+
+@pytest.mark.parametrize(
+    ("mpp", "may", "hosts"),
+    [(True, True, ["c0", "s1", "s2"]), (True, False, ["s1", "s2"]), (False, True, ["s1", "s2"])],
+)
+def test_the_coordinators_host_is_asked_too(
+    monkeypatch: pytest.MonkeyPatch, mpp: bool, may: bool, hosts: list[str]
+) -> None:
+    monkeypatch.setattr(engines, "detect", lambda conn: SimpleNamespace(mpp=mpp))
+    monkeypatch.setattr(engines, "may_ask", lambda conn: may)
+    conn = Answers()
+    found = engines.ask(conn, "replace")  # type: ignore[arg-type]
+    assert [facts["host"] for facts in found] == hosts
+    assert {values for _, values in conn.asked} == {("replace",)}
+
+
+def test_doctor_has_a_check_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "detect", lambda conn: SimpleNamespace(mpp=True))
+    monkeypatch.setattr(engines, "may_ask", lambda conn: True)
+    monkeypatch.setattr(hosts_of_doctor, "may_ask", lambda conn: True)
+    checks = check_engines(Answers(), {"isolation": "always", "runtime_digest": "d"})  # type: ignore[arg-type]
+    assert [check.name for check in checks] == ["engine (c0)", "engine (s1)", "engine (s2)"]
