@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,10 @@ from engine_places import GOOD, engine_folder, opened, ready
 
 from dbinfer_udf import limits
 from dbinfer_udf.engine import client
+from dbinfer_udf.engine.errors import EngineError, RowError
 from dbinfer_udf.errors import ModelError
+
+HANGS = tiny_models.file(tiny_models.picture(200, 200, 200))
 
 
 @pytest.fixture
@@ -82,6 +86,27 @@ def test_an_engine_that_rests_ends_and_comes_back(folder: Path) -> None:
     wait_until(lambda: not engine_models.alive(pids), "the end of the engine")
     assert "Nobody has asked for 1 seconds." in (folder / "engine.log").read_text()
     assert model.ask("predict", GOOD, None) == "{1.0,1.0,1.0}"
+
+
+def test_an_engine_that_waits_for_its_last_row_says_once_why_it_goes(folder: Path) -> None:
+    few = {"engine_idle_seconds": "1", "max_inference_seconds": "4"}
+    spec, entry = engine_models.ticket(tiny_models.endless(folder.parent), folder.parent / "cache", **few)
+    engine = engine_models.engine(folder, **few)
+    model = engine.open(spec, entry.folder, 1)
+
+    def ask() -> None:
+        with contextlib.suppress(RowError, EngineError):
+            model.ask("predict", HANGS, None)
+
+    hangs = threading.Thread(target=ask)
+    hangs.start()
+    wait_until(lambda: client.status(engine.settings)[0]["models"][0]["running"], "a row in a worker")
+    pids = processes(engine)["engine"]
+    client.stop(engine.settings)
+    hangs.join()
+    wait_until(lambda: not engine_models.alive(pids), "the end of the engine")
+    log = (folder / "engine.log").read_text()
+    assert (log.count("Told to stop."), log.count("Nobody has asked")) == (1, 0)
 
 
 def test_the_model_that_was_not_used_for_longest_goes(folder: Path) -> None:
