@@ -19,7 +19,7 @@ call = json.load(sys.stdin)
 kernel.no_new_privileges()
 if call["steps"]:
     seccomp._load([tuple(step) for step in call["steps"]])
-engine = client.Engine(call["settings"], call["digest"], call["modules"])
+engine = client.Engine(call["settings"], call["digest"], lambda: call["modules"])
 img = open(call["img"], "rb").read()
 try:
     found = [engine.open(call["spec"], call["folder"], threads).ask("predict", img, None) for threads in (1, 2)]
@@ -41,7 +41,7 @@ def scored(
     spec, entry = engine_models.ticket(tiny_models.convolution(folder), folder / "cache")
     (folder / "img").write_bytes(img)
     made = engine_models.engine(folder / "engine")
-    call = {"settings": made.settings, "digest": made.digest, "modules": made.modules, "spec": spec}
+    call = {"settings": made.settings, "digest": made.digest, "modules": made.modules(), "spec": spec}
     told = json.dumps(dict(call, folder=entry.folder, img=str(folder / "img"), steps=steps))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
     run = [*command, sys.executable, "-c", SCORE]

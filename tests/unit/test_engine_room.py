@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import engine_models
@@ -16,10 +16,9 @@ from engine_places import GOOD, engine_folder, opened, ready
 
 from dbinfer_udf import limits
 from dbinfer_udf.engine import client
-from dbinfer_udf.engine.errors import EngineError, RowError
+from dbinfer_udf.engine.address import Address
+from dbinfer_udf.engine.supervisor import Supervisor
 from dbinfer_udf.errors import ModelError
-
-HANGS = tiny_models.file(tiny_models.picture(200, 200, 200))
 
 
 @pytest.fixture
@@ -88,25 +87,16 @@ def test_an_engine_that_rests_ends_and_comes_back(folder: Path) -> None:
     assert model.ask("predict", GOOD, None) == "{1.0,1.0,1.0}"
 
 
-def test_an_engine_that_waits_for_its_last_row_says_once_why_it_goes(folder: Path) -> None:
-    few = {"engine_idle_seconds": "1", "max_inference_seconds": "4"}
-    spec, entry = engine_models.ticket(tiny_models.endless(folder.parent), folder.parent / "cache", **few)
-    engine = engine_models.engine(folder, **few)
-    model = engine.open(spec, entry.folder, 1)
-
-    def ask() -> None:
-        with contextlib.suppress(RowError, EngineError):
-            model.ask("predict", HANGS, None)
-
-    hangs = threading.Thread(target=ask)
-    hangs.start()
-    wait_until(lambda: client.status(engine.settings)[0]["models"][0]["running"], "a row in a worker")
-    pids = processes(engine)["engine"]
-    client.stop(engine.settings)
-    hangs.join()
-    wait_until(lambda: not engine_models.alive(pids), "the end of the engine")
-    log = (folder / "engine.log").read_text()
-    assert (log.count("Told to stop."), log.count("Nobody has asked")) == (1, 0)
+def test_an_engine_that_waits_for_its_last_row_says_once_why_it_goes(tmp_path: Path) -> None:
+    """It said each second that nobody had asked, until the last row was scored."""
+    said: list[str] = []
+    engine: Any = SimpleNamespace(ending=False, place=Address(str(tmp_path), "d"))
+    engine.log = SimpleNamespace(say=said.append)
+    engine._questions = SimpleNamespace(stop=lambda: None)
+    engine.shelf = SimpleNamespace(finish=lambda: None)
+    for why in ("Told to stop.", "Nobody has asked for 1 seconds.", "The server has ended."):
+        Supervisor.finish(engine, why)
+    assert said == ["Told to stop."]
 
 
 def test_the_model_that_was_not_used_for_longest_goes(folder: Path) -> None:

@@ -40,7 +40,7 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 from dbinfer_udf.engine.client import Engine, stop
 call = json.load(sys.stdin)
-engine = Engine(call["settings"], call["digest"], call["modules"])
+engine = Engine(call["settings"], call["digest"], lambda: call["modules"])
 img = open(call["img"], "rb").read()
 try:
     # the second finds what the first has compiled
@@ -93,7 +93,7 @@ def test_an_engine_answers_as_one_of_this_python(tmp_path: Path) -> None:
     (tmp_path / "img").write_bytes(tiny_models.file(tiny_models.picture(200, 30, 10)))
     (tmp_path / "engine").mkdir(mode=0o700)
     made = engine_models.engine(tmp_path / "engine")
-    call = {"settings": made.settings, "digest": made.digest, "modules": made.modules, "spec": spec}
+    call = {"settings": made.settings, "digest": made.digest, "modules": made.modules(), "spec": spec}
     said = run(SCORE, json.dumps(dict(call, folder=entry.folder, img=str(tmp_path / "img"))))
     here = tasks.predict(engine_models.in_process(spec, entry), (tmp_path / "img").read_bytes(), None)
     assert said.split() == [here, here]
