@@ -130,6 +130,11 @@ def test_a_hot_standby_scores_writes_nothing_but_its_own_cache_and_follows(
             assert ask(db, PREDICT, IMAGE, "late") == [5, 5, 5]
             diag = refused(db, "25006", "SELECT dbinfer.activate('open', 1)")
             assert "during recovery" in str(diag.message_primary)
+            with closing(psycopg2.connect(source.dsn)) as primary, primary:
+                rows(primary, "SELECT dbinfer.set_setting('usage', 'on')")
+            until(lambda: ask(db, "SELECT dbinfer._usage_since()") is not None, "it follows")
+            assert ask(db, PREDICT, IMAGE, "late") == [5, 5, 5]
+            assert ask(db, "SELECT rows FROM dbinfer.usage WHERE model = 'late'") == 1
         follower = Breakable(source.server, dsn, source.cache)
         follower.run("doctor")
         assert "public.scanned > public.found" in follower.run("jobs")
@@ -139,6 +144,9 @@ def test_a_hot_standby_scores_writes_nothing_but_its_own_cache_and_follows(
         with pytest.raises(DataError, match="the server takes no changes: it is a standby"):
             score("scanned", "found", ScoreOptions(model="open"), dsn)
         assert "late" in follower.run("models")
+        assert "late@1" in follower.run("usage")
+        with pytest.raises(DataError, match="takes no changes: it is a standby"):
+            dbinfer.score("images", "answers", dsn=dsn)
         (tmp_path / "a.png").write_bytes(IMAGE)
         follower.run("predict", tmp_path / "a.png", "--model", "open")
     figures.record("hot standby", rows=30)
