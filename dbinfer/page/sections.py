@@ -15,7 +15,7 @@ from dbinfer.page.versions import Comparison, Pair
 from dbinfer.page.words import percent, short
 
 SHOWN, IN_A_CELL, IN_ALL_CELLS, SHOWN_MASKS = 18, 8, 320, 24
-LEVELS = 4
+LEVELS, DOUBTFUL = 4, 0.05
 
 
 class Tile(NamedTuple):
@@ -183,9 +183,10 @@ def _verdict(two: Comparison, newer: str, older: str) -> str:
         return f"Neither is better: {len(two.won):,} won, {len(two.lost):,} lost."
     better = newer if len(two.won) > len(two.lost) else older
     chance = short(two.chance) if two.chance and two.chance >= 0.001 else "less than 0.001"
+    doubt = ", which may be chance" if (two.chance or 0) > DOUBTFUL else ""
     return (
-        f"{better} is right more often. Two equally good versions would differ as much with a probability of {chance} "
-        "(McNemar's test)."
+        f"{better} is right more often{doubt}. Two equally good versions would differ as much with a probability of "
+        f"{chance} (McNemar's test)."
     )
 
 

@@ -24,7 +24,7 @@ from dbinfer.page.classes import (
 from dbinfer.page.masks import judge, overlap, worst_first
 from dbinfer.page.pictures import Picture, encode, thumbnail
 from dbinfer.page.rows import Row
-from dbinfer.page.sections import class_section
+from dbinfer.page.sections import class_section, version_section
 from dbinfer.page.versions import compare, mcnemar
 
 
@@ -107,6 +107,14 @@ def test_versions_won_and_lost() -> None:
     two = compare(newer, older)
     assert (two.images, two.agreed, len(two.won), len(two.lost), len(two.changed)) == (3, 0, 1, 1, 3)
     assert two.chance == 1.0
+
+
+@pytest.mark.parametrize(("images", "doubt"), [(2, True), (20, False)])
+def test_a_few_images_won_may_be_chance(images: int, doubt: bool) -> None:
+    older, newer = ([answer(str(n), name, "x") for n in range(images)] for name in ("y", "x"))
+    sentence = version_section(compare(newer, older), "digits@2", "digits@1").sentence
+    assert sentence.startswith("digits@2 is right more often")
+    assert ("which may be chance" in sentence) == doubt
 
 
 def test_mcnemar_is_the_binomial_test() -> None:
