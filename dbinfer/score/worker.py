@@ -110,7 +110,7 @@ def _count(cur: Cursor, plan: Plan, keys: Range, prefix: str) -> int:
 
 def _prefix(plan: Plan) -> str:
     if plan.platform.mpp:
-        # Of a volatile function's value its own planner makes several calls
+        # _batch must be called once a row, where the row lies: tested with this planner
         return "SET LOCAL optimizer = off; " if plan.grouped else ""
     return BY_INDEX + (GROUPED if plan.grouped else ONE_BY_ONE) if plan.ordered else ""
 

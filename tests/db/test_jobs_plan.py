@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 
 import psycopg2
@@ -51,17 +52,22 @@ def key_of(table: str) -> str:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def long_tables(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def model(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     deploy(tiny_models.colour_classifier(tmp_path_factory.mktemp("irs")), dsn=dsn)
+
+
+@pytest.fixture(scope="module", params=TABLES)
+def table(dsn: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    columns, values = TABLES[request.param]
     with closing(psycopg2.connect(dsn)) as db:
         db.autocommit = True
-        for table, (columns, values) in TABLES.items():
-            rows(db, f"CREATE TABLE {table} ({columns}, img bytea)")
-            rows(db, f"INSERT INTO {table} SELECT {values}, NULL FROM generate_series(1, {ROWS}) g")
-            rows(db, f"ALTER TABLE {table} ADD PRIMARY KEY ({key_of(table)})")
+        rows(db, f"CREATE TABLE {request.param} ({columns}, img bytea)")
+        rows(db, f"INSERT INTO {request.param} SELECT {values}, NULL FROM generate_series(1, {ROWS}) g")
+        rows(db, f"ALTER TABLE {request.param} ADD PRIMARY KEY ({key_of(request.param)})")
+        yield request.param
+        rows(db, f"DROP TABLE {request.param}, {request.param}_results, {request.param}_results_errors")
 
 
-@pytest.mark.parametrize("table", TABLES)
 def test_the_memory_of_the_client_stays_flat(db: Connection, dsn: str, table: str) -> None:
     words = [sys.executable, "-c", CLIENT, dsn, table, key_of(table)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -73,7 +79,6 @@ def test_the_memory_of_the_client_stays_flat(db: Connection, dsn: str, table: st
     assert ask(db, f"SELECT count(*) FROM {table}_results") == ROWS
 
 
-@pytest.mark.parametrize("table", TABLES)
 def test_a_batch_begins_where_the_last_one_ended(db: Connection, dsn: str, table: str) -> None:
     key = key_of(table)
     score(table, f"{table}_results", ScoreOptions(key=key), dsn)
