@@ -11,7 +11,7 @@ bootstrap: ## install what is missing: PostgreSQL with PL/Python, .venv
 demo: bootstrap ## train, deploy and score real images with SQL, in a few minutes
 	@.venv/bin/dbinfer demo
 
-test: bootstrap train-env ## all tests that this machine can run, under 15 minutes on 2 cores; LONG=1 for their long forms
+test: bootstrap train-env ## all tests that this machine can run; LONG=1 for their long forms
 	@bash scripts/test
 
 check: bootstrap ## ruff, mypy and the layer test
