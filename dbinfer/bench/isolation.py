@@ -77,8 +77,9 @@ class _Comparison:
             lines.append(
                 line(title, _wholes(taken["engine"]), _wholes(taken["in-process"]), median(whole), limit)
             )
-            if case == RESNET:
-                lines.append(_start_line(taken))
+            # in-process, the same code starts on both sides
+            if isolation == "always":
+                lines.append(_start_line(case, taken))
         return lines
 
     def _rounds(self, context: Context, sides: list[Side]) -> dict[str, list[Sample]]:
@@ -131,9 +132,9 @@ def line(
     return {**row, "value": round(value, 3), "limit": limit, "verdict": verdict}
 
 
-def _start_line(taken: dict[str, list[Sample]]) -> Row:
+def _start_line(case: Case, taken: dict[str, list[Sample]]) -> Row:
     engine, inside = (median((s.start or 0.0) * 1000 for s in taken[name]) for name in taken)
-    what = "ResNet-50, before the first row (start ms): share of in-process"
+    what = f"{case.network}, before the first row (start ms): share of in-process"
     return line(
         what, round(engine, 1), round(inside, 1), _quotient(engine, inside), START_SHARE, at_most=True
     )

@@ -62,6 +62,7 @@ STANDARD_LIBRARY_ONLY = (
     "own_folder",
     "ticket",
     "usage",
+    "usage_file",
     "cache",
     "housekeeping",
     "unfinished",

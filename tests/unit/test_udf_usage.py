@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from dbinfer_udf import usage
+from dbinfer_udf import usage, usage_file
 
 ROLE, VERSION = 4_000_000_000, 7
 ADD = """
 import os, sys
-from dbinfer_udf import usage
+from dbinfer_udf import usage, usage_file
 os.chdir(sys.argv[1])
 meter = usage.Meter({}, (4_000_000_000, 7))
 for _ in range(int(sys.argv[2])):
@@ -50,7 +50,7 @@ def total() -> int:
 
 
 def records() -> int:
-    return Path(usage.path()).stat().st_size // usage.SIZE - 1
+    return Path(usage_file.path()).stat().st_size // usage_file.SIZE - 1
 
 
 def test_processes_add_up_and_share_no_record_at_once(folder: Path) -> None:
@@ -91,12 +91,12 @@ def test_roles_are_told_apart(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "left",
-    [b"", b"\0" * usage.SIZE, b"\0" * (usage.SIZE + 5), b"half a record"],
+    [b"", b"\0" * usage_file.SIZE, b"\0" * (usage_file.SIZE + 5), b"half a record"],
     ids=["nothing", "one", "one and a bit", "half"],
 )
 def test_what_a_killed_writer_or_a_full_disk_has_left_is_written_over(folder: Path, left: bytes) -> None:
     usage.Meter({}, (1, VERSION)).add(1, 1.0)
-    with open(usage.path(), "ab") as file:
+    with open(usage_file.path(), "ab") as file:
         file.write(left)
     gd: dict[str, Any] = {}
     usage.Meter(gd, (ROLE, VERSION)).add(2, 1.0)
@@ -105,7 +105,7 @@ def test_what_a_killed_writer_or_a_full_disk_has_left_is_written_over(folder: Pa
 
 
 def test_nothing_fails_where_nothing_can_be_written(folder: Path) -> None:
-    (folder / usage.FOLDER).write_text("")
+    (folder / usage_file.FOLDER).write_text("")
     meter = usage.Meter({}, (1, VERSION))
     meter.add(1, 1.0)
     meter.add(1, 1.0)
@@ -125,10 +125,10 @@ def test_a_failing_write_fails_no_row(folder: Path, monkeypatch: pytest.MonkeyPa
 def test_uninstall_removes_the_file_and_those_of_dropped_databases(folder: Path) -> None:
     gd: dict[str, Any] = {}
     usage.Meter(gd, (1, VERSION)).add(1, 1.0)
-    (folder / usage.FOLDER / "77").write_text("")
-    (folder / usage.FOLDER / "78").write_text("")
+    (folder / usage_file.FOLDER / "77").write_text("")
+    (folder / usage_file.FOLDER / "78").write_text("")
     usage.Usage(gd).leave("5,78")
-    assert os.listdir(folder / usage.FOLDER) == ["78"]
+    assert os.listdir(folder / usage_file.FOLDER) == ["78"]
     # an open session makes a new file, and takes no place in it for its own
     usage.Meter(gd, (1, VERSION)).add(1, 1.0)
     assert total() == 1

@@ -7,7 +7,6 @@ import of numpy, OpenCV or OpenVINO.
 from __future__ import annotations
 
 import os
-import sys
 from time import perf_counter
 
 from . import fastjson, interrupts, isolation, process
@@ -160,32 +159,16 @@ class Session:
         self.models.clear()
 
     def cache(self, plpy: Any, settings: str, digests: Optional[List[str]]) -> str:
-        """Return the facts of this host's cache as JSON; `digests` None: prune nothing."""
-        from . import housekeeping
+        """Return the facts of this host's cache as JSON; see upkeep.cache."""
+        from . import upkeep
 
-        self.settle()
-        try:
-            return fastjson.dumps(housekeeping.collect(fastjson.loads(settings), digests))
-        except UdfError as err:
-            report(plpy, err)
+        return upkeep.cache(self, plpy, settings, digests)
 
     def leave(self, plpy: Any, settings: str) -> int:
-        """Remove what only this database has put on this host; return how many models that were."""
-        from . import cache, handover, housekeeping
+        """Remove what only this database has put on this host; see upkeep.leave."""
+        from . import upkeep
 
-        self.settle()
-        values = fastjson.loads(settings)
-        folders = {cache.default_folder(), values.get("cache_dir") or cache.default_folder()}
-        try:
-            removed = [
-                one for folder in sorted(folders) for one in housekeeping.leave(folder, values["databases"])
-            ]
-        except UdfError as err:
-            report(plpy, err)
-        if self._handover is not None:
-            handover.leave()
-        self.usage().leave(values["databases"])
-        return len(removed)
+        return upkeep.leave(self, plpy, settings)
 
     def usage(self) -> Any:
         """Return what counts who used what."""
@@ -201,16 +184,10 @@ class Session:
         return fastjson.dumps(act(fastjson.loads(settings), self.digest, modules, action))
 
     def status(self, plpy: Any, settings: str) -> str:
-        """Return what there is to know of this backend and its host, as JSON."""
-        from .status import collect
+        """Return what there is to know of this backend and its host, as JSON; see upkeep.status."""
+        from . import upkeep
 
-        try:
-            return fastjson.dumps(collect(self, fastjson.loads(settings)))
-        except Exception as err:
-            # one sick backend must not hide the others in the view
-            return fastjson.dumps(
-                {"problem": "%s: %s" % (type(err).__name__, err), "python": sys.version.split()[0]}
-            )
+        return upkeep.status(self, settings)
 
 
 def _handover(digest: str) -> Any:

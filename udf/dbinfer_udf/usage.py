@@ -1,38 +1,19 @@
 """Who used what: each process counts its rows in a file of the data directory, outside of any transaction.
 
-One file a database and data directory, `dbinfer_usage/<oid>`, of records of 32 bytes: the file's own number first, then
-those of a role and version. A process takes a record by locking its bytes, which the kernel unlocks however the process
-ends; the next one with that role and version goes on with the same record. So nobody waits for anybody, counts outlive
-processes, and a role and version have no more records than processes have ever used it at once.
-
-Written, not mapped: on a full disk a write fails, while a page that cannot be stored would end the backend.
+So nobody waits for anybody, counts outlive processes, and a role and version have no more records than processes have
+ever used it at once (see usage_file). Written, not mapped: on a full disk a write fails, while a page that cannot be
+stored would end the backend.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import struct
 from time import perf_counter, time
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
-from . import process
-
-FOLDER = "dbinfer_usage"
-BOOK = "dbinfer.usage"  # in GD: an upgraded runtime goes on with the same file and records
-RECORD = struct.Struct("=IIqdd")  # oid of the role, id of the version, rows, seconds, when the last row came
-SIZE = RECORD.size
-MAGIC = b"dbinfer usage 1\n"
-MOST = 100_000  # records of a file that are looked at; nobody has so many processes
-
-Key = Tuple[int, int]
-
-
-def path() -> str:
-    """Return the file of this process's database; a server process works in its data directory."""
-    return os.path.join(os.getcwd(), FOLDER, str(process.database()[1]))
+from .usage_file import RECORD, Key, book_of, path, records_of, take
 
 
 class Usage:
@@ -56,8 +37,8 @@ class Usage:
         """Return the sums of this file's records as JSON, of one role or of all."""
         sums: Dict[Key, List[float]] = {}
         # the open file: closing another of the same name would give all locks of this process back
-        book = _book(self._gd, make=False)
-        number, records = _records(book["fd"]) if book else ("", [])
+        book = book_of(self._gd, make=False)
+        number, records = records_of(book["fd"]) if book else ("", [])
         for _, key, rows, seconds, last in records:
             if key != (0, 0) and role in (None, key[0]):
                 so_far = sums.get(key, [0, 0.0, 0.0])
@@ -129,82 +110,9 @@ class Meter:
         try:
             record = self._record
             if record is None:
-                record = self._record = _take(_book(self._gd), self._key)
+                record = self._record = take(book_of(self._gd), self._key)
             record[2] += rows
             record[3] += seconds
             os.pwrite(record[0], RECORD.pack(*self._key, record[2], record[3], time()), record[1])
         except OSError:
             self._works = False
-
-
-def _book(gd: Dict[str, Any], make: bool = True) -> Any:
-    """Return the open file and the records taken in it; None where there is no file and none is to be made."""
-    book = gd.get(BOOK)
-    # removed by an uninstall: what is counted there nobody sees
-    if book is not None and os.fstat(book["fd"]).st_nlink == 0:
-        os.close(book["fd"])
-        book = gd[BOOK] = None
-    if book is None:
-        place = path()
-        if not os.path.exists(place):
-            if not make:
-                return None
-            _make(place)
-        book = gd[BOOK] = {"fd": os.open(place, os.O_RDWR | os.O_NOFOLLOW), "records": {}}
-    return book
-
-
-def _make(place: str) -> None:
-    """Make the file with its number; complete at once, by a link, for several processes may come together."""
-    os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
-    new = "%s.%d" % (place, os.getpid())
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(new)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(MAGIC + os.urandom(SIZE - len(MAGIC)))
-    try:
-        with contextlib.suppress(FileExistsError):
-            os.link(new, place)
-    finally:
-        os.unlink(new)
-
-
-def _records(fd: int) -> Tuple[str, List[Tuple[int, Key, int, float, float]]]:
-    """Return the number of a file, and place, key, rows, seconds and last moment of each record."""
-    data = os.pread(fd, MOST * SIZE, 0)
-    whole = data[: len(data) // SIZE * SIZE]
-    found = enumerate(RECORD.iter_unpack(whole[SIZE:]), 1)
-    return data[len(MAGIC) : SIZE].hex(), [(n * SIZE, (r[0], r[1]), r[2], r[3], r[4]) for n, r in found]
-
-
-def _take(book: Dict[str, Any], key: Key) -> List[Any]:
-    """Return [file, place, rows, seconds] of a record of this process: an idle one of that key, or a new one."""
-    taken: Optional[List[Any]] = book["records"].get(key)
-    if taken is None:
-        fd = book["fd"]
-        place = next((place for place in _places(fd, key) if _lock(fd, place)), None)
-        if place is None:
-            raise OSError("no room in %s" % path())
-        # read again: its last owner may have written since
-        old = os.pread(fd, SIZE, place)
-        kept = RECORD.unpack(old) if len(old) == SIZE else (*key, 0, 0.0, 0.0)
-        if kept[:2] not in (key, (0, 0)):
-            # somebody else was faster with a new record
-            fcntl.lockf(fd, fcntl.LOCK_UN, SIZE, place)
-            return _take(book, key)
-        taken = book["records"][key] = [fd, place, kept[2], kept[3]]
-    return taken
-
-
-def _places(fd: int, key: Key) -> Iterator[int]:
-    _, records = _records(fd)
-    yield from (place for place, found, *_ in records if found in (key, (0, 0)))
-    yield from range((len(records) + 1) * SIZE, MOST * SIZE, SIZE)
-
-
-def _lock(fd: int, place: int) -> bool:
-    try:
-        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, SIZE, place)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True

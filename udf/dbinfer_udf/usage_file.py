@@ -1,0 +1,102 @@
+"""The file in which the processes of one database and data directory count: records of 32 bytes, each of one process.
+
+The first record is the file's own number. A process takes a record of its role and version by locking its bytes, which
+the kernel unlocks however the process ends; the next one with that role and version goes on with the same record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from . import process
+
+FOLDER = "dbinfer_usage"
+BOOK = "dbinfer.usage"  # in GD: an upgraded runtime goes on with the same file and records
+RECORD = struct.Struct("=IIqdd")  # oid of the role, id of the version, rows, seconds, when the last row came
+SIZE = RECORD.size
+MAGIC = b"dbinfer usage 1\n"
+MOST = 100_000  # records of a file that are looked at; nobody has so many processes
+
+Key = Tuple[int, int]
+
+
+def path() -> str:
+    """Return the file of this process's database; a server process works in its data directory."""
+    return os.path.join(os.getcwd(), FOLDER, str(process.database()[1]))
+
+
+def book_of(gd: Dict[str, Any], make: bool = True) -> Any:
+    """Return the open file and the records taken in it; None where there is no file and none is to be made."""
+    book = gd.get(BOOK)
+    # removed by an uninstall: what is counted there nobody sees
+    if book is not None and os.fstat(book["fd"]).st_nlink == 0:
+        os.close(book["fd"])
+        book = gd[BOOK] = None
+    if book is None:
+        place = path()
+        if not os.path.exists(place):
+            if not make:
+                return None
+            _make(place)
+        book = gd[BOOK] = {"fd": os.open(place, os.O_RDWR | os.O_NOFOLLOW), "records": {}}
+    return book
+
+
+def _make(place: str) -> None:
+    """Make the file with its number; complete at once, by a link, for several processes may come together."""
+    os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+    new = "%s.%d" % (place, os.getpid())
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(new)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(MAGIC + os.urandom(SIZE - len(MAGIC)))
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(new, place)
+    finally:
+        os.unlink(new)
+
+
+def records_of(fd: int) -> Tuple[str, List[Tuple[int, Key, int, float, float]]]:
+    """Return the number of a file, and place, key, rows, seconds and last moment of each record."""
+    data = os.pread(fd, MOST * SIZE, 0)
+    whole = data[: len(data) // SIZE * SIZE]
+    found = enumerate(RECORD.iter_unpack(whole[SIZE:]), 1)
+    return data[len(MAGIC) : SIZE].hex(), [(n * SIZE, (r[0], r[1]), r[2], r[3], r[4]) for n, r in found]
+
+
+def take(book: Dict[str, Any], key: Key) -> List[Any]:
+    """Return [file, place, rows, seconds] of a record of this process: an idle one of that key, or a new one."""
+    taken: Optional[List[Any]] = book["records"].get(key)
+    if taken is None:
+        fd = book["fd"]
+        place = next((place for place in _places(fd, key) if _lock(fd, place)), None)
+        if place is None:
+            raise OSError("no room in %s" % path())
+        # read again: its last owner may have written since
+        old = os.pread(fd, SIZE, place)
+        kept = RECORD.unpack(old) if len(old) == SIZE else (*key, 0, 0.0, 0.0)
+        if kept[:2] not in (key, (0, 0)):
+            # somebody else was faster with a new record
+            fcntl.lockf(fd, fcntl.LOCK_UN, SIZE, place)
+            return take(book, key)
+        taken = book["records"][key] = [fd, place, kept[2], kept[3]]
+    return taken
+
+
+def _places(fd: int, key: Key) -> Iterator[int]:
+    _, records = records_of(fd)
+    yield from (place for place, found, *_ in records if found in (key, (0, 0)))
+    yield from range((len(records) + 1) * SIZE, MOST * SIZE, SIZE)
+
+
+def _lock(fd: int, place: int) -> bool:
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, SIZE, place)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
