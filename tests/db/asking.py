@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg2
@@ -27,6 +27,15 @@ def rows(db: Connection, query: str, *values: Any) -> list[tuple[Any, ...]]:
 
 def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(bytes(value) if isinstance(value, memoryview) else value for value in row)
+
+
+def without_timeout(db: Connection) -> None:
+    """Set no statement timeout; one of a millisecond may end this command, too, so ask until it is heard."""
+    for _ in range(1000):
+        with suppress(psycopg2.errors.QueryCanceled):
+            rows(db, "SET statement_timeout = 0")
+            return
+    raise AssertionError("a thousand times out of time")
 
 
 def refused(db: Connection, sqlstate: str, query: str, *values: Any) -> psycopg2.extensions.Diagnostics:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 import tiny_models
-from asking import ask, make_images, rows
+from asking import ask, make_images, rows, without_timeout
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.registry import DeployOptions, deploy
@@ -123,7 +123,7 @@ def test_statement_timeout(db: Connection, workers: str) -> None:
     for milliseconds in (50, 150, 400):
         rows(db, f"SET statement_timeout = {milliseconds}")
         _until_cancelled(db)
-        rows(db, "SET statement_timeout = 0")
+        without_timeout(db)
         assert ask(db, "SELECT count(dbinfer.predict(img, 'conv')) FROM public.photos") == 20
 
 
@@ -134,7 +134,7 @@ def test_a_timeout_during_the_first_row_leaves_the_session_well(dsn: str) -> Non
             rows(connection, f"SET statement_timeout = {milliseconds}")
             with suppress(psycopg2.errors.QueryCanceled):
                 ask(connection, "SELECT dbinfer.predict(%s, 'conv')", PHOTO)
-            rows(connection, "SET statement_timeout = 0")
+            without_timeout(connection)
             assert len(ask(connection, "SELECT dbinfer.predict(%s, 'conv')", PHOTO)) == 10
 
 

@@ -21,6 +21,7 @@ LIBRARIES_MB = (
 )
 
 
+@pytest.mark.in_backends("a backend that asks the engine loads no libraries")
 def test_memory_is_that_of_a_segment_that_scored(
     cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ import figures
 import psycopg2
 import pytest
 import tiny_models
-from asking import ask, make_images, rows
+from asking import ask, make_images, rows, without_timeout
 from breakable import ORPHANED_PARTS, REGISTRY, outcome, until
 from costly_models import slow_model
 from psycopg2.extensions import connection as Connection
@@ -163,7 +163,7 @@ def test_a_timeout_in_a_cold_session_is_one_error_and_the_session_goes_on(
             assert found == [(6,)] if diag is None else diag.sqlstate == "57014", (
                 diag and diag.message_primary
             )
-        rows(db, "RESET statement_timeout")
+        without_timeout(db)
         assert ask(db, SHORT) == 6
 
 

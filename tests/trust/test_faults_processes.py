@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 import tiny_models
-from asking import ask, make_images, rows
+from asking import ask, make_images, rows, without_timeout
 from breakable import IMAGE, PREDICT, SEVEN, SLOW, Breakable, empty, kill, outcome, until
 from costly_models import wide_model
 
@@ -152,5 +152,5 @@ def test_a_timeout_during_import_compile_or_inference_is_one_error_and_the_sessi
         for _ in range(3):
             found, diag = outcome(db, "SELECT dbinfer.predict(img, 'slow') FROM few")
             assert found == [(SLOW,)] * 5 if diag is None else diag.sqlstate == "57014", diag
-        rows(db, "RESET statement_timeout")
+        without_timeout(db)
         assert rows(db, "SELECT dbinfer.predict(img, 'slow') FROM few") == [(SLOW,)] * 5
