@@ -1,4 +1,4 @@
-"""What all tests share: a marker for each folder, what is left out and why, the server's version."""
+"""What all tests share: the servers, a marker for each folder, what is left out and why, the server's version."""
 
 from __future__ import annotations
 
@@ -9,6 +9,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from servers import (
+    db,
+    dsn,
+    empty_dsn,
+    engine_dir,
+    pytest_runtest_makereport,
+    pytest_runtest_protocol,
+    server,
+    server_dsn,
+    session_env,
+    venv,
+)
+
+# here, not in each folder: there they would be fixtures of their own, each with a server and an environment
+__all__ = [
+    "db",
+    "dsn",
+    "empty_dsn",
+    "engine_dir",
+    "pytest_runtest_makereport",
+    "pytest_runtest_protocol",
+    "server",
+    "server_dsn",
+    "session_env",
+    "venv",
+]
 
 TESTS = Path(__file__).parent
 FOLDERS = {

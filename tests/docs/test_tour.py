@@ -59,11 +59,11 @@ class Reader:
 
 
 @pytest.fixture(scope="module")
-def reader(server: embedded.ServerReport, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+def reader(tour_server: embedded.ServerReport, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     """A reader whose demo has run in the embedded server of the tests."""
     folder = tmp_path_factory.mktemp("clone")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    env = os.environ | {"PATH": path, "DBINFER_HOME": str(server.home), "COLUMNS": "80", "TERM": "dumb"}
+    env = os.environ | {"PATH": path, "DBINFER_HOME": str(tour_server.home), "COLUMNS": "80", "TERM": "dumb"}
     start = Reader(folder, env)
     yield Reader(folder, env, start.run(sys.executable, "-c", DEMO))
     start.run("dbinfer", "psql", "-c", "DROP ROLE IF EXISTS analysts")

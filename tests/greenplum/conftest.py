@@ -12,11 +12,8 @@ import tiny_models
 from asking import rows
 from plans import PLANNERS
 from psycopg2.extensions import connection as Connection
-from servers import db, dsn, empty_dsn, engine_dir, server_dsn, session_env, venv
 
 from dbinfer.registry import deploy
-
-__all__ = ["db", "dsn", "empty_dsn", "engine_dir", "server_dsn", "session_env", "venv"]
 
 COLOURS = {"red": (250, 0, 0), "green": (0, 250, 0), "blue": (0, 0, 250)}
 IMAGES = 60

@@ -9,11 +9,9 @@ import pytest
 from asking import ask
 from breakable import IMAGE, PREDICT, SEVEN, Breakable, breakable
 from common_folders import common_folder
-from servers import backend_venv, db, dsn, empty_dsn, engine_dir, server, server_dsn, session_env, venv
+from servers import backend_venv
 
 from dbinfer import server as embedded
-
-__all__ = ["db", "dsn", "empty_dsn", "engine_dir", "server", "server_dsn", "session_env", "venv"]
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,7 @@ def test_both_parts_run_and_either_may_fail(tmp_path: Path, first: int, second: 
     found, calls = run(tmp_path, FIRST=str(first), SECOND=str(second), DBINFER_TEST_GREENPLUM_DSN="")
     assert found == max(first, second)
     assert [call.rpartition("-m ")[2] for call in calls] == ["not alone", "alone"]
+    assert all(call.startswith(f"--basetemp {tmp_path}/dt.") for call in calls)
     assert "-n 2" in calls[0]
     # the file of figures has gone
     assert {path.name for path in tmp_path.iterdir()} == {"scripts", ".venv", "calls"}
