@@ -45,7 +45,8 @@ def shown(dsn: str, *options: str) -> str:
 
 
 def test_the_command_shows_who_used_what_and_what_nobody_did(db: Connection, dsn: str) -> None:
-    rows(db, "SELECT dbinfer.predict(%s, 'told@1') FROM generate_series(1, 3)", IMAGE)
+    # of a column: Greenplum computes the answer for a constant once
+    rows(db, "SELECT dbinfer.predict(img, 'told@1') FROM unnest(%s::bytea[]) AS img", [IMAGE] * 3)
     table = shown(dsn)
     (used,) = (line for line in table.splitlines() if "told@1" in line)
     assert ask(db, "SELECT current_user") in used
