@@ -9,9 +9,12 @@ import pytest
 from asking import ask
 from breakable import IMAGE, PREDICT, SEVEN, Breakable, breakable
 from common_folders import common_folder
-from servers import backend_venv
+from servers import backend_venv, engine_dir
 
 from dbinfer import server as embedded
+
+# a folder of engines of their own: an engine that the other tests' server uses, too, does not end with a server
+__all__ = ["engine_dir"]
 
 
 @pytest.fixture(scope="module")
