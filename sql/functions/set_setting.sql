@@ -27,6 +27,6 @@ BEGIN
   PERFORM dbinfer_private.set_setting(name, value);
   PERFORM dbinfer_private.forget();
 END $$;
-COMMENT ON FUNCTION dbinfer.set_setting(text, text) IS 'sets threads, max_models, cache_limit_mb, engine_memory_mb, engine_idle_seconds a limit of images (max_image_bytes and so on, docs/security.md), or whether usage is counted (usage: on or off), from the next statement on';
+COMMENT ON FUNCTION dbinfer.set_setting(text, text) IS 'sets threads, max_models, cache_limit_mb, engine_memory_mb, engine_idle_seconds, a limit of images (max_image_bytes and so on, docs/security.md), or whether usage is counted (usage: on or off), from the next statement on';
 REVOKE ALL ON FUNCTION dbinfer.set_setting(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.set_setting(text, text) TO dbinfer_admin;

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+from asking import ask
 from common_folders import common_folder
 from hosts import cached, leave_hosts, others_test
 from psycopg2.extensions import make_dsn
@@ -46,6 +47,13 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def ask_server(running: embedded.ServerReport, query: str) -> object:
+    """Return the first column of the first row that an embedded server answers in its own database."""
+    assert running.dsn is not None
+    with closing(psycopg2.connect(running.dsn)) as connection:
+        return ask(connection, query)
 
 
 @pytest.fixture(scope="session")

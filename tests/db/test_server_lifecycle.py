@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 from common_folders import common_folder
+from servers import ask_server
 
 from dbinfer import server
 from dbinfer.errors import ServerError
@@ -56,14 +57,6 @@ def running(place: Home) -> ServerReport:
     return server.up(place.path)
 
 
-def ask(running: ServerReport, query: str) -> object:
-    assert running.dsn is not None
-    with closing(psycopg2.connect(running.dsn)) as connection, connection.cursor() as cursor:
-        cursor.execute(query)
-        row = cursor.fetchone()
-    return row[0] if row else None
-
-
 def test_a_second_up_says_that_it_runs_and_changes_nothing(running: ServerReport) -> None:
     said = Notes()
     again = server.up(running.home, progress=said)
@@ -78,7 +71,7 @@ def test_data_survives_down_and_up(running: ServerReport) -> None:
     assert server.down(running.home).changed is True
     assert server.status(running.home).running is False
     assert embedded_dsn(running.home) is None
-    assert ask(server.up(running.home), "SELECT answer FROM kept") == 42
+    assert ask_server(server.up(running.home), "SELECT answer FROM kept") == 42
 
 
 def test_down_twice_is_fine(running: ServerReport) -> None:
@@ -97,7 +90,7 @@ def test_up_recovers_after_the_server_was_killed(running: ServerReport) -> None:
     said = Notes()
     again = server.up(running.home, progress=said)
     assert any(f"its process {running.pid} is gone" in text for text in said)
-    assert ask(again, "SELECT 1") == 1
+    assert ask_server(again, "SELECT 1") == 1
 
 
 def test_a_pid_file_that_names_another_program_is_stale(running: ServerReport, place: Home) -> None:
@@ -121,7 +114,7 @@ def test_a_port_taken_by_another_program_is_given_up(running: ServerReport) -> N
         again = server.up(running.home, progress=said)
     assert again.port != running.port
     assert any(text.startswith(f"port {running.port} is taken") for text in said)
-    assert ask(again, "SHOW port") == str(again.port)
+    assert ask_server(again, "SHOW port") == str(again.port)
 
 
 def test_a_port_that_another_server_takes_at_the_same_moment_is_given_up(
@@ -142,7 +135,7 @@ def test_a_port_that_another_server_takes_at_the_same_moment_is_given_up(
         again = server.up(place.path, progress=notes)
         assert again.port != running.port
         assert any(f"port {running.port} is taken by another program" in note for note in notes)
-        assert ask(again, "SELECT 1") == 1
+        assert ask_server(again, "SELECT 1") == 1
 
 
 def test_two_ups_at_once_start_one_server(running: ServerReport) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from contextlib import closing
 from pathlib import Path
 
 import psycopg2
 import pytest
 from common_folders import common_folder
+from servers import ask_server
 
 from dbinfer import server as embedded
 from dbinfer.errors import ServerError
@@ -16,14 +16,6 @@ from dbinfer.server import ServerReport, UpOptions
 from dbinfer.server.account import server_account
 
 pytestmark = pytest.mark.postgres_only("the embedded server is PostgreSQL")
-
-
-def ask(server: ServerReport, query: str) -> object:
-    assert server.dsn is not None
-    with closing(psycopg2.connect(server.dsn)) as connection, connection.cursor() as cursor:
-        cursor.execute(query)
-        row = cursor.fetchone()
-    return row[0] if row else None
 
 
 def test_a_venv_that_others_may_write_is_refused(server: ServerReport) -> None:
@@ -58,13 +50,13 @@ def test_the_password_is_asked_for_on_the_socket_and_on_tcp(server: ServerReport
 
 
 def test_the_settings_fit_this_machine(server: ServerReport) -> None:
-    assert ask(server, "SHOW max_parallel_workers") == str(server.cores)
-    assert ask(server, "SHOW max_parallel_workers_per_gather") == str(max(1, server.cores - 1))
-    assert ask(server, "SHOW jit") == "off"
-    assert ask(server, "SHOW listen_addresses") == "127.0.0.1"
-    assert ask(server, "SHOW data_directory") == str(server.data_dir)
+    assert ask_server(server, "SHOW max_parallel_workers") == str(server.cores)
+    assert ask_server(server, "SHOW max_parallel_workers_per_gather") == str(max(1, server.cores - 1))
+    assert ask_server(server, "SHOW jit") == "off"
+    assert ask_server(server, "SHOW listen_addresses") == "127.0.0.1"
+    assert ask_server(server, "SHOW data_directory") == str(server.data_dir)
 
 
 def test_plpython_and_dbinfer_are_in_the_database(server: ServerReport) -> None:
-    assert ask(server, "SELECT count(*) FROM pg_language WHERE lanname = 'plpython3u'") == 1
-    assert ask(server, "SELECT to_regnamespace('dbinfer')::text") == "dbinfer"
+    assert ask_server(server, "SELECT count(*) FROM pg_language WHERE lanname = 'plpython3u'") == 1
+    assert ask_server(server, "SELECT to_regnamespace('dbinfer')::text") == "dbinfer"

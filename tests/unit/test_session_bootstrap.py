@@ -61,9 +61,13 @@ def test_a_newer_runtime_replaces_the_older_one() -> None:
     }
 
 
-def test_tracebacks_show_the_source() -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+def test_tracebacks_show_the_source(compiled: bool) -> None:
     gd: dict[str, Any] = {}
-    bootstrap.start(sources(1), "c" * 64, gd)
+    if compiled:
+        bootstrap.start({}, "c" * 64, gd, packed(sources(1), "c" * 64))
+    else:
+        bootstrap.start(sources(1), "c" * 64, gd)
     with pytest.raises(RuntimeError) as caught:
         gd["dbinfer.gate"]("x")
     text = "".join(traceback.format_exception(caught.value))
@@ -100,16 +104,6 @@ def test_compiled_modules_start_as_their_sources_do() -> None:
     assert finder.compiled
     assert finder.modules == sources(3)
     assert finder.find_spec(bootstrap.PREFIX + "a" * 12 + ".nothing") is None
-
-
-def test_compiled_modules_show_the_source_in_tracebacks() -> None:
-    gd: dict[str, Any] = {}
-    bootstrap.start({}, "c" * 64, gd, packed(sources(1), "c" * 64))
-    with pytest.raises(RuntimeError) as caught:
-        gd["dbinfer.gate"]("x")
-    text = "".join(traceback.format_exception(caught.value))
-    assert f"dbinfer-{'c' * 12}/session.py" in text
-    assert 'raise RuntimeError("marked line")' in text
 
 
 def test_compiled_code_replaces_sources_and_the_other_way_round() -> None:
