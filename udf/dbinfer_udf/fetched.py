@@ -27,7 +27,7 @@ class Writer:
                 self.open[kind] = (os.fdopen(fd, "wb"), path, hashlib.sha256())
         except OSError as err:
             self.abandon()
-            raise _full(entry.folder, err) from err
+            raise _failed(entry.folder, err) from err
 
     def write(self, kind: str, data: bytes) -> None:
         """Append one part (kind `xml` or `bin`)."""
@@ -36,7 +36,7 @@ class Writer:
             target.write(data)
         except OSError as err:
             self.abandon()
-            raise _full(self.entry.folder, err) from err
+            raise _failed(self.entry.folder, err) from err
         digest.update(data)
 
     def finish(self) -> None:
@@ -59,7 +59,7 @@ class Writer:
                 os.rename(self.open[kind][1], self.entry.path(kind))
             self.entry.write_stamp()  # last: without it the next reader hashes what lies there
         except OSError as err:
-            raise _full(self.entry.folder, err) from err
+            raise _failed(self.entry.folder, err) from err
         finally:
             self.abandon()
 
@@ -73,7 +73,13 @@ class Writer:
         self.open = {}
 
 
-def _full(folder: str, err: OSError) -> ModelError:
+def _failed(folder: str, err: OSError) -> ModelError:
+    if isinstance(err, FileNotFoundError) and not os.path.isdir(folder):
+        # somebody has emptied the cache meanwhile: nothing is wrong with the disk
+        return ModelError(
+            "the files of the model are no longer in the host cache",
+            hint="Run the statement again: it puts them there.",
+        )
     return ModelError(
         "cannot write to the cache folder %s: %s" % (folder, err.strerror),
         hint="Make room there, or choose another folder: dbinfer install --cache-dir FOLDER",
