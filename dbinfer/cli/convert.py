@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 HELP = """Convert a trained model to OpenVINO IR, and check that both give the same results.
 
 Sources: Keras `.keras` and `.h5`, SavedModel folders, frozen `.pb`, `.onnx`, `.tflite`. What you do not set with
-options comes from `manifest.json` next to the source, else from the zoo's network of that name, else from the
-model's shapes. If the results differ too much, nothing is written.
+options comes from `manifest.json` next to the source, else from the zoo's network of that name, else from what is
+published of a known network (Keras Applications, torchvision), else from the model's shapes. What nobody stated is
+listed as assumed. If the results differ too much, nothing is written.
 
 Examples:
 
@@ -29,6 +30,12 @@ Examples:
     ...
     difference  5.7e-07 at most, in values up to 0.88, on 4 images against Keras 3.15.1
     digits.xml: written (5.0 s)
+
+    $ dbinfer convert resnet50.keras -o resnet50.xml
+    ...
+    known as    ResNet of Keras Applications
+    assumed     color BGR, mean 103.939 116.779 123.68, precision f32, resize standard, scale 1
+    ...
 
     $ dbinfer convert net.onnx -o net.xml --labels @names.txt --scale 255 --activation softmax
 
@@ -114,13 +121,23 @@ def _print(report: ConvertReport) -> None:
         "input": _ports(report.inputs),
         "result": _ports(report.outputs),
         "manifest": f"{manifest.name}: {manifest.task}, {manifest.width}x{manifest.height} {manifest.color}",
-        "assumed": ", ".join(f"{key} {getattr(manifest, key)}" for key in report.assumed) or "nothing",
+        "known as": report.known,
+        "assumed": ", ".join(f"{key} {_said(getattr(manifest, key))}" for key in report.assumed) or "nothing",
         "difference": _difference(report),
     }
     for key, value in rows.items():
-        typer.echo(f"{key:<11} {value}")
+        if value:
+            typer.echo(f"{key:<11} {value}")
     done = "written" if report.written else "the same content was there already"
     typer.echo(f"{report.output}: {done} ({report.seconds:.1f} s)")
+
+
+def _said(value: object) -> str:
+    """Return a value as `1 2 3`, or the first two of many."""
+    if not isinstance(value, tuple):
+        return str(value)
+    shown = value if len(value) <= 3 else (*value[:2], f"... ({len(value)})")
+    return " ".join(f"{item:g}" if isinstance(item, float) else str(item) for item in shown)
 
 
 def _ports(ports: tuple[Port, ...]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dbinfer.convert._keras_layers import first_difference
+from dbinfer.convert._known_keras import known_keras
 from dbinfer.convert._source import Source, arrays, require_tensorflow, telling_line, to_graph, unreadable
 from dbinfer.convert.quiet import quiet
 from dbinfer.errors import ConvertError
@@ -55,6 +56,7 @@ def _read(path: Path, what: str) -> Source:
         framework,
         run,
         first_difference=partial(first_difference, model),
+        known=known_keras(model),
     )
 
 

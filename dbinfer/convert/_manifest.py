@@ -1,12 +1,15 @@
-"""The manifest of a source: options before its manifest file, before the zoo, before what the shapes say."""
+"""The manifest of a source: options, its manifest file, the zoo, what is published of a known network, its shapes."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dbinfer.convert._known import published
 from dbinfer.convert._options import ConvertOptions
+from dbinfer.convert._source import Source
 from dbinfer.errors import ConvertError
 from dbinfer.ir.graph import GraphInfo
 from dbinfer_udf.manifest import Manifest, ManifestError
@@ -18,21 +21,30 @@ ASSUMED = {"resize": "standard", "precision": "f32"}
 
 
 def make_manifest(
-    source: Path, own_name: str, info: GraphInfo, options: ConvertOptions
+    source: Path, original: Source, info: GraphInfo, options: ConvertOptions
 ) -> tuple[Manifest, list[str]]:
     """Return the manifest, and the names of the keys that were assumed.
+
+    Args:
+        source: the file or folder; original: what was read from it.
 
     Raises:
         ConvertError: something needed is not known, or two statements contradict each other.
     """
-    stated = _from_zoo(options.network or own_name, info, bool(options.network))
+    stated = _from_zoo(options.network or original.name, info, bool(options.network))
     stated.update(_from_file(source, options.manifest))
     stated.update(options.values)
-    guessed = _from_shapes(info, stated)
-    assumed = {key: value for key, value in ASSUMED.items() if key not in stated}
+    known = original.known
+    if known and options.output_name:
+        known = replace(known, head=None)  # the output that was chosen may be any
+    assumed = published(known, info, stated)
+    guessed = _from_shapes(info, {**assumed, **stated})
     if "color" not in stated and info.channels == 3:
-        assumed["color"] = guessed["color"]
-    values = {"name": source.stem, **assumed, **guessed, **stated}
+        assumed.setdefault("color", guessed["color"])
+    for key, value in ASSUMED.items():
+        if key not in stated:
+            assumed.setdefault(key, value)
+    values = {"name": source.stem, **guessed, **assumed, **stated}
     _require(values, info)
     try:
         manifest = Manifest.from_dict(values)

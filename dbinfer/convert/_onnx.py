@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dbinfer.convert._known_torch import known_torch
 from dbinfer.convert._source import CONVERT_CURE, Search, Source, arrays, differs, to_graph
 from dbinfer.convert.quiet import quiet
 from dbinfer.ir import import_openvino
@@ -19,6 +21,10 @@ NO_LAYERS = ("Parameter", "Constant", "Result")
 def read_onnx(path: Path) -> Source:
     """Read an `.onnx` file."""
     graph = to_graph(path, "an ONNX model")
+    return replace(_with_runner(graph, path), known=known_torch(path))
+
+
+def _with_runner(graph: Any, path: Path) -> Source:
     try:
         import onnxruntime
     except ImportError:

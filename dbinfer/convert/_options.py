@@ -93,6 +93,7 @@ class ConvertReport(Report):
         source_format: name of the format, a key of FORMATS.
         inputs, outputs: of the IR.
         manifest: as embedded; `assumed` names its keys that nobody stated.
+        known: the published network that the source is, or "".
         written: False where the same content was there already.
         seconds: of the whole conversion.
     """
@@ -108,5 +109,6 @@ class ConvertReport(Report):
     manifest: Manifest
     assumed: tuple[str, ...]
     check: Check
+    known: str
     written: bool
     seconds: float

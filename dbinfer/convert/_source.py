@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbinfer.convert import tensorflow_alone
+from dbinfer.convert._known import Known
 from dbinfer.convert.quiet import quiet
 from dbinfer.errors import ConvertError
 from dbinfer.ir import import_openvino
@@ -54,6 +55,7 @@ class Source:
         reason: why `run` is None, or "".
         first_difference: names the first layer whose output differs, "" where none does; None where the
             format does not let us look inside.
+        known: which published network it is, None where it is none that we know.
     """
 
     graph: Any
@@ -62,6 +64,7 @@ class Source:
     run: Runner | None = None
     reason: str = ""
     first_difference: Callable[[Search], str] | None = None
+    known: Known | None = None
 
 
 def to_graph(path: Path, what: str, model: Any = None) -> Any:

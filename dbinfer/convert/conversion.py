@@ -69,6 +69,7 @@ def convert(
         manifest=model.manifest,
         assumed=tuple(model.assumed),
         check=check,
+        known=original.known.network if original.known else "",
         written=written,
         seconds=time.monotonic() - started,
     )
@@ -82,7 +83,7 @@ def _describe(original: Source, source: Path, source_format: str, options: Conve
 
     graph = one_output(original.graph, options.output_name)
     info = graph_info(graph, options.layout)
-    manifest, assumed = make_manifest(source, original.name, info, options)
+    manifest, assumed = make_manifest(source, original, info, options)
     manifest = _with_origin(manifest, source, source_format)
     fix_size(graph, info, manifest.height, manifest.width, manifest.channels)
     settle_names(graph)

@@ -157,6 +157,21 @@ def save_onnx(path: Path, outputs: int = 1, inputs: int = 1, open_size: bool = F
     return path
 
 
+def save_onnx_named(path: Path, names: tuple[str, str, str]) -> Path:
+    """Write the ONNX classifier with the names that PyTorch gives: of a kernel, an operation, and the last weights."""
+    import onnx
+
+    model = onnx.load(save_onnx(path))
+    for old, new in (("kernel", names[0]), ("dense", names[2])):
+        for tensor in (tensor for tensor in model.graph.initializer if tensor.name == old):
+            tensor.name = new
+        for node in model.graph.node:
+            node.input[:] = [new if name == old else name for name in node.input]
+    model.graph.node[0].name = names[1]
+    onnx.save(model, path)
+    return path
+
+
 def save_onnx_of_any_size(path: Path) -> Path:
     """Write an ONNX classifier as OCR packages export them: open height and width, opset 11, HardSigmoid.
 
