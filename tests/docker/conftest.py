@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import psycopg2
 import pytest
 from psycopg2.extensions import make_dsn
 
 sys.path.append(str(Path(__file__).parents[1] / "db"))  # tiny_models, asking
 
+from asking import ask
 from containers import BUILT, RUNNING, Project, compose_command, run
 from projects import DATABASE_IMAGE, Database, database_project, greenplum_project, training_project
+from servers import ISOLATION
 
 GREENPLUM_IMAGE = "DBINFER_TEST_GREENPLUM_IMAGE"
 PUBLIC_GREENPLUM = "woblerr/greenplum:7.1.0"
@@ -66,6 +70,9 @@ def database(database_image: str) -> Iterator[Database]:
         password = project.execute("database", "cat", "/var/lib/dbinfer/password").stdout.strip()
         port = project.values["DBINFER_PORT"]
         dsn = make_dsn(host="127.0.0.1", port=port, user="dbinfer", dbname="dbinfer", password=password)
+        if os.environ.get(ISOLATION):
+            with closing(psycopg2.connect(dsn)) as db, db:
+                ask(db, "SELECT dbinfer_private.set_setting('isolation', %s)", os.environ[ISOLATION])
         yield Database(project, dsn)
     finally:
         project.down()
@@ -92,7 +99,9 @@ def greenplum(compose: None) -> Iterator[Project]:
     project.build("keys", "client")
     try:
         project.up("coordinator")
-        project.execute("client", "dbinfer", "install", "--venv", "/opt/dbinfer/venv")
+        isolation = os.environ.get(ISOLATION)
+        words = ("--isolation", isolation) if isolation else ()
+        project.execute("client", "dbinfer", "install", "--venv", "/opt/dbinfer/venv", *words)
         yield project
     finally:
         project.down()
