@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -15,17 +15,28 @@ from typing import NamedTuple
 from dbinfer.errors import DataError, UsageError
 from dbinfer_udf.header import FORMATS, HEAD_BYTES, sniff
 
+# How much of a file tells what it is
+HEAD = HEAD_BYTES
 THREADS = 4
 BATCH, BATCH_BYTES = 16, 1 << 20
 MAX_BYTES = 2**30 - 2**16  # a value in a table holds less than 1 GiB, its row's other values included
 
 
 class Found(NamedTuple):
-    """A file, the path that is stored for it, and the name of its folder."""
+    """A file, the path that is stored for it, and the name of its folder.
+
+    Attributes:
+        size: in bytes, -1 where it cannot be looked at; modified: its time in microseconds since 1970.
+        weight: how much of its source's total it is; place: its number in an archive.
+    """
 
     file: Path | str
     path: str
     folder: str = ""
+    size: int = -1
+    modified: int | None = None
+    weight: int = 0
+    place: int = 0
 
 
 @dataclass(frozen=True)
@@ -41,8 +52,8 @@ Outcome = tuple[Found, bytes] | Refused
 
 def find(
     sources: Sequence[Path], base: Path | None, refused: list[Refused], recursive: bool = True
-) -> list[Found]:
-    """Return the files of folders, sorted, and single files; hidden files and folders are left out.
+) -> Iterator[Found]:
+    """Yield the files of folders, sorted, and single files; hidden files and folders are left out.
 
     Stored paths have slashes and are relative to `base`, else to the parent of the folder that is loaded; a single
     file keeps its name as given.
@@ -54,19 +65,35 @@ def find(
         DataError: a source is not there.
         UsageError: a source lies outside `base`.
     """
-    found: list[Found] = []
     for source in sources:
         if source.is_dir():
             # normpath, not resolve: dots go, but links keep the names that the user knows
             start = base or Path(os.path.normpath(source.absolute())).parent
-            found += _files(source, start, refused, recursive)
+            yield from _files(source, start, refused, recursive)
         # lexists: a broken link is refused with its reason when it is read, as any bad file
         elif os.path.lexists(source):
-            path = _relative(source, base) if base else source.as_posix()
-            found.append(Found(str(source), path, _folder(source.parent)))
+            yield found_file(source, base)
         else:
             raise DataError(f"there is no file or folder {str(source)!r}")
-    return found
+
+
+def found_file(file: Path, base: Path | None) -> Found:
+    """Return a single file, whether it is there or not.
+
+    Raises:
+        UsageError: it lies outside `base`.
+    """
+    path = _relative(file, base) if base else file.as_posix()
+    return _looked_at(Found(str(file), path, _folder(file.parent)))
+
+
+def _looked_at(found: Found) -> Found:
+    try:
+        facts = os.stat(found.file)
+    except (OSError, ValueError):
+        return found  # reading it tells the reason
+    # by position: `_replace` would cost more than the rest of a million files together
+    return Found(*found[:3], facts.st_size, facts.st_mtime_ns // 1000, facts.st_size)
 
 
 def _files(top: Path, start: Path, refused: list[Refused], recursive: bool) -> Iterator[Found]:
@@ -82,7 +109,7 @@ def _files(top: Path, start: Path, refused: list[Refused], recursive: bool) -> I
         label = _folder(Path(folder))
         for name in sorted(names):
             if not name.startswith("."):
-                yield Found(named + name, stored + name, label)
+                yield _looked_at(Found(named + name, stored + name, label))
 
 
 def _before(folder: str, slash: str) -> str:
@@ -102,7 +129,7 @@ def _relative(file: Path, base: Path) -> str:
         raise UsageError(f"{str(file)!r} is outside the base folder {str(base)!r}") from err
 
 
-def read_ahead(files: Iterable[Found]) -> Iterator[Outcome]:
+def read_ahead(files: Iterable[Found]) -> Generator[Outcome, None, None]:
     """Yield each file's bytes, or why it is refused, in the order of `files`.
 
     Threads take 16 files at once, because handing over costs as much as reading a small file; they stop at 1 MiB and
@@ -145,7 +172,7 @@ def read(found: Found) -> Outcome:
         if not stat.S_ISREG(os.stat(found.file).st_mode):  # opening a pipe would wait
             return Refused(str(found.file), "cannot be read: not a regular file")
         with open(found.file, "rb", buffering=0) as handle:
-            reason = _why_not(handle.read(HEAD_BYTES), os.fstat(handle.fileno()).st_size)
+            reason = why_not(handle.read(HEAD_BYTES), os.fstat(handle.fileno()).st_size)
             if reason:
                 return Refused(str(found.file), reason)
             handle.seek(0)
@@ -156,7 +183,8 @@ def read(found: Found) -> Outcome:
         return Refused(str(found.file), f"cannot be read: {err.strerror or err}")
 
 
-def _why_not(head: bytes, size: int) -> str:
+def why_not(head: bytes, size: int) -> str:
+    """Return why a file with these first bytes is not loaded; "" where it is."""
     if not head:
         return "is empty (0 bytes)"
     if sniff(head) is None:

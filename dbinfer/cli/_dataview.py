@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from dbinfer.cli._options import bytes_text, print_table
 
 if TYPE_CHECKING:
@@ -19,18 +21,19 @@ def show_load(report: LoadReport) -> None:
     if rows:
         more = f", the first {SHOWN}; all with --json" if len(rows) > SHOWN else ""
         print_table(f"{len(rows)} refused{more}", ["file", "reason"], rows[:SHOWN])
-    changed = report.loaded + report.skipped
-    state = "made" if report.created else "was there" if changed else "nothing was changed"
-    counts = [
-        [
-            report.loaded,
-            report.skipped,
-            len(report.refused),
-            bytes_text(report.bytes),
-            f"{report.seconds:.1f}",
-        ]
-    ]
-    print_table(f"{report.table} ({state})", ["loaded", "skipped", "refused", "size", "seconds"], counts)
+    state = (
+        "made" if report.created else "was there" if report.loaded + report.known else "nothing was changed"
+    )
+    counts = {"loaded": report.loaded, "skipped": report.skipped, "changed": report.changed}
+    counts.update(updated=report.updated, refused=len(report.refused))
+    # what there is none of in most loads is not shown
+    shown = {key: n for key, n in counts.items() if n or key not in ("changed", "updated")}
+    facts = {**shown, "size": bytes_text(report.bytes), "seconds": f"{report.seconds:.1f}"}
+    print_table(f"{report.table} ({state})", list(facts), [list(facts.values())])
+    if report.changed:
+        typer.echo(
+            f"{report.changed} files have changed since they were loaded; --update replaces their images."
+        )
 
 
 def show_answers(report: PredictReport) -> None:

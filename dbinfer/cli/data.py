@@ -29,8 +29,9 @@ def register(app: typer.Typer) -> None:
 
 def load(
     sources: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER|FILES...", help="Folders and image files.")
-    ],
+        list[Path] | None,
+        typer.Argument(metavar="FOLDER|FILES...", help="Folders, image files, zip and tar archives."),
+    ] = None,
     table: Annotated[
         str, typer.Option(help="TABLE or SCHEMA.TABLE; created if it does not exist.")
     ] = "images",
@@ -46,14 +47,22 @@ def load(
     path_column: Annotated[str, typer.Option(help="Column with the paths.")] = "path",
     label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "label",
     recursive: Annotated[bool, typer.Option(help="Include subfolders.")] = True,
+    update: Annotated[
+        bool, typer.Option("--update", help="Replace images whose files have changed since they were loaded.")
+    ] = False,
+    from_list: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE|-", help="Load the files named in this file, one a line; - reads stdin."),
+    ] = None,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Load image files into a table. Files whose path the table already has are skipped.
+    """Load image files into a table. Files that the table already has are skipped.
 
     All files are loaded in one transaction, or none. The stored path begins with the folder's name, for example
-    photos/cat/1.jpg. Files that are not images are listed and left out. The exit status is 1 when there was nothing
-    to load.
+    photos/cat/1.jpg; images in an archive keep their path there. A file whose size or content has changed is
+    counted, and replaced with --update; its row keeps its id. Files that are not images are listed and left out.
+    The exit status is 1 when there was nothing to load.
 
     Examples:
 
@@ -62,18 +71,25 @@ def load(
         $ dbinfer load flowers/train --table flowers --label-from folder
 
         $ dbinfer load /data/a /data/b --base /data --table shop.images --json
+
+        $ dbinfer load photos --update
+
+        $ dbinfer load photos.tar.gz more.zip
+
+        $ find /data -name '*.jpg' -newer last -print0 | dbinfer load --from-list -
     """
     from dbinfer.load import LoadOptions
     from dbinfer.load import load as run
 
-    options = LoadOptions(table, label_from, base, column, path_column, label_column, recursive)
+    names = (column, path_column, label_column)
+    options = LoadOptions(table, label_from, base, *names, recursive, update=update, from_list=from_list)
     with progress_bar() as progress:
-        report = run(sources, options, dsn, progress)
+        report = run(sources or [], options, dsn, progress)
     if json:
         print_json(report.to_dict())
     else:
         show_load(report)
-    if not report.loaded + report.skipped:
+    if not report.loaded + report.known:
         raise typer.Exit(1)
 
 

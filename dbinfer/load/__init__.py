@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from dbinfer.load.loader import LoadOptions, LoadReport, load
+from dbinfer.load.loader import load
+from dbinfer.load.options import LoadOptions, LoadReport
 
 __all__ = ["LoadOptions", "LoadReport", "load"]

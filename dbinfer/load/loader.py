@@ -1,77 +1,29 @@
-"""load: from files to rows, in one transaction."""
+"""load: from files to rows, in one transaction, batch by batch."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-
-import psycopg2
+from typing import cast
 
 from dbinfer.connection import session
-from dbinfer.errors import DataError, UsageError
-from dbinfer.imagefiles import Found, Refused, find, read_ahead
-from dbinfer.load.copybinary import MESSAGE_BYTES, Stream, encode
-from dbinfer.load.table import Columns, ImageTable
-from dbinfer.names import TableName, column
+from dbinfer.errors import DataError
+from dbinfer.imagefiles import Found, Refused
+from dbinfer.load.changes import Batch, Compared, differing, sort
+from dbinfer.load.options import LoadOptions, LoadReport
+from dbinfer.load.replacing import changed_row, replace
+from dbinfer.load.sources import Reader, Source, open_sources
+from dbinfer.load.table import ImageTable, Row
+from dbinfer.names import TableName
 from dbinfer.platform import detect
 from dbinfer.progress import OnProgress, Progress, silent
-from dbinfer.report import Report
 
-Row = tuple[bytes | None, ...]
-
-
-@dataclass(frozen=True)
-class LoadOptions:
-    """Where images go, and under which names.
-
-    Attributes:
-        table: the table's name as a user writes it; made where it does not exist.
-        label_from: 'folder': the name of each file's folder is stored as its label; None: no label is stored.
-        base: stored paths are relative to this folder; None: to the parent of the folder that is loaded.
-        column, path_column, label_column: of the image, of the stored path, of the label.
-        recursive: also folders within folders.
-    """
-
-    table: str = "images"
-    label_from: str | None = None
-    base: Path | None = None
-    column: str = "img"
-    path_column: str = "path"
-    label_column: str = "label"
-    recursive: bool = True
-
-    def columns(self) -> Columns:
-        """Return the columns as the catalog has them.
-
-        Raises:
-            UsageError: a name is none, or `label_from` is another word than folder.
-        """
-        if self.label_from not in (None, "folder"):
-            raise UsageError(f"label_from is {self.label_from!r}, but must be 'folder'")
-        label = column(self.label_column) if self.label_from else None
-        return Columns(column(self.path_column), column(self.column), label)
-
-
-@dataclass(frozen=True)
-class LoadReport(Report):
-    """What a load did.
-
-    Attributes:
-        table: its full name; created: whether it was made now.
-        loaded, skipped: numbers of files; skipped ones have their path in the table already.
-        refused: files and folders that were left out, and why.
-        bytes: of the loaded images; seconds: of the whole load.
-    """
-
-    table: str
-    created: bool
-    loaded: int
-    skipped: int
-    refused: tuple[Refused, ...]
-    bytes: int
-    seconds: float
+# Paths that are looked up at once; what a load holds grows with this, and with nothing else
+BATCH = 20_000
 
 
 @dataclass
@@ -80,12 +32,31 @@ class _Count:
 
     loaded: int = 0
     skipped: int = 0
+    changed: int = 0
+    updated: int = 0
     bytes: int = 0
     refused: list[Refused] = field(default_factory=list)
 
+    @property
+    def known(self) -> int:
+        """How many files have their path in the table already."""
+        return self.skipped + self.changed + self.updated
+
+
+@dataclass
+class _Load:
+    """A load under way."""
+
+    table: ImageTable
+    options: LoadOptions
+    count: _Count
+    tell: Callable[[int], None]
+    # only what comes from several places can have one path twice
+    taken: dict[str, Found] | None
+
 
 def load(
-    sources: Sequence[Path | str] | Path | str,
+    sources: Sequence[Path | str] | Path | str = (),
     options: LoadOptions | None = None,
     dsn: str | None = None,
     progress: OnProgress = silent,
@@ -95,66 +66,112 @@ def load(
     Where no file can be loaded and none is there already, nothing is changed either (the table is not made).
 
     Args:
-        sources: folders and image files.
+        sources: folders, image files, and zip and tar archives.
 
     Raises:
-        DataError: a source is missing or has no files, or the table or the server does not take the rows.
+        DataError: a source is missing, damaged or has no files, or the table or the server does not take the rows.
         UsageError: names that are none, or a source outside `options.base`.
     """
     begin, options, count = time.monotonic(), options or LoadOptions(), _Count()
     name, columns = TableName.parse(options.table), options.columns()
     paths = [Path(source) for source in ([sources] if isinstance(sources, Path | str) else sources)]
-    found = find(paths, options.base, count.refused, options.recursive)
-    if not found and not count.refused:
-        raise DataError(f"there are no files in {', '.join(repr(str(path)) for path in paths)}")
+    if not paths and not options.from_list:
+        raise DataError(
+            "there is nothing to load", "Name folders, files or archives, or a list: --from-list."
+        )
     # A table of images can be filled before dbinfer is there
-    with session(dsn, needs_dbinfer=False) as conn:
+    with (
+        open_sources(paths, options.from_list, options.base, options.recursive) as opened,
+        session(dsn, needs_dbinfer=False) as conn,
+    ):
         table = ImageTable(conn, name, columns, detect(conn))
-        todo = _new_files(found, table.known_paths({item.path for item in found}), count)
-        _send(table, _rows(todo, count, columns.label is not None, progress))
-        if count.loaded:
+        several = len(paths) + bool(options.from_list) > 1
+        under_way = _Load(table, options, count, _teller(opened, progress), {} if several else None)
+        if not _load_all(under_way, opened) and not count.refused:
+            places = [*paths, options.from_list] if options.from_list else paths
+            raise DataError(f"there are no files in {', '.join(repr(str(place)) for place in places)}")
+        if count.loaded + count.updated:
             table.finish()
-        elif not count.skipped:
+        elif not count.known:
             conn.rollback()  # or an empty table would be left
     created = table.created and count.loaded > 0
-    numbers = (count.loaded, count.skipped, tuple(count.refused), count.bytes)
-    return LoadReport(str(table.name), created, *numbers, time.monotonic() - begin)
+    numbers = (count.loaded, count.skipped, tuple(count.refused), count.bytes, time.monotonic() - begin)
+    return LoadReport(str(table.name), created, *numbers, changed=count.changed, updated=count.updated)
 
 
-def _new_files(found: Iterable[Found], known: set[str], count: _Count) -> list[Found]:
-    """Return the files whose path the table lacks; two files with one path: the second is refused."""
-    taken: dict[str, Found] = {}
-    for item in found:
-        if item.path in known:
-            count.skipped += 1
-        elif taken.setdefault(item.path, item).file != item.file:
-            reason = f"has the same path as {taken[item.path].file}: {item.path}; use --base"
-            count.refused.append(Refused(str(item.file), reason))
-    return list(taken.values())
+def _teller(sources: list[Source], progress: OnProgress) -> Callable[[int], None]:
+    """Return what counts bytes as done, and tells it."""
+    # the walk that counts them is for the bar alone
+    total = None if progress is silent else sum(source.total for source in sources)
+    done = 0
+
+    def tell(weight: int) -> None:
+        nonlocal done
+        done += weight
+        progress(Progress("loading", done, total, "bytes"))
+
+    tell(0)
+    return tell
 
 
-def _rows(files: list[Found], count: _Count, label: bool, progress: OnProgress) -> Iterator[Row]:
-    progress(Progress("loading", 0, len(files), "images"))
-    for done, outcome in enumerate(read_ahead(files), 1):
-        if isinstance(outcome, Refused):
-            count.refused.append(outcome)
+def _load_all(load: _Load, sources: list[Source]) -> bool:
+    """Load all sources; return whether there was any file."""
+    found = False
+    for source in sources:
+        entries, new, changed = source.entries(load.count.refused), source.reader(), source.reader()
+        while files := list(islice(entries, BATCH)):
+            found = True
+            known = load.table.known([item.path for item in files])
+            taken = {} if load.taken is None else load.taken
+            _load_batch(load, sort(files, known, taken, load.options.update), (new, changed))
+    return found
+
+
+def _load_batch(load: _Load, batch: Batch, readers: tuple[Reader, Reader]) -> None:
+    count = load.count
+    count.refused += batch.twins
+    count.skipped += len(batch.same)
+    load.tell(sum(item.weight for item in batch.same))
+    if batch.new:
+        load.table.add(_new_rows(load, batch.new, readers[0]))
+    if batch.suspects:
+        digests = load.table.digests([item.path for item in batch.suspects])
+        changes = _changes(load, batch.suspects, differing(readers[1](batch.suspects), digests))
+        if load.options.update:
+            replace(load.table, _changed_rows(load, changes))
         else:
-            item, data = outcome
-            count.loaded += 1
-            count.bytes += len(data)
-            folder = (item.folder.encode(),) if label else ()
-            yield (item.path.encode(), data, *folder)
-        progress(Progress("loading", done, len(files), "images"))
+            count.changed += sum(changed for _, changed in changes)
 
 
-def _send(table: ImageTable, rows: Iterator[Row]) -> None:
-    stream = Stream(encode(rows))
-    with table.conn.cursor() as cur:
-        try:
-            cur.copy_expert(table.copy_statement(), stream, MESSAGE_BYTES)
-        except psycopg2.Error:
-            if stream.error is not None:  # the reason why the server got no more rows
-                raise stream.error from None
-            raise
-        finally:
-            rows.close()  # type: ignore[attr-defined]  # the threads that read ahead end now, not some time later
+def _new_rows(load: _Load, files: list[Found], read: Reader) -> Iterator[Row]:
+    count, outcomes = load.count, read(files)
+    with closing(outcomes):  # the threads that read ahead end now, not some time later
+        for item, outcome in zip(files, outcomes, strict=True):
+            if isinstance(outcome, Refused):
+                count.refused.append(outcome)
+            else:
+                count.loaded += 1
+                count.bytes += len(outcome[1])
+                yield load.table.row(*outcome)
+            load.tell(item.weight)
+
+
+def _changes(load: _Load, files: list[Found], compared: Compared) -> Compared:
+    """Yield what could be read; the rest is refused, and what has only a new time is skipped."""
+    with closing(compared):
+        for item, (outcome, changed) in zip(files, compared, strict=True):
+            if isinstance(outcome, Refused):
+                load.count.refused.append(outcome)
+            else:
+                load.count.skipped += not changed
+                yield outcome, changed
+            load.tell(item.weight)
+
+
+def _changed_rows(load: _Load, changes: Compared) -> Iterator[Row]:
+    with closing(changes):
+        for outcome, changed in changes:
+            item, data = cast("tuple[Found, bytes]", outcome)
+            load.count.updated += changed
+            load.count.bytes += len(data) if changed else 0
+            yield changed_row(item, data if changed else None)

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+import struct
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import psycopg2
 from psycopg2 import sql
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import cursor as Cursor
 
 from dbinfer.connection import one
 from dbinfer.errors import DataError
+from dbinfer.imagefiles import Found
+from dbinfer.load.changes import Stored
+from dbinfer.load.copybinary import MESSAGE_BYTES, Stream, encode
 from dbinfer.names import TableName
 from dbinfer.platform import PARALLEL_SINCE, Platform
 from dbinfer.sqlfiles import read
 
 TEXT = ("text", "character varying")
-FEW_PATHS, READ_AT_ONCE = 10_000, 10_000
+# Columns that load fills where a table has them: the file's time, and when the image came
+MODIFIED, LOADED = EXTRA = "file_modified", "loaded_at"
+MICROSECONDS = "pg_catalog.round(pg_catalog.date_part('epoch', {}) * 1000000)::pg_catalog.int8"
+# What PostgreSQL counts its timestamps from, 2000-01-01, in microseconds since 1970
+EPOCH = 946_684_800_000_000
+Row = tuple[bytes | None, ...]
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,7 @@ class ImageTable:
     Attributes:
         name: with its schema.
         created: whether it was made now.
+        extra: those of EXTRA that it has.
 
     Raises:
         DataError: it is no table, or its columns do not fit.
@@ -54,35 +66,59 @@ class ImageTable:
             cur.execute(read("client/lock_load.sql"), self._quoted)
             cur.execute(read("client/target.sql"), {**self._quoted, "into": self._quoted["table"]})
             kind = one(cur)
-            self.created = kind is None
+            self.created = self._empty = kind is None
             if self.created:
                 cur.execute(self._create(cur))
+                self.extra: tuple[str, ...] = EXTRA
             else:
                 self._check(cur, kind)
 
-    def known_paths(self, asked: Set[str]) -> set[str]:
-        """Return those of the asked paths that are in the table.
+    def known(self, asked: Sequence[str]) -> dict[str, Stored]:
+        """Return what the table knows of those of the asked paths that it has."""
+        if self.created and self._empty:
+            return {}
+        text = MICROSECONDS if MODIFIED in self.extra else "NULL::pg_catalog.int8"
+        modified = sql.SQL(text).format(sql.Identifier(MODIFIED))
+        rows = self._asked("client/known_paths.sql", asked, modified=modified)
+        return {path: Stored(size, when) for path, size, when in rows}
 
-        Few are looked up there. For many it is faster to read all paths; only asked ones are kept.
-        """
-        if self.created:
-            return set()
-        if len(asked) > FEW_PATHS:
-            # A name makes it a cursor of the server: not all paths come at once
-            with self.conn.cursor("dbinfer_known_paths") as cur:
-                cur.itersize = READ_AT_ONCE
-                cur.execute(self._format("SELECT {path} FROM {table}"))
-                return {row[0] for row in cur if row[0] in asked}
+    def digests(self, asked: Sequence[str]) -> dict[str, bytes]:
+        """Return the sha256 of the images of paths."""
+        return {path: bytes(digest) for path, digest in self._asked("client/known_digests.sql", asked)}
+
+    def _asked(self, file: str, asked: Sequence[str], **more: sql.Composable) -> list[tuple[Any, ...]]:
+        # A name that is not valid UTF-8 cannot be sent; its file is refused when it is read
+        texts = [path.encode(errors="replace").decode() for path in asked]
         with self.conn.cursor() as cur:
-            # A name that is not valid UTF-8 cannot be sent; its file is refused when it is read
-            texts = [path.encode(errors="replace").decode() for path in asked]
-            cur.execute(self._format(read("client/known_paths.sql"), asked=sql.Literal(texts)))
-            return {row[0] for row in cur}
+            cur.execute(self.format(read(file), asked=sql.Literal(texts), **more))
+            return cur.fetchall()
 
-    def copy_statement(self) -> sql.Composed:
-        """Return the COPY statement that takes the columns in binary."""
-        columns = sql.SQL(", ").join(map(sql.Identifier, self.columns.types))
-        return self._format("COPY {table} ({columns}) FROM STDIN WITH (FORMAT binary)", columns=columns)
+    def row(self, item: Found, data: bytes) -> Row:
+        """Return the row of a new image, as `add` takes it."""
+        label = (item.folder.encode(),) if self.columns.label else ()
+        when = (timestamp(item.modified),) if MODIFIED in self.extra else ()
+        return (item.path.encode(), data, *label, *when)
+
+    def add(self, rows: Iterator[Row]) -> None:
+        """Append the rows of new images."""
+        names = [*self.columns.types, *(name for name in self.extra if name == MODIFIED)]
+        self.copy(self.name.identifier, names, rows)
+        self._empty = False
+
+    def copy(self, table: sql.Identifier, names: Sequence[str], rows: Iterator[Row]) -> None:
+        """Stream rows into some columns of a table."""
+        columns = sql.SQL(", ").join(map(sql.Identifier, names))
+        stream = Stream(encode(rows))
+        with self.conn.cursor() as cur:
+            try:
+                statement = sql.SQL("COPY {} ({}) FROM STDIN WITH (FORMAT binary)").format(table, columns)
+                cur.copy_expert(statement, stream, MESSAGE_BYTES)
+            except psycopg2.Error:
+                if stream.error is not None:  # the reason why the server got no more rows
+                    raise stream.error from None
+                raise
+            finally:
+                rows.close()  # type: ignore[attr-defined]  # what reads ahead ends now, not some time later
 
     def finish(self) -> None:
         """Let PostgreSQL scan the table in parallel, and the planner know its size."""
@@ -92,8 +128,8 @@ class ImageTable:
             # Images lie outside the table's pages: to the planner it is small and worth few workers
             if mine and not is_set and self._parallel:
                 text = "ALTER TABLE {table} SET (parallel_workers = {workers})"
-                cur.execute(self._format(text, workers=self._workers(cur)))
-            cur.execute(self._format("ANALYZE {table}"))
+                cur.execute(self.format(text, workers=self._workers(cur)))
+            cur.execute(self.format("ANALYZE {table}"))
 
     @property
     def _parallel(self) -> bool:
@@ -106,7 +142,7 @@ class ImageTable:
             else sql.SQL("")
         )
         text = self.platform.adapt(read("client/create_images.sql"))
-        return self._format(text, label=label)
+        return self.format(text, label=label)
 
     def _check(self, cur: Cursor, kind: str) -> None:
         # An ordinary table or a partitioned one
@@ -114,6 +150,7 @@ class ImageTable:
             raise DataError(f"{self.name} is not a table", "Choose another name with --table.")
         cur.execute(read("client/columns.sql"), self._quoted)
         types = dict(cur.fetchall())
+        self.extra = tuple(name for name in EXTRA if types.get(name) == "timestamp with time zone")
         wanted = self.columns.types
         missing = [column for column in wanted if column not in types]
         if missing:
@@ -136,6 +173,12 @@ class ImageTable:
         )
         return sql.Literal(one(cur))
 
-    def _format(self, text: str, **more: sql.Composable) -> sql.Composed:
+    def format(self, text: str, **more: sql.Composable) -> sql.Composed:
+        """Return a statement with the table's and its columns' names put in."""
         path, img = sql.Identifier(self.columns.path), sql.Identifier(self.columns.img)
         return sql.SQL(text).format(table=self.name.identifier, path=path, img=img, **more)
+
+
+def timestamp(microseconds: int | None) -> bytes | None:
+    """Return a time as binary COPY takes it."""
+    return None if microseconds is None else struct.pack("!q", microseconds - EPOCH)

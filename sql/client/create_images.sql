@@ -4,7 +4,9 @@ CREATE TABLE {table} (
     id bigserial /* postgresql: PRIMARY KEY */,
     {path} pg_catalog.text NOT NULL /* postgresql: UNIQUE */,
     {img} pg_catalog.bytea NOT NULL
-    {label}
+    {label},
+    file_modified pg_catalog.timestamptz,
+    loaded_at pg_catalog.timestamptz DEFAULT pg_catalog.now()
 )
 /* postgresql: WITH (fillfactor = 10) */
 /* greenplum: DISTRIBUTED BY (id) */;

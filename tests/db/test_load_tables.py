@@ -12,7 +12,7 @@ from asking import ask, rows
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.errors import DataError
-from dbinfer.load import LoadOptions, load, table
+from dbinfer.load import LoadOptions, load, loader
 from dbinfer.progress import Progress
 
 
@@ -57,11 +57,11 @@ def test_again_skips_and_new_files_join(db: Connection, dsn: str, photos: Path) 
     assert ask(db, "SELECT count(*) FROM images") == 4
 
 
-@pytest.mark.parametrize("few", [0, 10_000])
-def test_known_paths_are_found_among_few_and_many(
-    db: Connection, dsn: str, photos: Path, few: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("batch", [1, 2, 10_000])
+def test_known_paths_are_found_batch_by_batch(
+    db: Connection, dsn: str, photos: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table, "FEW_PATHS", few)
+    monkeypatch.setattr(loader, "BATCH", batch)
     (photos / 'it\'s 100% \\ "new".png').write_bytes((photos / "cat/1.png").read_bytes())
     (photos / os.fsdecode(b"\xff.png")).write_bytes((photos / "cat/1.png").read_bytes())
     rows(db, "CREATE TABLE images (path varchar, img bytea)")
@@ -106,7 +106,7 @@ def test_nothing_loaded_leaves_no_table(db: Connection, dsn: str, tmp_path: Path
 
 def test_interrupted_leaves_nothing(db: Connection, dsn: str, photos: Path) -> None:
     def stop(progress: Progress) -> None:
-        if progress.done == 2:
+        if progress.done:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -159,6 +159,6 @@ def test_the_folder_of_a_file(photos: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_file_found_twice_is_one(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(photos / "cat")
-    found = find([Path("."), Path("1.png"), Path("./2.png")], photos, [])
+    found = list(find([Path("."), Path("1.png"), Path("./2.png")], photos, []))
     assert len(found) == 4
     assert len(set(found)) == 2
