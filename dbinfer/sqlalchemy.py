@@ -79,6 +79,13 @@ def segment(img: Image, model: str | None = None, on_error: str = "error") -> Co
     return func.dbinfer.segment(img, model, on_error, type_=LargeBinary)
 
 
+def detect(
+    img: Image, model: str | None = None, on_error: str = "error"
+) -> ColumnElement[list[dict[str, Any]]]:
+    """Return the objects found, highest score first, as JSON objects: label, class, score, x, y, width, height."""
+    return func.to_jsonb(func.dbinfer.detect(img, model, on_error), type_=JSONB)
+
+
 def embed(img: Image, model: str | None = None, on_error: str = "error") -> ColumnElement[list[float]]:
     """Return the image's vector."""
     return func.dbinfer.embed(img, model, on_error, type_=ARRAY(REAL))

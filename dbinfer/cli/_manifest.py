@@ -23,7 +23,7 @@ class Stated(NamedTuple):
 def stated(
     *,
     task: Annotated[
-        str | None, typer.Option(help="classification, segmentation, embedding or tensor.")
+        str | None, typer.Option(help="classification, segmentation, embedding, detection or tensor.")
     ] = None,
     labels: Annotated[
         str | None, typer.Option(help="Class names: a,b,c, or @FILE with one name per line.")
@@ -61,8 +61,13 @@ def stated(
         str | None, typer.Option(help="Turns raw outputs into scores: softmax, sigmoid or none.")
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Score above which a pixel belongs to the mask of a single class.")
+        float | None, typer.Option(help="Score above which a pixel belongs to the mask of a single class, or a box is returned.")
     ] = None,
+    iou_threshold: Annotated[
+        float | None,
+        typer.Option(help="Overlap above which the lower of two boxes of a class is dropped; 1: none is."),
+    ] = None,
+    max_detections: Annotated[int | None, typer.Option(help="Most boxes returned for an image.")] = None,
     precision: Annotated[str | None, typer.Option(help="Inference precision: f32, bf16 or f16.")] = None,
     decode: Annotated[
         str | None,
@@ -83,6 +88,8 @@ def stated(
         "pad_value": pad_value,
         "activation": activation,
         "threshold": threshold,
+        "iou_threshold": iou_threshold,
+        "max_detections": max_detections,
         "precision": precision,
         "decode": decode,
         "l2_normalize": l2_normalize,

@@ -57,6 +57,7 @@ def deploy(
     """
     from dbinfer.registry import DeployOptions
     from dbinfer.registry import deploy as run
+    from dbinfer.score.functions import BY_TASK
 
     options = DeployOptions(
         name=name,
@@ -89,7 +90,5 @@ def deploy(
         )
     for note in done.assumed:
         console.print(f"  assumed: {note}")
-    function = {"classification": "classify", "segmentation": "segment", "embedding": "embed"}.get(
-        done.manifest.task, "predict"
-    )
+    function = BY_TASK.get(done.manifest.task, "predict")
     console.print(f"  try: SELECT dbinfer.{function}(img, '{done.name}') FROM images", soft_wrap=True)

@@ -113,7 +113,7 @@ def _task(model: ModelFile, info: GraphInfo, found: Mapping[str, str]) -> str:
     raise ModelFileError(
         f"the task of {model.path} is unknown: its model_type is {named or 'not given'!r}, "
         f"its output {model.graph.output(0).get_partial_shape()}",
-        "Set it with --task: classification, segmentation, embedding or tensor.",
+        "Set it with --task: classification, segmentation, embedding, detection or tensor.",
     )
 
 

@@ -93,6 +93,11 @@ def _check_output(path: Path, shape: tuple[int, ...], manifest: Manifest) -> Non
             f"the output of {path} has the shape {list(shape)}; a mask needs 3 or 4 dimensions",
             "Set another --task.",
         )
+    if manifest.task == "detection" and (len(shape) != 3 or shape[0] != 1 or shape[2] != 6):
+        raise ModelFileError(
+            f"the output of {path} has the shape {list(shape)}, but a detector's is [1, N, 6]",
+            "Convert it with dbinfer convert --task detection, which brings the outputs of detectors into that form.",
+        )
     classes, labels = math.prod(shape), len(manifest.labels)
     if manifest.task == "classification" and labels and labels != classes:
         raise ModelFileError(

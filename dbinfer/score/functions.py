@@ -11,7 +11,12 @@ from dbinfer.connection import one
 from dbinfer.errors import UsageError
 from dbinfer.sqlfiles import read
 
-BY_TASK = {"classification": "classify", "segmentation": "segment", "embedding": "embed"}
+BY_TASK = {
+    "classification": "classify",
+    "segmentation": "segment",
+    "embedding": "embed",
+    "detection": "detect",
+}
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ FUNCTIONS = {
         ),
         Function("classify_top", ("classes",), ("dbinfer.classification[]",), k=True),
         Function("segment", ("mask",), ("pg_catalog.bytea",), binary=True),
+        Function("detect", ("detections",), ("dbinfer.detection[]",)),
         Function("embed", ("embedding",), ("pg_catalog.float4[]",)),
         Function(
             "image_info",

@@ -13,7 +13,7 @@ DECLARE
 BEGIN
   IF caller IS NULL THEN
     RAISE insufficient_privilege USING MESSAGE = 'dbinfer._admit is internal',
-      HINT = 'Call dbinfer.predict, classify, segment or embed.';
+      HINT = 'Call dbinfer.predict, classify, segment, detect or embed.';
   END IF;
   /* greenplum: IF current_setting('gp_role') = 'execute' AND current_setting('gp_contentid') = '-1' THEN
     RETURN dbinfer_private.take_ticket(caller, model, given_token);

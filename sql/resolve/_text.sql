@@ -4,7 +4,7 @@ LANGUAGE plpython3u STABLE PARALLEL SAFE COST 10000 AS $$
 # the only look-up of a row: a token is worth nothing without a ticket of this process
 ticket = GD.get("dbinfer.tickets", {}).get(token)
 if ticket is None:
-    plpy.error("dbinfer: unknown model token", hint="Call dbinfer.predict, classify, segment or embed.", sqlstate="22023")
+    plpy.error("dbinfer: unknown model token", hint="Call dbinfer.predict, classify, segment, detect or embed.", sqlstate="22023")
 return ticket.run(plpy, task, img, on_error, k)
 $$;
 COMMENT ON FUNCTION dbinfer._text(text, bytea, text, text, integer) IS 'internal: scores one image; call dbinfer.predict and its sisters';

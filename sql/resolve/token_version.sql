@@ -4,7 +4,7 @@ BEGIN
   -- nine digits always fit an integer
   IF token !~ '^dbinfer:[0-9]{1,9}:[0-9a-f]{16}$' THEN
     RAISE invalid_parameter_value USING MESSAGE = 'invalid model token',
-      HINT = 'Call dbinfer.predict, classify, segment or embed.';
+      HINT = 'Call dbinfer.predict, classify, segment, detect or embed.';
   END IF;
   RETURN split_part(token, ':', 2)::integer;
 END $$;

@@ -78,7 +78,7 @@ class Decoder:
         self._bytes_a_pixel = 1 if color == "GRAY" else 3
         self._swap = color == "RGB" and not _RGB
         self._limits = limits
-        self._target = target
+        self.target = target
 
     def __call__(self, data: bytes) -> Tuple[np.ndarray, Header]:
         """Return the pixels as shown (EXIF orientation applied), and the header.
@@ -98,8 +98,8 @@ class Decoder:
         # taken apart at once, as in check_cost: what a small image costs is mostly such steps
         format_, width, height, _, _, orientation, _, _, _, _, animated = header
         part = 1
-        if format_ == "JPEG" and self._target is not None:
-            part = reduction(header, self._target)
+        if format_ == "JPEG" and self.target is not None:
+            part = reduction(header, self.target)
         check_cost(data, header, limits, self._bytes_a_pixel * width * height // (part * part))
         # OpenCV's own reader of animations can end the process: see still()
         image = _decode(still(data) if animated else data, header, self._flags[part])
@@ -144,6 +144,11 @@ def reduction(header: Header, target: Target) -> int:
     across, down = width / target.width, height / target.height
     ratio = (min(across, down) if target.both else max(across, down)) / COVER
     return 1 if ratio < 2 else 2 if ratio < 4 else 4 if ratio < 8 else 8
+
+
+def reduction_of(header: Header, target: Optional[Target]) -> int:
+    """Return at which part of its size a Decoder with this target decodes an image."""
+    return reduction(header, target) if header.format == "JPEG" and target is not None else 1
 
 
 def _decode(data: bytes, header: Header, flags: int) -> np.ndarray:

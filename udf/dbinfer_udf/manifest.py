@@ -16,13 +16,16 @@ from .manifest_types import several, wrong_type
 # Raised when a key is added that changes results where it is not understood; a manifest without the key `schema` has 1
 SCHEMA = 1
 
-TASKS = ("classification", "segmentation", "embedding", "tensor")
+TASKS = ("classification", "segmentation", "embedding", "detection", "tensor")
 COLORS = ("RGB", "BGR", "GRAY")
 RESIZES = ("standard", "fit_to_window", "fit_to_window_letterbox", "crop")
 INTERPOLATIONS = ("linear", "area", "cubic", "nearest")
 PRECISIONS = ("f32", "bf16", "f16")
 ACTIVATIONS = ("none", "softmax", "sigmoid")
 DECODES = ("fast", "exact")
+MOST_DETECTIONS = 10000
+# Keys of one task. Other manifests are written without them: they stay those of 0.1.0, by which registries know content
+DETECTION_KEYS = ("iou_threshold", "max_detections")
 
 MODEL_API_TASKS = {"classification": "Classification", "segmentation": "Segmentation"}
 
@@ -49,7 +52,10 @@ class Manifest:
         labels: name of each class, in the order of the output.
         precision: the inference precision that was validated, given to OpenVINO as a hint.
         activation: what turns the network's output into scores for classify/segment (`predict` stays raw).
-        threshold: score above which a pixel of a one-class mask is set.
+        threshold: score above which a pixel of a one-class mask is set, and below which a detected box is dropped.
+        iou_threshold: a detected box that overlaps a better one of its class by more (intersection over union) is
+            dropped; 1 where the graph drops such boxes itself or has none.
+        max_detections: so many boxes of an image at most.
         l2_normalize: embed() returns vectors of length one.
         decode: `fast` may let libjpeg decode at a reduced scale that still covers the input; `exact` never.
         metrics, provenance: of the training run, shown by `dbinfer models`.
@@ -70,6 +76,8 @@ class Manifest:
     precision: str = "f32"
     activation: str = "none"
     threshold: float = 0.5
+    iou_threshold: float = 1.0
+    max_detections: int = 100
     l2_normalize: bool = False
     decode: str = "fast"
     metrics: Dict[str, Any] = field(default_factory=dict)
@@ -106,14 +114,22 @@ class Manifest:
                 )
         if 0 in self.scale:
             raise ManifestError("scale contains 0, but must not")
-        if not 0 <= self.pad_value <= 255:
-            raise ManifestError("pad_value is %r, but must be 0 to 255" % (self.pad_value,))
+        for key, least, most in (
+            ("pad_value", 0, 255),
+            ("iou_threshold", 0, 1),
+            ("max_detections", 1, MOST_DETECTIONS),
+        ):
+            if not least <= getattr(self, key) <= most:
+                raise ManifestError("%s is %r, but must be %d to %d" % (key, getattr(self, key), least, most))
 
     def to_dict(self) -> Dict[str, Any]:
         """Return plain JSON values (tuples become lists)."""
         out = asdict(self)
         for key in ("mean", "scale", "labels"):
             out[key] = list(out[key])
+        if self.task != "detection":
+            for key in DETECTION_KEYS:
+                del out[key]
         return out
 
     def to_json(self) -> str:
@@ -175,6 +191,9 @@ class Manifest:
             info["model_type"] = MODEL_API_TASKS[self.task]
         if self.task == "classification":
             info["output_raw_scores"] = "True" if self.activation == "none" else "False"
-        if self.task == "segmentation":
+        if self.task in ("segmentation", "detection"):
             info["confidence_threshold"] = repr(self.threshold)
+        # no model_type: Model API has a wrapper for each published head, and none for our one form of them all
+        if self.task == "detection":
+            info["iou_threshold"] = repr(self.iou_threshold)
         return {key: value for key, value in info.items() if value}

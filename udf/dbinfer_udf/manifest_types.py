@@ -9,8 +9,8 @@ from typing import Any, Callable, Mapping, Optional, Tuple
 _TEXTS = ("name", "task", "color", "resize", "interpolation", "precision", "activation", "decode")
 _TYPES: Tuple[Tuple[type, str, Tuple[str, ...]], ...] = (
     (str, "a text", _TEXTS),
-    (Integral, "a whole number", ("height", "width", "channels", "pad_value")),
-    (Real, "a number", ("threshold",)),
+    (Integral, "a whole number", ("height", "width", "channels", "pad_value", "max_detections")),
+    (Real, "a number", ("threshold", "iou_threshold")),
     (bool, "true or false", ("l2_normalize",)),
     (dict, "an object", ("metrics", "provenance")),
 )
@@ -28,6 +28,7 @@ def wrong_type(values: Mapping[str, Any]) -> Optional[Tuple[str, Any, str]]:
         ("mean", values["mean"]),
         ("scale", values["scale"]),
         ("threshold", (values["threshold"],)),
+        ("iou_threshold", (values["iou_threshold"],)),
     ):
         # Python's json reads NaN and Infinity
         if not all(isfinite(number) for number in numbers):

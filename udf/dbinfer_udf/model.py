@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any, Dict, List, Tuple
 
 from .cache import Entry
+from .detection import detector_labels
 from .errors import ModelError
 from .image import Decoder, target_of
 from .image_limits import image_limits
@@ -17,6 +18,8 @@ from .mask import mask_layout
 from .memory import memory_for
 from .preprocess import Resizer
 from .purpose import require_task
+
+LAYOUTS: Dict[str, Any] = {"segmentation": mask_layout, "detection": detector_labels}
 
 
 class Model:
@@ -44,12 +47,9 @@ class Model:
         self.flat = self.output.reshape(-1)
         self.decode = Decoder(self.manifest.color, image_limits(spec["settings"]), target_of(self.manifest))
         self.resize = Resizer(self.manifest).resize
-        self.layout: Any = (
-            mask_layout(self.output.shape, self.manifest.labels)
-            if self.manifest.task == "segmentation"
-            else None
-        )
-
+        # what postprocessing needs of the output, by task
+        read = LAYOUTS.get(self.manifest.task)
+        self.layout: Any = read and read(self.output.shape, self.manifest.labels)
         self.batch: Any = None
         # rows asked for; with the network of one image where no batch is possible, so that nobody tries again
         self._wide: Tuple[int, Compiled] = (1, self.compiled)

@@ -8,6 +8,7 @@ FUNCTIONS = {
     "classification": "classify, classify_top or predict",
     "segmentation": "segment or predict",
     "embedding": "embed or predict",
+    "detection": "detect or predict",
     "tensor": "predict or predict_tensor",
 }
 

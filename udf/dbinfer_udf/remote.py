@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Task = Callable[[Any, bytes, Any], Any]
 
 # with `batch` these are the functions of a model, as tasks.TASKS has them
-ASKED = ("predict", "tensor", "classify", "classify_top", "segment", "embed", "profile", "warm")
+ASKED = ("predict", "tensor", "classify", "classify_top", "segment", "embed", "profile", "warm", "detect")
 
 
 class Remote:

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Optional
 
 from . import process
 from .batch import batch
+from .detection import detections, literal, way_of
 from .errors import UsageError
 from .mask import mask
 from .model import Model
@@ -60,6 +61,12 @@ def segment(model: Model, img: bytes, k: Optional[int]) -> bytes:
     return mask(model.output, model.layout, model.manifest, placement, header.size)
 
 
+def detect(model: Model, img: bytes, k: Optional[int]) -> str:
+    """Return the objects found as a literal of dbinfer.detection[], boxes in pixels of the image as shown."""
+    model.require("detection", "detect")
+    return _detections(model, *model.score(img))
+
+
 def embed(model: Model, img: bytes, k: Optional[int]) -> str:
     """Return the embedding as a real[] literal."""
     model.require("embedding", "embed")
@@ -89,6 +96,11 @@ def warm_with_host(model: Model, img: bytes, k: Optional[int]) -> str:
     return json.dumps(dict(json.loads(warm(model, img, k)), host=socket.gethostname()))
 
 
+def _detections(model: Model, placement: Any, header: Any) -> str:
+    found = detections(model.output, model.manifest, way_of(model, placement, header), header.size)
+    return literal(found, model.layout)
+
+
 def _class_scores(model: Model) -> Any:
     manifest = model.manifest
     if manifest.activation == "none" and model.flat.size > 1:
@@ -107,6 +119,7 @@ POSTPROCESS: Dict[str, Callable[[Model, Any, Any], Any]] = {
     "segmentation": lambda model, placement, header: mask(
         model.output, model.layout, model.manifest, placement, header.size
     ),
+    "detection": _detections,
     "embedding": lambda model, placement, header: float_array_literal(model.flat),
     "tensor": lambda model, placement, header: float_array_literal(model.flat),
 }
@@ -117,6 +130,7 @@ TASKS: Dict[str, Task] = {
     "classify": classify,
     "classify_top": classify_top,
     "segment": segment,
+    "detect": detect,
     "embed": embed,
     "profile": profile,
     "warm": warm,
