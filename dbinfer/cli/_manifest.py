@@ -61,7 +61,10 @@ def stated(
         str | None, typer.Option(help="Turns raw outputs into scores: softmax, sigmoid or none.")
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Score above which a pixel belongs to the mask of a single class, or a box is returned.")
+        float | None,
+        typer.Option(
+            help="Score above which a pixel belongs to the mask of a single class, or a box is returned."
+        ),
     ] = None,
     iou_threshold: Annotated[
         float | None,

@@ -122,7 +122,11 @@ def _one_class(info: GraphInfo) -> bool:
 
 def _require(values: dict[str, Any], info: GraphInfo) -> None:
     needs = (
-        ("task", "--task", "what the result is: classification, segmentation, embedding, detection or tensor"),
+        (
+            "task",
+            "--task",
+            "what the result is: classification, segmentation, embedding, detection or tensor",
+        ),
         ("height", "--input-size", "the size of the input in pixels, 224 or 480x640 (height x width)"),
         ("width", "--input-size", "the size of the input in pixels, 224 or 480x640 (height x width)"),
         ("activation", "--activation", "softmax or sigmoid for raw scores, or none"),

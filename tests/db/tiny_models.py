@@ -85,6 +85,38 @@ def colour_embedding(folder: Path, name: str = "vector", **values: Any) -> Path:
     return _write(_graph(_mean), folder, name, manifest("embedding", **{"l2_normalize": True} | values))
 
 
+def boxes(folder: Path, rows: Sequence[Sequence[float]], name: str = "boxes", **values: Any) -> Path:
+    """Write a detector that finds the same rows (left, top, right, bottom, score, class) in each image."""
+
+    def head(ops: Any, image: Any) -> Any:
+        nothing = ops.multiply(ops.reduce_mean(image, np.array([1, 2, 3]), False), np.float32(0))
+        return ops.add(ops.constant(np.array([rows], np.float32)), nothing)
+
+    return _write(_graph(head), folder, name, manifest("detection", **values))
+
+
+def red_box(folder: Path, name: str = "redbox", **values: Any) -> Path:
+    """Write a detector of one class, whose only box holds the pixels where red is above 127."""
+
+    def head(ops: Any, image: Any) -> Any:
+        red = ops.gather(image, np.array(0), np.array(3))
+        there = ops.convert(ops.greater(red, np.float32(127)), "f32")
+        sides = [ops.reduce_max(there, np.array([axis]), False) for axis in (1, 2)]
+        up, down = np.arange(1, SIDE + 1, dtype=np.float32), np.arange(SIDE, 0, -1, dtype=np.float32)
+        # the first pixel is SIDE less the largest number counted from the end
+        starts = [ops.subtract(np.float32(SIDE), _largest(ops, side, down)) for side in sides]
+        ends = [_largest(ops, side, up) for side in sides]
+        score, number = ops.reduce_max(there, np.array([1, 2]), True), np.zeros((1, 1), np.float32)
+        parts = [*starts, *ends, ops.reshape(score, np.array([1, 1]), False), ops.constant(number)]
+        return ops.unsqueeze(ops.concat(parts, 1), np.array([1]))
+
+    return _write(_graph(head), folder, name, manifest("detection", **{"labels": ["thing"]} | values))
+
+
+def _largest(ops: Any, there: Any, numbers: np.ndarray) -> Any:
+    return ops.reduce_max(ops.multiply(there, numbers), np.array([1]), True)
+
+
 def gaps(folder: Path, name: str = "gaps") -> Path:
     """Write a model that answers NaN, Infinity and -Infinity."""
 

@@ -24,7 +24,18 @@ MAGIC = b"DBE1"
 ANSWER = struct.Struct("<4sBI")
 LENGTH = struct.Struct("<I")
 ROW = struct.Struct("<qi")
-TASKS = ("predict", "tensor", "classify", "classify_top", "segment", "embed", "profile", "warm", "rows", "detect")
+TASKS = (
+    "predict",
+    "tensor",
+    "classify",
+    "classify_top",
+    "segment",
+    "embed",
+    "profile",
+    "warm",
+    "rows",
+    "detect",
+)
 NUMBER_OF = {name: number for number, name in enumerate(TASKS)}
 NOTHING, BYTES, TEXT, ERROR = range(4)
 MOST_BYTES = 1 << 31
