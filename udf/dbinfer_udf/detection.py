@@ -54,7 +54,7 @@ def found(output: np.ndarray, manifest: Manifest) -> np.ndarray:
     Args:
         output: float32 [1, N, 6]; a score of 0 is padding.
     """
-    rows = output[0]
+    rows: np.ndarray = output[0]
     scores = rows[:, 4]
     # NaN is not at least the threshold
     rows = rows[(scores >= manifest.threshold) & (scores > 0)]
@@ -74,9 +74,10 @@ def suppressed(rows: np.ndarray, iou_threshold: float) -> np.ndarray:
     # OpenCV moves the classes apart by the largest coordinate, and negative ones would meet again
     boxes -= boxes.min()
     boxes[:, 2:] -= boxes[:, :2]
-    classes = rows[:, 5].astype(np.int32)
-    kept = cv2.dnn.NMSBoxesBatched(boxes, rows[:, 4], classes, 0.0, iou_threshold)
-    return rows[np.sort(np.asarray(kept, np.int64).ravel())]
+    classes = rows[:, 5].astype(np.int32).tolist()
+    kept = cv2.dnn.NMSBoxesBatched(boxes.tolist(), rows[:, 4].tolist(), classes, 0.0, iou_threshold)
+    best: np.ndarray = rows[np.sort(np.asarray(kept, np.int64).ravel())]
+    return best
 
 
 def way_back(placement: Placement, header: Header, part: int) -> Way:
