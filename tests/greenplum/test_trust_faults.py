@@ -151,7 +151,8 @@ def test_without_the_venv_one_error_and_with_it_all_works(broken: str, venv: Pat
         install(InstallOptions(venv=str(venv)), broken)
 
 
-@pytest.mark.parametrize("milliseconds", [1, 10, 40, 160, 640, 1500])
+# from 5 on: in one millisecond no SET reaches all segments, and the session would never be without a timeout again
+@pytest.mark.parametrize("milliseconds", [5, 10, 40, 160, 640, 1500])
 def test_a_timeout_in_a_cold_session_is_one_error_and_the_session_goes_on(
     broken: str, milliseconds: int
 ) -> None:

@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import subprocess
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -29,9 +30,12 @@ def digits(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     return dsn
 
 
-def segment_backends(dsn: str) -> list[int]:
-    """Return the processes of this database's sessions on the segments of this host."""
-    wanted = re.compile(rf"\b{re.escape(parse_dsn(dsn)['dbname'])} .*\bseg\d+ ")
+def scoring_on_segments(dsn: str) -> list[int]:
+    """Return the processes that score a batch of this database on the segments of this host.
+
+    The others sleep between two batches: whoever loses one of those connects again, and the job goes on.
+    """
+    wanted = re.compile(rf"\b{re.escape(parse_dsn(dsn)['dbname'])} .*\bseg\d+ .*MPPEXEC INSERT")
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -47,7 +51,10 @@ def test_killed_at_random_each_row_is_there_once(digits: str) -> None:
     chance = random.Random(7)
 
     def kill_segment(_: subprocess.Popen[str]) -> None:
-        os.kill(chance.choice(segment_backends(digits)), signal.SIGKILL)
+        end = time.monotonic() + PATIENCE
+        while not (found := scoring_on_segments(digits)):
+            assert time.monotonic() < end
+        os.kill(chance.choice(found), signal.SIGKILL)
 
     def kill_coordinator(_: subprocess.Popen[str]) -> None:
         killing.kill_backend(digits)
