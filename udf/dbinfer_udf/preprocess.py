@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 
 from .manifest import Manifest
+from .shrink import shrink
 
 _INTERPOLATIONS: Dict[str, int] = {
     "linear": cv2.INTER_LINEAR,
@@ -116,12 +117,11 @@ class Resizer:
     def _scale(self, image: np.ndarray, out: np.ndarray) -> None:
         """Scale the image into `out`, averaging areas along each side that shrinks if that is wanted."""
         (height, width), (to_height, to_width) = image.shape[:2], out.shape[:2]
-        method = self._interpolation
         if self._smooth and (width > to_width or height > to_height):
-            # INTER_AREA averages only where both sides shrink, so the one that does goes first
-            if width < to_width or height < to_height:
-                narrowed = (min(width, to_width), min(height, to_height))
-                image = cv2.resize(image, narrowed, interpolation=cv2.INTER_AREA)
-            else:
-                method = cv2.INTER_AREA
-        cv2.resize(image, (to_width, to_height), out, interpolation=method)
+            if width >= to_width and height >= to_height:
+                shrink(image, out)
+                return
+            # areas are averaged only where both sides shrink, so the one that does goes first
+            narrowed = (min(width, to_width), min(height, to_height))
+            image = cv2.resize(image, narrowed, interpolation=cv2.INTER_AREA)
+        cv2.resize(image, (to_width, to_height), out, interpolation=self._interpolation)
