@@ -78,6 +78,13 @@ def _convert(
     output_name: Annotated[
         str | None, typer.Option(help="Which output to keep if the model has several.")
     ] = None,
+    detector: Annotated[
+        str | None,
+        typer.Option(
+            help="Form of a detector's outputs, where they do not tell: ssd, detection_output, boxes_labels, "
+            "yolov5, yolov8, yolox, centers or rows."
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite an output that has different content.")
     ] = False,
@@ -93,6 +100,7 @@ def _convert(
         network=network,
         layout=said.layout,
         output_name=output_name,
+        detector=detector,
         values={**said.values, "name": name},
     )
     report = _run(source, output, options)
@@ -122,6 +130,7 @@ def _print(report: ConvertReport) -> None:
         "result": _ports(report.outputs),
         "manifest": f"{manifest.name}: {manifest.task}, {manifest.width}x{manifest.height} {manifest.color}",
         "known as": report.known,
+        "detector": report.detector,
         "assumed": ", ".join(f"{key} {_said(getattr(manifest, key))}" for key in report.assumed) or "nothing",
         "difference": _difference(report),
     }

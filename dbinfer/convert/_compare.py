@@ -39,7 +39,10 @@ def compare(source: Source, ir: Path, info: GraphInfo, manifest: Manifest, optio
             reason=f"{source.framework} could not run it: {telling_line(err)}", tolerance=options.limit
         )
     compiled = import_openvino().compile_model(str(ir), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-    pairs = [_pair(np.asarray(compiled(x)[0]), y) for x, y in zip(tensors, expected, strict=True)]
+    # a detector has several outputs, each of which is compared
+    pairs = [
+        _pair(np.asarray(z), y) for x, y in zip(tensors, expected, strict=True) for z in _run(compiled, x)
+    ]
     difference, magnitude = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
     if not np.isfinite(magnitude):
         raise ConvertError(
@@ -48,6 +51,11 @@ def compare(source: Source, ir: Path, info: GraphInfo, manifest: Manifest, optio
     if differs(difference, magnitude, options.limit):
         raise _refusal(source, ir, tensors[0], (difference, magnitude), options)
     return Check(source.framework, "", len(tensors), difference, magnitude, options.limit)
+
+
+def _run(compiled: Any, x: Array) -> list[Any]:
+    values = compiled(x)
+    return [values[place] for place in range(len(compiled.outputs))]
 
 
 def _refusal(

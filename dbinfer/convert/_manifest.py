@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,17 @@ ASSUMED = {"resize": "standard", "precision": "f32"}
 
 
 def make_manifest(
-    source: Path, original: Source, info: GraphInfo, options: ConvertOptions
+    source: Path,
+    original: Source,
+    info: GraphInfo,
+    options: ConvertOptions,
+    of_detector: Mapping[str, Any] | None = None,
 ) -> tuple[Manifest, list[str]]:
     """Return the manifest, and the names of the keys that were assumed.
 
     Args:
         source: the file or folder; original: what was read from it.
+        of_detector: what the publishers of a detector's head set.
 
     Raises:
         ConvertError: something needed is not known, or two statements contradict each other.
@@ -37,7 +43,11 @@ def make_manifest(
     known = original.known
     if known and options.output_name:
         known = replace(known, head=None)  # the output that was chosen may be any
+    if of_detector:
+        # the head says it, whatever a manifest beside the source calls its raw outputs
+        stated.update(task="detection", activation="none")
     assumed = published(known, info, stated)
+    assumed.update({key: value for key, value in (of_detector or {}).items() if key not in stated})
     guessed = _from_shapes(info, {**assumed, **stated})
     if "color" not in stated and info.channels == 3:
         assumed.setdefault("color", guessed["color"])
@@ -52,6 +62,16 @@ def make_manifest(
         raise ConvertError(f"cannot create the manifest: {err}") from err
     _agree(manifest, info)
     return manifest, sorted(assumed)
+
+
+def stated_task(source: Path, original: Source, options: ConvertOptions) -> str | None:
+    """Return the task as the user, the manifest beside the source or the zoo says it; None where nobody does."""
+    from dbinfer_models import NETWORKS
+
+    name = options.network or original.name
+    zoo = NETWORKS[name].manifest().task if name in NETWORKS else None
+    told: str | None = options.values.get("task") or _from_file(source, options.manifest).get("task") or zoo
+    return told
 
 
 def _from_zoo(name: str, info: GraphInfo, asked: bool) -> dict[str, Any]:

@@ -14,6 +14,16 @@ from dbinfer.report import Report
 from dbinfer_udf.manifest import Manifest
 
 WEIGHTS = ("fp32", "fp16")
+DETECTORS = (
+    "ssd",
+    "detection_output",
+    "boxes_labels",
+    "yolov5",
+    "yolov8",
+    "yolox",
+    "centers",
+    "rows",
+)
 TOLERANCE = {"fp32": 1e-3, "fp16": 1e-2}
 
 
@@ -30,6 +40,7 @@ class ConvertOptions:
         network: name of a zoo network whose preprocessing the model shares.
         layout: `NHWC` or `NCHW`, where the shape leaves it open.
         output_name: which output to keep, where the model has several.
+        detector: the form of a detector's outputs, a key of HEADS; None: as its names and shapes tell.
         values: manifest keys that win over every other source, also `input_size` as (height, width).
     """
 
@@ -40,9 +51,12 @@ class ConvertOptions:
     network: str | None = None
     layout: str | None = None
     output_name: str | None = None
+    detector: str | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.detector is not None and self.detector not in DETECTORS:
+            raise UsageError(f"--detector is {self.detector!r}, but must be one of {', '.join(DETECTORS)}")
         if self.weights not in WEIGHTS:
             raise UsageError(f"--weights is {self.weights!r}, but must be fp32 or fp16")
         if self.tolerance is not None and not self.tolerance > 0:
@@ -94,6 +108,7 @@ class ConvertReport(Report):
         inputs, outputs: of the IR.
         manifest: as embedded; `assumed` names its keys that nobody stated.
         known: the published network that the source is, or "".
+        detector: the form of a detector's outputs, with `recognised` where nobody named it; "" of other models.
         written: False where the same content was there already.
         seconds: of the whole conversion.
     """
@@ -110,5 +125,6 @@ class ConvertReport(Report):
     assumed: tuple[str, ...]
     check: Check
     known: str
+    detector: str
     written: bool
     seconds: float

@@ -12,6 +12,7 @@ from dbinfer.progress import OnProgress, Progress, silent
 from dbinfer_udf.manifest import Manifest
 
 if TYPE_CHECKING:
+    from dbinfer.convert._detectors import Detector
     from dbinfer.convert._source import Source
     from dbinfer.ir.graph import GraphInfo
 
@@ -25,6 +26,8 @@ class _Model:
     info: GraphInfo
     manifest: Manifest
     assumed: list[str]
+    detector: Detector | None = None
+    raw: Any = None  # of a detector: the graph as it was, with all its outputs
 
 
 def convert(
@@ -69,6 +72,7 @@ def convert(
         manifest=model.manifest,
         assumed=tuple(model.assumed),
         check=check,
+        detector=_told(model.detector),
         known=original.known.network if original.known else "",
         written=written,
         seconds=time.monotonic() - started,
@@ -76,29 +80,56 @@ def convert(
 
 
 def _describe(original: Source, source: Path, source_format: str, options: ConvertOptions) -> _Model:
-    from dbinfer.convert._manifest import make_manifest
+    from dbinfer.convert._detectors import detector_of, with_rows
+    from dbinfer.convert._manifest import make_manifest, stated_task
     from dbinfer.convert._outputs import one_output, settle_names
     from dbinfer.ir import embed_manifest
     from dbinfer.ir.graph import fix_size, graph_info
 
-    graph = one_output(original.graph, options.output_name)
+    task = stated_task(source, original, options)
+    graph, detector = detector_of(original.graph, options, task)
+    graph = graph if detector else one_output(graph, options.output_name)
     info = graph_info(graph, options.layout)
-    manifest, assumed = make_manifest(source, original, info, options)
+    manifest, assumed = make_manifest(source, original, info, options, detector.values if detector else {})
     manifest = _with_origin(manifest, source, source_format)
     fix_size(graph, info, manifest.height, manifest.width, manifest.channels)
+    raw = graph.clone() if detector else None
+    graph = with_rows(graph, detector, manifest) if detector else graph
     settle_names(graph)
     embed_manifest(graph, manifest)
-    return _Model(original, graph, info, manifest, assumed)
+    return _Model(original, graph, info, manifest, assumed, detector, raw)
+
+
+def _told(detector: Detector | None) -> str:
+    if detector is None:
+        return ""
+    return f"{detector.name} (recognised)" if detector.recognised else detector.name
 
 
 def _write(model: _Model, output: Path, options: ConvertOptions, progress: OnProgress) -> tuple[Check, bool]:
     from dbinfer.convert._compare import compare
     from dbinfer.ir.write import put_in_place, written_beside
 
-    with written_beside(model.graph, output, options.weights == "fp16") as temporary:
+    fp16 = options.weights == "fp16"
+    with written_beside(model.graph, output, fp16) as temporary:
         progress(Progress("comparing source and result"))
-        check = compare(model.original, temporary, model.info, model.manifest, options)
+        if model.raw is None:
+            check = compare(model.original, temporary, model.info, model.manifest, options)
+        elif model.detector and model.detector.head.suppressed:
+            check = Check(reason="lists of boxes have no order to compare by", tolerance=options.limit)
+        else:
+            check = _compare_raw(model, output, options)
         return check, put_in_place(temporary, output, options.force)
+
+
+def _compare_raw(model: _Model, output: Path, options: ConvertOptions) -> Check:
+    """Compare a detector before its head: what the source gives is what the head gets."""
+    from dbinfer.convert._compare import compare
+    from dbinfer.ir.write import written_beside
+
+    beside = output.with_name(f".{output.stem}.outputs.xml")
+    with written_beside(model.raw, beside, options.weights == "fp16") as raw:
+        return compare(model.original, raw, model.info, model.manifest, options)
 
 
 def _ports(graph: Any) -> tuple[Any, Any]:
