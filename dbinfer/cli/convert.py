@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 HELP = """Convert a trained model to OpenVINO IR, and check that both give the same results.
 
-Sources: Keras `.keras` and `.h5`, SavedModel folders, frozen `.pb`, `.onnx`, `.tflite`. What you do not set with
-options comes from `manifest.json` next to the source, else from the zoo's network of that name, else from what is
-published of a known network (Keras Applications, torchvision), else from the model's shapes. What nobody stated is
-listed as assumed. If the results differ too much, nothing is written.
+Sources: Keras `.keras` and `.h5`, SavedModel folders, frozen `.pb`, `.onnx`, `.tflite`, and IRs (`.xml`) of other
+tools. What you do not set with options comes from `manifest.json` next to the source, else from the zoo's network of
+that name, else from what is published of a known network (Keras Applications, torchvision), else from the model's
+shapes. What nobody stated is listed as assumed. If the results differ too much, nothing is written.
 
 Examples:
 
@@ -40,6 +40,8 @@ Examples:
     $ dbinfer convert net.onnx -o net.xml --labels @names.txt --scale 255 --activation softmax
 
     $ dbinfer convert unet.h5 -o unet.xml --scale 255 --weights fp16
+
+    $ dbinfer convert yolo.onnx -o yolo.xml --detector yolov8 --labels @coco.txt --threshold 0.4
 
     $ dbinfer convert exported_folder -o model.xml --input-size 480x640 --scale 255 --json
 """

@@ -38,6 +38,7 @@ def make_manifest(
         ConvertError: something needed is not known, or two statements contradict each other.
     """
     stated = _from_zoo(options.network or original.name, info, bool(options.network))
+    stated.update(original.values)
     stated.update(_from_file(source, options.manifest))
     stated.update(options.values)
     known = original.known
@@ -70,7 +71,12 @@ def stated_task(source: Path, original: Source, options: ConvertOptions) -> str 
 
     name = options.network or original.name
     zoo = NETWORKS[name].manifest().task if name in NETWORKS else None
-    told: str | None = options.values.get("task") or _from_file(source, options.manifest).get("task") or zoo
+    told: str | None = (
+        options.values.get("task")
+        or _from_file(source, options.manifest).get("task")
+        or original.values.get("task")
+        or zoo
+    )
     return told
 
 

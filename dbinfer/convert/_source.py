@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,6 +56,7 @@ class Source:
         first_difference: names the first layer whose output differs, "" where none does; None where the
             format does not let us look inside.
         known: which published network it is, None where it is none that we know.
+        values: keys of the manifest that the file itself holds.
     """
 
     graph: Any
@@ -65,6 +66,7 @@ class Source:
     reason: str = ""
     first_difference: Callable[[Search], str] | None = None
     known: Known | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 def to_graph(path: Path, what: str, model: Any = None) -> Any:

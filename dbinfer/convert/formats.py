@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from dbinfer.convert._ir import read_ir
 from dbinfer.convert._keras import read_h5, read_keras
 from dbinfer.convert._onnx import read_onnx
 from dbinfer.convert._source import Source
@@ -28,10 +29,10 @@ FORMATS: dict[str, Format] = {
     "tensorflow-pb": Format((".pb",), read_frozen),
     "onnx": Format((".onnx",), read_onnx),
     "tflite": Format((".tflite",), read_tflite),
+    "openvino": Format((".xml",), read_ir),
 }
 
 CURES = {
-    ".xml": "It is an IR already: give it to 'dbinfer deploy'.",
     ".bin": "It is the weights of an IR: give the .xml beside it to 'dbinfer deploy'.",
     ".pt": "Export it from PyTorch with torch.onnx.export() and convert the .onnx.",
     ".pth": "Export it from PyTorch with torch.onnx.export() and convert the .onnx.",

@@ -52,7 +52,7 @@ def describe(
         if ours is not None:
             return Description(info, Manifest.from_dict({**ours.to_dict(), **given}))
         found = read_model_info(model.graph)
-        known = {**_from_graph(model, info, given), **_from_model_info(found, info)}
+        known = {**_from_graph(model, info, given), **from_model_info(found, info)}
         known["task"] = given.get("task") or _task(model, info, found)
         known["activation"] = _activation(info, known["task"], found)
         manifest = Manifest.from_dict({**known, **given})
@@ -71,7 +71,8 @@ def _from_graph(model: ModelFile, info: GraphInfo, given: Mapping[str, Any]) -> 
     return {"height": height, "width": width, "channels": info.channels or 3}
 
 
-def _from_model_info(found: Mapping[str, str], info: GraphInfo) -> dict[str, Any]:
+def from_model_info(found: Mapping[str, str], info: GraphInfo) -> dict[str, Any]:
+    """Return the keys of a manifest that Model API's `model_info` says; ManifestError where it says nonsense."""
     # Model API reads pixels as BGR unless told to reverse them; without model_info RGB is the custom of our day
     reverse = found.get("reverse_input_channels", "False" if found else "True").lower() in TRUE
     embedded = found.get("embedded_processing", "").lower() in TRUE

@@ -36,7 +36,7 @@ def test_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "cure"),
     [
-        ("net.xml", "dbinfer deploy"),
+        ("net.bin", "dbinfer deploy"),
         ("net.pt", "torch.onnx.export"),
         ("net.txt", "SavedModel"),
         ("net", "Known"),
