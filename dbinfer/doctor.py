@@ -16,6 +16,7 @@ from dbinfer.install.content import Content
 from dbinfer.install.foreign import check_foreign
 from dbinfer.install.roles import lacks_rights
 from dbinfer.platform import detect
+from dbinfer.registry.slow import slow_hosts
 from dbinfer.report import Report
 
 
@@ -47,6 +48,8 @@ def doctor(dsn: str | None = None) -> DoctorReport:
             missing = Check("installed", False, "dbinfer is not in this database", "dbinfer install")
             return DoctorReport((server, missing))
         checks = (*_installed(settings), *_rights(conn), *check_backends(conn, platform, settings))
+        if all(check.ok for check in checks):
+            checks += (slow_hosts(conn),)
         return DoctorReport((server, *checks, *check_engines(conn, settings)))
 
 

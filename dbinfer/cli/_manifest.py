@@ -71,7 +71,9 @@ def stated(
         typer.Option(help="Overlap above which the lower of two boxes of a class is dropped; 1: none is."),
     ] = None,
     max_detections: Annotated[int | None, typer.Option(help="Most boxes returned for an image.")] = None,
-    precision: Annotated[str | None, typer.Option(help="Inference precision: f32, bf16 or f16.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="Inference precision: auto, f32, bf16 or f16.")
+    ] = None,
     decode: Annotated[
         str | None,
         typer.Option(help="fast (decodes JPEGs at a reduced scale where that is enough) or exact."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from dbinfer.cli._manifest import Stated, takes_manifest
 from dbinfer.cli._options import Dsn, Json, bytes_text, console, print_json
 from dbinfer.cli._progress import progress_bar
 from dbinfer.cli._settings import ModelIsolation
+
+if TYPE_CHECKING:
+    from dbinfer.registry.precision import Choice
 
 
 def register(app: typer.Typer) -> None:
@@ -39,12 +42,19 @@ def deploy(
         bool, typer.Option("--private", help="Let nobody else run a new model until you grant it.")
     ] = False,
     isolation: ModelIsolation = None,
+    images: Annotated[
+        str | None,
+        typer.Option(
+            help="Query for images on which another precision must agree with f32. Default: made-up pictures."
+        ),
+    ] = None,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
     """Store a model in the database, so that every session on every host can score with it.
 
     The manifest inside the IR, or the model_info of other OpenVINO tools, describes the model. Options override it.
+    Where its precision is auto, the fastest that agrees with f32 is chosen now, on this machine, for all hosts.
 
     Examples:
 
@@ -68,6 +78,7 @@ def deploy(
         isolation=isolation,
         values=said.values,
         layout=said.layout,
+        images=images,
     )
     with progress_bar() as progress:
         done = run(model, options, dsn, progress)
@@ -88,7 +99,20 @@ def deploy(
             f"  tried: {done.trial.milliseconds:.3g} ms an image with one thread, "
             f"{bytes_text(done.trial.peak_bytes)} of memory"
         )
+    if done.choice:
+        console.print(f"  precision: {_why(done.choice)}", soft_wrap=True)
     for note in done.assumed:
         console.print(f"  assumed: {note}")
     function = BY_TASK.get(done.manifest.task, "predict")
     console.print(f"  try: SELECT dbinfer.{function}(img, '{done.name}') FROM images", soft_wrap=True)
+
+
+def _why(choice: Choice) -> str:
+    """Return the precision that was chosen, and how the others did."""
+    tried = choice.tried or {}
+    others = [
+        f"{name} takes {one.milliseconds:.3g} ms, {choice.measure} {one.agreement:.4f} on {choice.images} images"
+        for name, one in tried.items()
+        if one.agreement is not None
+    ]
+    return "; ".join([choice.precision, *others])

@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 def models(dsn: Dsn = None, json: Json = False) -> None:
     """List the deployed models.
 
-    For each model: its active version, all versions, aliases, task, input, size and metrics.
+    For each model: its active version, all versions, aliases, task, input, precision, size and metrics.
 
     Examples:
 
@@ -41,6 +41,7 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
             ", ".join(m["aliases"]),
             m["task"],
             m["input"],
+            m["precision"],
             m["isolation"] or "",
             bytes_text(m["size"]),
             "\n".join(
@@ -49,12 +50,14 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
         ]
         for m in found
     ]
-    columns = ["model", "active of", "aliases", "task", "input", "isolation", "size", "metrics"]
+    columns = ["model", "active of", "aliases", "task", "input", "precision", "isolation", "size", "metrics"]
     if not any(m["isolation"] for m in found):
         # most databases leave it to the setting
         columns.remove("isolation")
-        rows = [row[:5] + row[6:] for row in rows]
-    print_table("models (* default)", columns, rows, drop=("isolation", "input", "size", "aliases"))
+        rows = [row[:6] + row[7:] for row in rows]
+    print_table(
+        "models (* default)", columns, rows, drop=("isolation", "input", "size", "aliases", "precision")
+    )
     if not found:
         console.print("No model is deployed yet. Deploy one: dbinfer deploy model.xml")
 

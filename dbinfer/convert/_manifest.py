@@ -18,7 +18,7 @@ from dbinfer_udf.manifest import Manifest, ManifestError
 MANIFEST_NAME = "manifest.json"
 SHAPE_KEYS = ("height", "width", "channels")
 # What most models use; the report names those that were taken for granted
-ASSUMED = {"resize": "standard", "precision": "f32"}
+ASSUMED = {"resize": "standard", "precision": "auto"}
 
 
 def make_manifest(

@@ -22,8 +22,9 @@ def make_model(story: Story, name: str, job: TrainJob, command: str, dsn: str | 
         report = convert(result.model, target, ConvertOptions(force=True))
         state = "written" if report.written else "is there already"
         story.say(f"{target} {state}; largest difference to Keras {report.check.difference or 0:.1e}")
-    with story.step("Deploy into the database", f"dbinfer deploy {target} --name {name}"):
-        done = deploy(target, DeployOptions(name=name), dsn)
+    with story.step("Deploy into the database", f"dbinfer deploy {target} --name {name} --precision f32"):
+        # not auto: the README shows what comes out, which shall be the same on every processor
+        done = deploy(target, DeployOptions(name=name, values={"precision": "f32"}), dsn)
         state = "deployed" if done.new else "already deployed"
         story.say(f"{state}: {done.name}@{done.version}, {done.size / 1e6:.1f} MB")
 

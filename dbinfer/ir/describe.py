@@ -55,7 +55,8 @@ def describe(
         known = {**_from_graph(model, info, given), **from_model_info(found, info)}
         known["task"] = given.get("task") or _task(model, info, found)
         known["activation"] = _activation(info, known["task"], found)
-        manifest = Manifest.from_dict({**known, **given})
+        # nobody has said it, so deploy chooses
+        manifest = Manifest.from_dict({"precision": "auto", **known, **given})
     except ManifestError as err:
         raise ModelFileError(f"{model.path}: {err}") from err
     return Description(info, manifest, tuple(_assumed(manifest, found, given)))

@@ -1,4 +1,4 @@
-"""How far two models agree on the same images, how accurate each is, and how long an inference takes."""
+"""How far the values of two models differ on the same images, how accurate each is, and how long an inference takes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from dbinfer.agree.measure import winner
 from dbinfer.ir import import_openvino
 from dbinfer_udf.manifest import Manifest
-from dbinfer_udf.mask import MaskLayout, mask_layout, sigmoid
-from dbinfer_udf.postprocess import scores
 
 WARM = 3
 
@@ -41,50 +40,6 @@ def run(graph: Any, inputs: Sequence[Any], precision: str) -> Run:
         # Copied, because the next inference writes into the same memory
         outputs.append(request.get_output_tensor(0).data.copy())
     return Run(outputs, median(taken))
-
-
-def agreement(manifest: Manifest, first: Sequence[Any], second: Sequence[Any]) -> tuple[str, float]:
-    """Return what is measured (`top-1`, `IoU`, `cosine`) and its mean over the images."""
-    pairs = list(zip(first, second, strict=True))
-    if manifest.task == "classification":
-        same = [winner(manifest, a) == winner(manifest, b) for a, b in pairs]
-        return "top-1", float(np.mean(same))
-    if manifest.task == "segmentation":
-        layout = mask_layout(first[0].shape, manifest.labels)
-        masks = [(mask_of(manifest, layout, a), mask_of(manifest, layout, b)) for a, b in pairs]
-        return "IoU", float(np.mean([overlap(a, b) for a, b in masks]))
-    return "cosine", float(np.mean([_cosine(a.ravel(), b.ravel()) for a, b in pairs]))
-
-
-def winner(manifest: Manifest, output: Any) -> int:
-    """Return the best class, as `classify` does."""
-    return int(scores(output, manifest.activation, len(manifest.labels)).argmax())
-
-
-def mask_of(manifest: Manifest, layout: MaskLayout, output: Any) -> Any:
-    """Return the class of each pixel; 0 and 1 where the network has one class."""
-    if layout.indices:
-        return output.reshape(layout.height, layout.width).astype(np.int64)
-    if layout.classes > 1:
-        return output[0].argmax(0 if layout.channels_first else 2)
-    values = output.reshape(layout.height, layout.width)
-    limit = manifest.threshold
-    if manifest.activation == "sigmoid":
-        values = sigmoid(values)
-    return (values > limit).astype(np.int64)
-
-
-def overlap(a: Any, b: Any) -> float:
-    """Return the mean over the classes that occur of intersection / union; of the mask alone where it is one class."""
-    classes = [c for c in np.union1d(a, b).tolist() if c != 0]
-    if not classes:
-        return 1.0
-    return float(np.mean([((a == c) & (b == c)).sum() / ((a == c) | (b == c)).sum() for c in classes]))
-
-
-def _cosine(a: Any, b: Any) -> float:
-    length = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(np.dot(a, b)) / length if length else float(not a.any() and not b.any())
 
 
 def differences(first: Sequence[Any], second: Sequence[Any]) -> tuple[float, float]:

@@ -13,10 +13,10 @@ from dbinfer.quantize.options import QuantizeOptions, QuantizeReport, Side
 from dbinfer_udf.manifest import Manifest
 
 if TYPE_CHECKING:
+    from dbinfer.agree.images import Row
     from dbinfer.ir.describe import Description
     from dbinfer.ir.read import ModelFile
     from dbinfer.quantize.compare import Run
-    from dbinfer.quantize.images import Row
 
 
 def quantize(
@@ -36,7 +36,7 @@ def quantize(
         DataError: a query fails or gives no images, or the result agrees less than `options.limit`.
         ModelFileError: the IR cannot be used or quantized, or the output exists.
     """
-    from dbinfer.quantize.images import query_rows
+    from dbinfer.agree.images import query_rows
 
     options = options or QuantizeOptions()
     _check_output(output, options)
@@ -72,7 +72,10 @@ def quantize_images(
     _check_output(output, options)
     model = read_model(source)
     known = describe(model)
-    manifest, make = known.manifest, Tensors(known.manifest, known.info.layout)
+    # the integer layers give the speed; the others stay as they were calibrated
+    left_open = known.manifest.precision == "auto"
+    manifest = replace(known.manifest, precision="f32") if left_open else known.manifest
+    make = Tensors(manifest, known.info.layout)
     graph = _for_one_image(model, known)
     progress(Progress(f"calibrating with {len(calibration)} images"))
     quantized = post_training(graph, [make(image) for image in calibration])
@@ -120,7 +123,7 @@ def _agreement(manifest: Manifest, before: Run, after: Run, options: QuantizeOpt
     Raises:
         DataError: it is below the limit.
     """
-    from dbinfer.quantize.compare import agreement
+    from dbinfer.agree.measure import agreement
 
     measure, agreed = agreement(manifest, before.outputs, after.outputs)
     if not agreed >= options.limit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,8 @@ from dbinfer.report import Report
 from dbinfer_udf.manifest import Manifest
 
 if TYPE_CHECKING:
-    from dbinfer.ir.describe import Description
-    from dbinfer.ir.read import ModelFile
-    from dbinfer.registry.prepare import PreparedModel
-    from dbinfer_udf.trial import Limits, Result
+    from dbinfer.registry.precision import Choice
+    from dbinfer_udf.trial import Result
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}")
 
@@ -42,6 +40,8 @@ class DeployOptions:
             database's setting says.
         values: manifest keys that override what the IR says, also `input_size` as (height, width).
         layout: NHWC or NCHW, where the shape leaves it open.
+        images: a query for images on which precisions must agree, where the manifest leaves the precision open; None:
+            they are made.
     """
 
     name: str | None = None
@@ -52,6 +52,7 @@ class DeployOptions:
     isolation: str | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     layout: str | None = None
+    images: str | None = None
 
     def __post_init__(self) -> None:
         check_isolation(self.isolation)
@@ -70,6 +71,7 @@ class DeployReport(Report):
         parts, new_parts: parts of the version, and those that had to be sent.
         assumed: what was not said anywhere and was assumed.
         trial: milliseconds and memory that the model took when it was tried; None where it was there already.
+        choice: of the precision, where the manifest left it open and the version is new.
     """
 
     name: str
@@ -82,6 +84,7 @@ class DeployReport(Report):
     manifest: Manifest
     assumed: tuple[str, ...]
     trial: Result | None
+    choice: Choice | None = None
 
 
 def deploy(
@@ -100,9 +103,11 @@ def deploy(
     Raises:
         ModelFileError: the files cannot be used; nothing was written.
         RegistryError: the name is not allowed, or the role may not deploy.
+        DataError: the query for images fails or gives none.
     """
     from dbinfer.ir.describe import describe
     from dbinfer.ir.read import read_model
+    from dbinfer.registry.attempt import Attempt
     from dbinfer.registry.store import NewVersion, find_version, has_model, read_limits, store
 
     options, path = options or DeployOptions(), Path(path)
@@ -115,15 +120,16 @@ def deploy(
     with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
         there, limits = find_version(cur, name, digests), read_limits(cur)
     # Outside of any transaction: a trial may take minutes, and no other deploy shall wait for it
-    tried = None if there else _tried(model, known, limits, progress)
+    attempt = Attempt(model, known, limits, options.images, dsn)
+    tried = None if there else attempt(progress)
     with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
         # Two deploys of one model would both take the next number
         cur.execute("SELECT dbinfer._lock_registry()")
         stored = find_version(cur, name, digests)
         new, first = stored is None, not has_model(cur, name)
         if stored is None:
-            tried = tried or _tried(model, known, limits, progress)  # another client has dropped it meanwhile
-            version = NewVersion(name, digests[0], known.manifest, options.activate, *tried)
+            tried = tried or attempt(progress)  # another client has dropped it meanwhile
+            version = NewVersion(name, digests[0], tried.manifest, options.activate, *tried[1:])
             stored = store(cur, version, progress)
         _name_version(cur, name, stored.version, options, first)
     return DeployReport(
@@ -134,23 +140,12 @@ def deploy(
         size=stored.size,
         parts=stored.parts,
         new_parts=stored.new_parts,
-        manifest=known.manifest,
+        # as it is stored: deploy has chosen what the file left open
+        manifest=replace(known.manifest, precision=stored.precision),
         assumed=known.assumed,
-        trial=tried[1] if new and tried else None,
+        trial=tried.trial if new and tried else None,
+        choice=tried.choice if new and tried else None,
     )
-
-
-def _tried(
-    model: ModelFile, known: Description, limits: Limits, progress: OnProgress
-) -> tuple[PreparedModel, Result]:
-    """Return the files that backends load, and what they took in the trial."""
-    from dbinfer.registry.prepare import prepare
-    from dbinfer.registry.trial import try_model
-
-    progress(Progress("preparing"))
-    prepared = prepare(model, known)
-    progress(Progress("trying"))
-    return prepared, try_model(model.path, prepared, known.manifest.precision, limits)
 
 
 def checked_name(name: str) -> str:

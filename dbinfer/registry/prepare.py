@@ -20,10 +20,15 @@ from dbinfer_udf.manifest import Manifest
 
 @dataclass(frozen=True)
 class PreparedModel:
-    """The content of the two files that backends load."""
+    """The content of the two files that backends load.
+
+    Attributes:
+        output: shape of the network's first output.
+    """
 
     xml: bytes
     bin: bytes
+    output: tuple[int, ...] = ()
 
     @cached_property
     def xml_digest(self) -> str:
@@ -110,4 +115,5 @@ def _serialized(graph: Any) -> PreparedModel:
         xml = Path(folder, "model.xml")
         # Weights stay as they are: fp16 ones are not widened, fp32 ones not halved
         import_openvino().save_model(graph, xml, compress_to_fp16=False)
-        return PreparedModel(xml.read_bytes(), xml.with_suffix(".bin").read_bytes())
+        shape = dimensions(graph.output(0))
+        return PreparedModel(xml.read_bytes(), xml.with_suffix(".bin").read_bytes(), shape)

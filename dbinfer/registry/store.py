@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg2
 from psycopg2.extensions import cursor as Cursor
 
 from dbinfer.connection import one
 from dbinfer.progress import OnProgress, Progress
+from dbinfer.registry.precision import Choice
 from dbinfer.registry.prepare import PreparedModel
 from dbinfer_udf.manifest import Manifest
 from dbinfer_udf.trial import Limits, Result
@@ -27,6 +28,7 @@ class NewVersion(NamedTuple):
         digest: by which the same content is known again.
         activate: make it the version that the plain name means.
         trial: what it took when it was tried.
+        choice: of its precision, where that was left open.
     """
 
     name: str
@@ -35,14 +37,22 @@ class NewVersion(NamedTuple):
     activate: bool
     prepared: PreparedModel
     trial: Result
+    choice: Choice | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The facts of its trial."""
+        chosen = {} if self.choice is None else {"precision": asdict(self.choice)}
+        return {**asdict(self.trial), **chosen}
 
 
 class Stored(NamedTuple):
-    """A version in the registry: whether the plain name means it, its bytes and its parts."""
+    """A version in the registry: whether the plain name means it, its bytes, its precision and its parts."""
 
     version: int
     active: bool
     size: int
+    precision: str
     parts: int = 0
     new_parts: int = 0
 
@@ -62,7 +72,7 @@ def has_model(cur: Cursor, name: str) -> bool:
 def find_version(cur: Cursor, name: str, digests: list[str]) -> Stored | None:
     """Return the newest version of a model that has one of these digests, None where there is none."""
     cur.execute(
-        "SELECT version, active, size FROM dbinfer.model_versions "
+        "SELECT version, active, size, manifest->>'precision' FROM dbinfer.model_versions "
         "WHERE name = %s AND digest = ANY (%s) ORDER BY version DESC LIMIT 1",
         (name, digests),
     )
@@ -78,7 +88,7 @@ def store(cur: Cursor, version: NewVersion, progress: OnProgress) -> Stored:
     row = {
         "source_digest": version.digest,
         "manifest": version.manifest.to_dict(),
-        "trial": asdict(version.trial),
+        "trial": version.facts,
         "xml_digest": prepared.xml_digest,
         "bin_digest": prepared.bin_digest,
         "size": prepared.size,
@@ -89,7 +99,7 @@ def store(cur: Cursor, version: NewVersion, progress: OnProgress) -> Stored:
         (version.name, json.dumps(row), version.activate),
     )
     count = sum(len(blocks) for blocks in parts.values())
-    return Stored(one(cur), version.activate, prepared.size, count, sent)
+    return Stored(one(cur), version.activate, prepared.size, version.manifest.precision, count, sent)
 
 
 def _split(data: bytes) -> list[tuple[str, bytes]]:

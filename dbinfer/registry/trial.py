@@ -8,14 +8,17 @@ from pathlib import Path
 
 from dbinfer.errors import ModelFileError
 from dbinfer.registry.prepare import PreparedModel
-from dbinfer_udf.trial import Limits, Result, TrialError, run_trial
+from dbinfer_udf.trial import Limits, Result, Sample, TrialError, run_trial
 
 
-def try_model(path: Path, prepared: PreparedModel, precision: str, limits: Limits) -> Result:
+def try_model(
+    path: Path, prepared: PreparedModel, precision: str, limits: Limits, sample: Sample | None = None
+) -> Result:
     """Return what the model takes of time and memory, with one thread.
 
     Args:
         path: of the source, for the message.
+        sample: images to run as well.
 
     Raises:
         ModelFileError: it cannot be compiled, crashes, or takes more than the limits.
@@ -25,7 +28,7 @@ def try_model(path: Path, prepared: PreparedModel, precision: str, limits: Limit
         xml.write_bytes(prepared.xml)
         xml.with_suffix(".bin").write_bytes(prepared.bin)
         try:
-            return run_trial(sys.executable, str(xml), precision, limits)
+            return run_trial(sys.executable, str(xml), precision, limits, sample=sample)
         except TrialError as err:
             raise ModelFileError(f"{path} was not deployed: {err.message}", _cure(err.setting)) from err
 

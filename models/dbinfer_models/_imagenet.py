@@ -19,4 +19,5 @@ def imagenet_manifest(name: str, size: int) -> Manifest:
         resize="crop",
         mean=MEAN,
         scale=SCALE,
+        precision="auto",
     )

@@ -48,6 +48,7 @@ def manifest(classes: int = CLASSES, dropout: float = 0.25) -> Manifest:
         color="GRAY",
         scale=(255.0,),
         labels=tuple(str(digit) for digit in range(classes)),
+        precision="auto",
     )
 
 

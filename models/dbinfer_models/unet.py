@@ -112,6 +112,7 @@ def manifest(
         color="GRAY" if channels == 1 else "RGB",
         scale=(255.0,),
         threshold=0.5,
+        precision="auto",
     )
 
 

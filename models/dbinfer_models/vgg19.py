@@ -85,6 +85,7 @@ def manifest_cifar(
         mean=CIFAR_MEAN,
         scale=CIFAR_SCALE,
         labels=CIFAR_LABELS if classes == len(CIFAR_LABELS) else (),
+        precision="auto",
     )
 
 

@@ -17,7 +17,8 @@ SELECT (s.f->>'content')::integer AS content,
        (s.f->>'rss')::bigint AS rss,
        s.f->>'runtime_digest' AS runtime_digest,
        s.f->>'problem' AS problem,
-       (s.f->>'compiled')::boolean AS compiled
+       (s.f->>'compiled')::boolean AS compiled,
+       s.f->'precisions' AS precisions
   FROM (SELECT t::json AS f FROM dbinfer._segments() t) s;
 COMMENT ON VIEW dbinfer.segments IS 'one row per process that scores: versions, cores, threads, cache, models in use, memory in bytes, and what is wrong there';
 GRANT SELECT ON dbinfer.segments TO PUBLIC;

@@ -22,7 +22,9 @@ from dbinfer.backends import Check
 from dbinfer.doctor import doctor as examine
 from dbinfer.errors import ServerError
 from dbinfer.install import InstallOptions, install
-from dbinfer.registry import deploy
+from dbinfer.registry import DeployOptions, deploy, drop
+from dbinfer.registry.slow import slow_hosts
+from dbinfer_udf.processor import precisions
 
 PROGRAM = Path(sys.executable).with_name("dbinfer")
 
@@ -198,3 +200,51 @@ def test_a_server_that_is_not_there() -> None:
     assert done.returncode == 1
     assert "cannot connect" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_host_without_the_instructions_is_named(dsn: str, tmp_path: Path) -> None:
+    """f16 needs what few processors have; where this one has it, the check is about nothing."""
+    path = tiny_models.constant(tmp_path, 3, "halves")
+    deploy(path, DeployOptions(values={"precision": "f16"}), dsn=dsn)
+    found = [check for check in wrong(dsn) if check.name == "precision"]
+    assert bool(found) == ("f16" not in precisions())
+    for check in found:
+        assert check.detail.startswith("halves computes in f16, for which ")
+        assert "--precision f32" in check.hint
+    drop("halves", True, dsn)
+
+
+def test_hosts_are_told_apart_by_what_they_compute() -> None:
+    answers = [
+        [("fast", "bf16"), ("other", "f16")],
+        [(0, "a", ["bf16"]), (1, "b", []), (2, "b", []), (3, None, ["bf16", "f16"]), (4, "old", None)],
+    ]
+    check = slow_hosts(FakeConnection(answers))  # type: ignore[arg-type]
+    assert not check.ok
+    assert check.detail == (
+        "fast computes in bf16, for which b has no instructions; other computes in f16, for which a has no "
+        "instructions; other computes in f16, for which b has no instructions"
+    )
+    assert slow_hosts(FakeConnection([[], answers[1]])).ok  # type: ignore[arg-type]
+
+
+class FakeConnection:
+    """Answers each statement with the next rows."""
+
+    def __init__(self, answers: list[list[tuple[object, ...]]]) -> None:
+        self.answers = iter(answers)
+
+    def cursor(self) -> FakeConnection:
+        return self
+
+    def __enter__(self) -> FakeConnection:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def execute(self, text: str) -> None:
+        self.rows = next(self.answers)
+
+    def fetchall(self) -> list[tuple[object, ...]]:
+        return self.rows

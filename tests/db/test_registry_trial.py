@@ -10,9 +10,9 @@ import tiny_models
 from asking import ask, refused
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.errors import ModelFileError
+from dbinfer.errors import DataError, ModelFileError
 from dbinfer.ir import import_openvino
-from dbinfer.registry import deploy
+from dbinfer.registry import DeployOptions, deploy, precision
 from dbinfer_udf.trial import Result
 
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
@@ -45,6 +45,49 @@ def test_what_the_trial_took_is_stored(db: Connection, dsn: str, tmp_path: Path)
         "peak_bytes": done.trial.peak_bytes,
     }
     assert deploy(path, dsn=dsn).trial is None
+
+
+def test_an_open_precision_is_chosen_once_and_its_reasons_are_stored(
+    db: Connection, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision, "precisions", lambda: ["bf16"])
+    monkeypatch.setattr(precision, "WORTH_MILLISECONDS", 0.0)
+    monkeypatch.setattr(precision, "GAIN", 1e9)  # any speed: the processor of the tests may be of any kind
+    path = tiny_models.convolution(tmp_path, "left_open")
+    done = deploy(path, DeployOptions(values={"precision": "auto"}), dsn=dsn)
+    assert done.choice is not None
+    assert done.choice.images == precision.IMAGES
+    shown = "SELECT precision FROM dbinfer.models WHERE name = 'left_open'"
+    assert ask(db, shown) == done.manifest.precision == done.choice.precision
+    stored = ask(db, "SELECT trial->'precision' FROM dbinfer.model_versions WHERE name = 'left_open'")
+    assert stored["precision"] == done.choice.precision
+    assert set(stored["tried"]) == {"f32", "bf16"}
+    assert stored["tried"]["bf16"]["agreement"] >= 0
+    again = deploy(path, DeployOptions(values={"precision": "auto"}), dsn=dsn)
+    assert (again.new, again.choice, again.manifest.precision) == (False, None, done.manifest.precision)
+    said = deploy(path, DeployOptions(values={"precision": "f32"}), dsn=dsn)
+    assert (said.new, said.choice, said.manifest.precision) == (True, None, "f32")
+
+
+def test_precisions_are_compared_on_images_of_a_query(
+    db: Connection, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision, "precisions", lambda: ["bf16"])
+    monkeypatch.setattr(precision, "WORTH_MILLISECONDS", 0.0)
+    with db.cursor() as cur:
+        cur.execute("CREATE TABLE seen AS SELECT %s::bytea AS img FROM generate_series(1, 5)", (IMAGE,))
+    values = {"precision": "auto"}
+    path = tiny_models.convolution(tmp_path, "on_images")
+    done = deploy(path, DeployOptions(values=values, images="SELECT img FROM seen"), dsn=dsn)
+    assert done.choice is not None
+    assert (done.choice.images, done.choice.of_query) == (5, True)
+    with pytest.raises(DataError, match="returns no images"):
+        deploy(
+            path, DeployOptions("empty", values=values, images="SELECT img FROM seen WHERE false"), dsn=dsn
+        )
+    with pytest.raises(DataError, match="cannot be used"):
+        deploy(path, DeployOptions("bad", values=values, images="SELECT '\\x00'::bytea"), dsn=dsn)
+    assert ask(db, "SELECT count(*) FROM dbinfer.models WHERE name IN ('empty', 'bad')") == 0
 
 
 def shortened(folder: Path) -> Path:

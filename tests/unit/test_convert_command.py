@@ -51,7 +51,7 @@ def test_table_says_what_was_compared_and_assumed(
     assert _run(monkeypatch, *words) == 0
     out = capfd.readouterr().out
     assert ", on 4 images against onnx" in out
-    assert "color RGB, precision f32, resize standard" in out
+    assert "color RGB, precision auto, resize standard" in out
     assert _run(monkeypatch, *words) == 0
     assert "the same content was there already" in capfd.readouterr().out
 

@@ -21,7 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("isolation", "machine", "names", "platform", "samples", "state"),
     ("dsn", "sqlalchemy"),
     ("connection",),
-    ("backends", "imagefiles", "ir"),
+    ("agree", "backends", "imagefiles", "ir"),
     ("cache", "convert", "install", "load", "page", "quantize", "registry", "score"),
     ("engine", "server", "train"),
     ("doctor", "tune"),
@@ -32,6 +32,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 PIXELS = ("errors", "image", "mask", "postprocess", "preprocess")
 # What a room takes of dbinfer_udf beside its manifest.
 RUNTIME: dict[str, tuple[str, ...]] = {
+    "agree": PIXELS,
     "bench": (*PIXELS, "cache", "fetched", "libraries", "model", "tasks"),
     "engine": ("engine.client", "errors"),
     "imagefiles": ("header",),
@@ -39,7 +40,7 @@ RUNTIME: dict[str, tuple[str, ...]] = {
     "page": ("errors", "image"),
     "quantize": PIXELS,
     "server": ("venv",),
-    "registry": ("trial",),
+    "registry": ("processor", "trial"),
     "train": PIXELS,
 }
 ZOO_MAY_USE_OF_OURS = {"dbinfer_models", "dbinfer_udf.manifest", "dbinfer_udf"}
@@ -81,7 +82,9 @@ STANDARD_LIBRARY_ONLY = (
     "memory",
     "limits",
     "trial",
+    "trial_facts",
     "trial_process",
+    "processor",
     "batch_rows",
     "figures",
     "fastjson",

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbinfer.quantize.compare import accuracy, agreement, differences, mask_of, overlap
+from dbinfer.agree.measure import agreement, mask_of, overlap
+from dbinfer.quantize.compare import accuracy, differences
 from dbinfer_udf.manifest import Manifest
 from dbinfer_udf.mask import mask_layout
 

@@ -20,7 +20,7 @@ TASKS = ("classification", "segmentation", "embedding", "detection", "tensor")
 COLORS = ("RGB", "BGR", "GRAY")
 RESIZES = ("standard", "fit_to_window", "fit_to_window_letterbox", "crop")
 INTERPOLATIONS = ("linear", "area", "cubic", "nearest")
-PRECISIONS = ("f32", "bf16", "f16")
+PRECISIONS = ("f32", "bf16", "f16", "auto")
 ACTIVATIONS = ("none", "softmax", "sigmoid")
 DECODES = ("fast", "exact")
 MOST_DETECTIONS = 10000
@@ -50,7 +50,8 @@ class Manifest:
         pad_value: grey level (0..255) of padding.
         mean, scale: per channel in `color` order, in units of 0..255 grey levels: x = (pixel - mean) / scale.
         labels: name of each class, in the order of the output.
-        precision: the inference precision that was validated, given to OpenVINO as a hint.
+        precision: the inference precision that was validated, given to OpenVINO as a hint; `auto` in a file that is not
+            deployed yet: deploy puts the fastest in its place that agrees with f32.
         activation: what turns the network's output into scores for classify/segment (`predict` stays raw).
         threshold: score above which a pixel of a one-class mask is set, and below which a detected box is dropped.
         iou_threshold: a detected box that overlaps a better one of its class by more (intersection over union) is

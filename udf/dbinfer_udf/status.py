@@ -7,7 +7,7 @@ import socket
 import sys
 from typing import Any, Dict
 
-from . import cache, housekeeping, libraries, limits, process
+from . import cache, housekeeping, libraries, limits, process, processor
 from .errors import UdfError
 from .image_limits import image_limits
 from .isolation import ALWAYS
@@ -24,6 +24,7 @@ def collect(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
         "venv": settings.get("venv", ""),
         "cores": limits.cores(),
         "threads": threads(settings),
+        "precisions": processor.precisions(),
         "runtime_digest": session.digest,
         "compiled": session.compiled,
         "rss": process.rss_bytes(),

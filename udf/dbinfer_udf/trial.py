@@ -17,50 +17,14 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, Optional
 
 from . import trial_process
+from .trial_facts import Limits, Result, Sample
+
+__all__ = ["AbandonedError", "Limits", "Result", "Sample", "TrialError", "run_trial"]
 
 POLL = 0.05  # seconds between two looks at the memory
-
-
-class Limits(NamedTuple):
-    """What a model may take.
-
-    Attributes:
-        start_seconds: until it is compiled; includes the start of Python and the import of OpenVINO.
-        image_seconds: for one image, with one thread.
-        memory_bytes: of the whole process.
-    """
-
-    start_seconds: float = 120.0
-    image_seconds: float = 30.0
-    memory_bytes: int = 4 << 30
-
-    @classmethod
-    def from_settings(cls, settings: Dict[str, str]) -> Limits:
-        """Return the limits that the settings of the database name; those that they do not name are the defaults."""
-        return cls(
-            float(settings.get("max_compile_seconds", cls().start_seconds)),
-            float(settings.get("max_inference_seconds", cls().image_seconds)),
-            int(settings.get("max_model_mb", cls().memory_bytes >> 20)) << 20,
-        )
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a model took.
-
-    Attributes:
-        compile_milliseconds: to compile it.
-        milliseconds: median of an image with one thread.
-        peak_bytes: largest resident memory of the process.
-    """
-
-    compile_milliseconds: float
-    milliseconds: float
-    peak_bytes: int
 
 
 class TrialError(Exception):
@@ -83,7 +47,12 @@ class AbandonedError(Exception):
 
 
 def run_trial(
-    python: str, xml: str, precision: str, limits: Limits, stop: Callable[[], bool] = bool
+    python: str,
+    xml: str,
+    precision: str,
+    limits: Limits,
+    stop: Callable[[], bool] = bool,
+    sample: Optional[Sample] = None,
 ) -> Result:
     """Try the prepared model `xml` (with the .bin beside it) in a process of its own.
 
@@ -91,6 +60,7 @@ def run_trial(
         python: the interpreter; numpy and openvino are found where this process finds them.
         precision: OpenVINO's hint, as backends give it.
         stop: is asked many times a second whether to give up.
+        sample: images to run as well; they count in the median.
 
     Raises:
         TrialError: it cannot be compiled, crashes, or takes more time or memory than the limits allow.
@@ -101,6 +71,7 @@ def run_trial(
         "xml": xml,
         "precision": precision,
         "memory": limits.memory_bytes,
+        "sample": sample,
     }
     environment = {"OPENBLAS_NUM_THREADS": "1", "PATH": os.environ.get("PATH", "")}
     # -I: nothing of the environment or of the working directory decides what the process imports

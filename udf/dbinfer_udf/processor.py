@@ -1,0 +1,32 @@
+"""Which precisions this host's processor computes in, by its own words."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import List
+
+# Any of them is enough; without one OpenVINO computes in f32, or imitates the precision slowly
+NEEDS = {
+    "bf16": ("avx512_bf16", "amx_bf16", "bf16"),
+    "f16": ("avx512_fp16", "amx_fp16", "asimdhp"),
+}
+
+
+def flags(path: str = "/proc/cpuinfo") -> List[str]:
+    """Return the abilities that the processor names; none where nobody says."""
+    try:
+        with open(path) as cpuinfo:
+            for line in cpuinfo:
+                # `Features` on ARM; the first core stands for all
+                if line.startswith(("flags", "Features")):
+                    return line.partition(":")[2].split()
+    except OSError:
+        pass
+    return []
+
+
+def precisions(path: str = "/proc/cpuinfo") -> List[str]:
+    """Return those of NEEDS that the processor computes in."""
+    have = set(flags(path))
+    return [precision for precision, names in NEEDS.items() if have.intersection(names)]

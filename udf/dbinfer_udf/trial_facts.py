@@ -1,0 +1,59 @@
+"""What a trial may take, what it is shown, and what it found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, NamedTuple
+
+
+class Limits(NamedTuple):
+    """What a model may take.
+
+    Attributes:
+        start_seconds: until it is compiled; includes the start of Python and the import of OpenVINO.
+        image_seconds: for one image, with one thread.
+        memory_bytes: of the whole process.
+    """
+
+    start_seconds: float = 120.0
+    image_seconds: float = 30.0
+    memory_bytes: int = 4 << 30
+
+    @classmethod
+    def from_settings(cls, settings: Dict[str, str]) -> Limits:
+        """Return the limits that the settings of the database name; those that they do not name are the defaults."""
+        return cls(
+            float(settings.get("max_compile_seconds", cls().start_seconds)),
+            float(settings.get("max_inference_seconds", cls().image_seconds)),
+            int(settings.get("max_model_mb", cls().memory_bytes >> 20)) << 20,
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a model took.
+
+    Attributes:
+        compile_milliseconds: to compile it.
+        milliseconds: median of an image with one thread.
+        peak_bytes: largest resident memory of the process.
+    """
+
+    compile_milliseconds: float
+    milliseconds: float
+    peak_bytes: int
+
+
+class Sample(NamedTuple):
+    """Images that a trial runs beside its own, for those who want to see what comes out.
+
+    Attributes:
+        images: a file of numpy's with uint8 (n, height, width, channels), as the network takes them.
+        outputs: the file that gets the first output of each, float32, one behind the other; beside it, as .json, one
+            with the milliseconds of each.
+        seconds: after which no further image is begun.
+    """
+
+    images: str
+    outputs: str
+    seconds: float
