@@ -8,7 +8,8 @@ Each command of the shell is a function of the same name: verb(inputs, options, 
     dbinfer.score("images", "predictions").images_per_second
 
 The functions are imported here, after which `dbinfer.load` is the function and no longer the package of that name;
-`from dbinfer.load import ...` works as before. Nothing heavy is imported before a function needs it.
+`from dbinfer.judge import JudgeReport, judge
+from dbinfer.load import ...` works as before. Nothing heavy is imported before a function needs it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dbinfer.doctor import DoctorReport, doctor
 from dbinfer.engine import EngineOptions, EngineReport, engine
 from dbinfer.errors import DbinferError
 from dbinfer.install import InstallOptions, InstallReport, UpgradeOptions, install, uninstall, upgrade
+from dbinfer.judge import JudgeReport, judge
 from dbinfer.load import LoadOptions, LoadReport, load
 from dbinfer.page import PageReport, ReportOptions, report
 from dbinfer.progress import OnProgress, Progress, silent
@@ -44,6 +46,7 @@ from dbinfer.registry import (
     usage,
 )
 from dbinfer.report import Report
+from dbinfer.sample import SampleOptions, SampleReport, sample
 from dbinfer.score import (
     CancelReport,
     JobsReport,
@@ -80,6 +83,7 @@ __all__ = [
     "InstallOptions",
     "InstallReport",
     "JobsReport",
+    "JudgeReport",
     "LoadOptions",
     "LoadReport",
     "ModelsReport",
@@ -93,6 +97,8 @@ __all__ = [
     "RegistryReport",
     "Report",
     "ReportOptions",
+    "SampleOptions",
+    "SampleReport",
     "ScoreOptions",
     "ScoreReport",
     "Scoring",
@@ -122,12 +128,14 @@ __all__ = [
     "grant",
     "install",
     "jobs",
+    "judge",
     "load",
     "models",
     "predict",
     "quantize",
     "report",
     "revoke",
+    "sample",
     "score",
     "silent",
     "status",

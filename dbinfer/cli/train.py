@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 HELP = """Train a network of the zoo, on one core or on many ranks.
 
---data is `digits`, `strokes`, `mnist`, `cifar10:ARCHIVE`, a folder with CLASS/IMAGE files, a folder with NAME.jpg and
-NAME_mask.gif, or a SQL query that returns an image, a mask or label, and a unique key. The run's folder gets
-NETWORK.keras, manifest.json, history.csv, curves.png, run.json and checkpoints. Convert NETWORK.keras with
-`dbinfer convert`.
+--data is `digits`, `strokes`, `written`, `mnist`, `cifar10:ARCHIVE`, a folder with CLASS/IMAGE files, a folder with
+NAME.jpg and NAME_mask.gif, or a SQL query that returns an image, a mask, boxes or label, and a unique key. The run's
+folder gets NETWORK.keras, manifest.json, history.csv, curves.png, run.json and checkpoints. Convert NETWORK.keras
+with `dbinfer convert`.
 
 Strategies:
 
@@ -37,6 +37,8 @@ Examples:
     $ dbinfer train digits --data digits --epochs 15 --augment --out runs/digits
 
     $ dbinfer train unet --data strokes --set size=128 --set depth=3 --ranks 2 --batch 4 --out runs/strokes
+
+    $ dbinfer train finder --data "SELECT img, boxes, id FROM written" --epochs 20 --augment --out runs/finder
 
     $ dbinfer train unet --data "SELECT img, mask, id FROM cars" --ranks 4 --hosts a:2,b:2 --out runs/cars
 
@@ -72,7 +74,7 @@ class _Resumable(TyperCommand):
 
 def _train(
     *,
-    network: Annotated[str, typer.Argument(help="digits, unet, vgg19bn, vgg19bn_cifar or alexnet.")],
+    network: Annotated[str, typer.Argument(help="digits, unet, finder, vgg19bn, vgg19bn_cifar or alexnet.")],
     data: Annotated[str | None, typer.Option(help="Images to train on; see above.")] = None,
     out: Annotated[str | None, typer.Option(help="Folder of the run. Default: runs/NETWORK.")] = None,
     config: Annotated[Path | None, typer.Option(help=CONFIG_HELP)] = None,

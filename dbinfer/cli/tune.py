@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
 
 def _tune(
     *,
-    network: Annotated[str, typer.Argument(help="digits, unet, vgg19bn, vgg19bn_cifar or alexnet.")],
+    network: Annotated[str, typer.Argument(help="digits, unet, finder, vgg19bn, vgg19bn_cifar or alexnet.")],
     data: Annotated[str, typer.Option(help="Images to train on, as for `dbinfer train`.")],
     search: Annotated[
         list[str] | None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dbinfer.boxes import check_installed
 from dbinfer.errors import TrainError, UsageError
 from dbinfer.train.loader import Seed
 from dbinfer.train.options import TrainJob
@@ -119,5 +120,17 @@ def check_task(network: Network, task: str) -> None:
     if own != task:
         raise TrainError(
             f"the data is for {task}, but the network {network.name} is for {own}",
-            "Choose another network, or data of the other kind (masks or classes).",
+            "Choose another network, or data of the other kind (masks, boxes or classes).",
         )
+
+
+def check_boxes(network: Network, job: TrainJob) -> None:
+    """Raise where a network that finds boxes cannot be trained or judged so."""
+    if not network.finds_boxes:
+        return
+    if job.strategy != "horovod":
+        raise UsageError(
+            f"the strategy {job.strategy} does not train networks that find boxes, as {network.name} does",
+            "Leave out --strategy.",
+        )
+    check_installed()

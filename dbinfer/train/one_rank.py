@@ -9,6 +9,7 @@ from dbinfer.machine import cores
 from dbinfer.train import course
 from dbinfer.train import model as models
 from dbinfer.train.course import Pass, Report
+from dbinfer.train.detections import precision
 from dbinfer.train.device import choose_device, limit_threads
 from dbinfer.train.loader import Seed
 from dbinfer.train.options import TrainJob
@@ -38,7 +39,7 @@ class Rank:
         keras.utils.set_random_seed(job.seed + ranks.rank)  # dropout and the like differ from rank to rank
         self.plan, self.first, self._ranks = plan, ranks.rank == 0, ranks
         self.plain, _ = models.build(plan.network, plan.options)
-        self.model = models.distributed(self.plain, ranks)
+        self.model = models.distributed(plan.network.learner(self.plain), ranks)
         models.compile_model(self.model, plan.network, job)
         self._train = plan.training(ranks.rank, ranks.size)
         # A rank that makes one step more would wait for ever for the others' gradients
@@ -71,7 +72,12 @@ class Rank:
         # Before the validation, which is to judge the model that is saved
         if self.plan.job.average_batch_norm:
             models.average_batch_norm(self.model, self._ranks)
-        return evaluate(self.model, self._val, self._ranks) if self.plan.val else {}
+        if not self.plan.val:
+            return {}
+        values = evaluate(self.model, self._val, self._ranks)
+        if self.plan.network.finds_boxes:
+            values.update(precision(self.model, self._val, self.plan.manifest, self._ranks))
+        return values
 
     def about(self) -> dict[str, Any]:
         return {"hosts": hosts_of(self._ranks)}

@@ -116,7 +116,8 @@ class TrainJob(TrainOptions):
 
     Attributes:
         network: a name of the zoo.
-        data: digits, strokes, strokes:COUNT, a folder, or a SQL query with two columns (image, mask or label).
+        data: digits, strokes, strokes:COUNT, written, written:COUNT, a folder, or a SQL query with two columns (image;
+            mask, boxes or label).
         dsn: the server of SQL queries (default: dbinfer.dsn.resolve's).
     """
 

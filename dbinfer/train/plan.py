@@ -12,7 +12,7 @@ from dbinfer.train.data.share import find_part
 from dbinfer.train.data.snapshot import Snapshot, of_this_rank
 from dbinfer.train.data.source import Kept, Source
 from dbinfer.train.loader import Loader
-from dbinfer.train.model import check_task
+from dbinfer.train.model import check_boxes, check_task
 from dbinfer.train.options import TrainJob
 from dbinfer.train.pipeline import Pipeline
 from dbinfer_models import NETWORKS, Network
@@ -110,6 +110,7 @@ def make_plan(job: TrainJob) -> Plan:
     if job.network not in NETWORKS:
         raise UsageError(f"there is no network {job.network!r}; there are {', '.join(sorted(NETWORKS))}")
     network = NETWORKS[job.network]
+    check_boxes(network, job)
     snapshot = of_this_rank(job.dsn)
     source = find_part(job, "data", snapshot)
     check_task(network, source.task)

@@ -26,8 +26,9 @@ def train(
     """Train a network of the zoo, ready for `dbinfer.convert`.
 
     Args:
-        network: digits, unet, vgg19bn, vgg19bn_cifar or alexnet.
-        data: digits, strokes, strokes:COUNT, a folder, or a SQL query with two columns (image, mask or label).
+        network: digits, unet, finder, vgg19bn, vgg19bn_cifar or alexnet.
+        data: digits, strokes, strokes:COUNT, written, written:COUNT, a folder, or a SQL query with two columns (image;
+            mask, boxes or label).
         options: epochs, ranks, folder of the run, ...
         dsn: the server of a query.
         progress: is told of each step, and with a note of each epoch.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dbinfer.dsn import resolve
-from dbinfer.errors import DataError, TrainError
+from dbinfer.errors import DataError, TrainError, UsageError
 from dbinfer.progress import OnProgress, silent
 from dbinfer.tune.options import WAITING, TuneJob, TuneOptions
 from dbinfer.tune.report import TuneReport, make_report
@@ -47,6 +47,11 @@ def tune(
     hosts = _hosts(options)
     plan = make_plan(job.train)
     plan.close()
+    if job.shards and plan.network.finds_boxes:
+        raise UsageError(
+            f"with --hop each shard is judged by itself, but the precision of {network} is no mean over shards",
+            "Leave out --hop.",
+        )
     if plan.val is None:
         raise DataError("there is no validation image, but a search compares its trials by their validation")
     check_enough(len(plan.train.rows), job.shards, "workers")

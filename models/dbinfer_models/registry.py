@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dbinfer_models import alexnet, digits, unet, vgg19
+from dbinfer_models import alexnet, digits, finder, unet, vgg19
 from dbinfer_models._network import Network
 
 NETWORKS: dict[str, Network] = {
     entry.name: entry
-    for entry in (digits.NETWORK, unet.NETWORK, vgg19.NETWORK, vgg19.NETWORK_CIFAR, alexnet.NETWORK)
+    for entry in (
+        digits.NETWORK,
+        unet.NETWORK,
+        finder.NETWORK,
+        vgg19.NETWORK,
+        vgg19.NETWORK_CIFAR,
+        alexnet.NETWORK,
+    )
 }
 
 

@@ -18,13 +18,13 @@ IN_BACKENDS = {"numpy", "cv2", "openvino", "orjson", "dbinfer_udf"}
 # A room (a module or package of dbinfer/) imports rooms of lower floors only; docs/design.md has the same table.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("_version", "errors", "progress", "report", "sqlfiles"),
-    ("isolation", "machine", "names", "platform", "samples", "state"),
+    ("boxes", "isolation", "machine", "names", "platform", "samples", "state"),
     ("dsn", "sqlalchemy"),
     ("connection",),
-    ("agree", "backends", "imagefiles", "ir"),
+    ("agree", "backends", "imagefiles", "ir", "judge"),
     ("cache", "convert", "install", "load", "page", "quantize", "registry", "score"),
     ("engine", "server", "train"),
-    ("doctor", "tune"),
+    ("doctor", "sample", "tune"),
     ("bench", "demo"),
     ("cli",),
     ("dbinfer",),
@@ -41,7 +41,7 @@ RUNTIME: dict[str, tuple[str, ...]] = {
     "quantize": PIXELS,
     "server": ("venv",),
     "registry": ("processor", "trial"),
-    "train": PIXELS,
+    "train": (*PIXELS, "detection"),
 }
 ZOO_MAY_USE_OF_OURS = {"dbinfer_models", "dbinfer_udf.manifest", "dbinfer_udf"}
 STANDARD_LIBRARY_ONLY = (

@@ -77,3 +77,5 @@ def test_what_is_wrong_is_said_before_anything_is_started() -> None:
         tune("digits", "nowhere", ["lr=0.1,0.2"], dsn="dbname=unused")
     with pytest.raises(UsageError, match="the hosts have 1 slots, but 2 workers were requested"):
         tune("digits", "digits", ["lr=0.1,0.2"], TuneOptions(workers=2, hosts="a:1"), dsn="dbname=unused")
+    with pytest.raises(UsageError, match="the precision of finder is no mean over shards"):
+        tune("finder", "written:8", ["lr=0.1,0.2"], TuneOptions(hop=True, workers=2), dsn="dbname=unused")

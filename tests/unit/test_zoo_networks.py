@@ -77,7 +77,9 @@ def test_manifest_fits_the_network(name: str) -> None:
     assert model.name == entry.name == manifest.name == name
     assert model.input_shape[1:] == (manifest.height, manifest.width, manifest.channels)
     if manifest.labels:
-        assert model.output_shape == (None, len(manifest.labels))
+        # Of a detector the first output has the scores of the classes, one map each
+        shape = model.outputs[0].shape
+        assert (shape[0], shape[-1]) == (None, len(manifest.labels))
 
 
 def test_manifest_takes_the_options_of_build() -> None:
@@ -86,7 +88,7 @@ def test_manifest_takes_the_options_of_build() -> None:
 
 
 def test_unknown_network_names_those_there_are() -> None:
-    with pytest.raises(KeyError, match=r"no network 'lenet'.*alexnet, digits, unet"):
+    with pytest.raises(KeyError, match=r"no network 'lenet'.*alexnet, digits, finder, unet"):
         network("lenet")
 
 

@@ -25,7 +25,7 @@ def find_source(data: str, snapshot: Snapshot | None = None, labels: tuple[str, 
     """Return the source that --data names.
 
     Args:
-        data: digits, strokes, strokes:COUNT, mnist, cifar10:ARCHIVE, a SQL query or a folder.
+        data: digits, strokes, strokes:COUNT, written, written:COUNT, mnist, cifar10:ARCHIVE, a SQL query or a folder.
         snapshot: the state of the database that a SQL query reads.
         labels: where given, the classes that must be used (those of the training part, for validation).
 
@@ -37,10 +37,11 @@ def find_source(data: str, snapshot: Snapshot | None = None, labels: tuple[str, 
         from dbinfer.train.data.builtin import Digits
 
         return Digits()
-    if name == "strokes" and (not count or (count.isdigit() and int(count) > 0)):
-        from dbinfer.train.data.builtin import Strokes
+    if name in ("strokes", "written") and (not count or (count.isdigit() and int(count) > 0)):
+        from dbinfer.train.data.builtin import Strokes, Written
 
-        return Strokes(size=int(count)) if count else Strokes()
+        kind = Strokes if name == "strokes" else Written
+        return kind(size=int(count)) if count else kind()
     if data == "mnist" or (name == "cifar10" and count):
         from dbinfer.train.data.published import Published
 

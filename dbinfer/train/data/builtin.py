@@ -1,12 +1,12 @@
-"""The data that is at hand: scikit-learn's digits, and strokes on its photographs."""
+"""The data that is at hand: scikit-learn's digits, and such digits on its photographs, with masks or boxes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dbinfer import samples
-from dbinfer.train.data import strokes
+from dbinfer import boxes, samples
+from dbinfer.train.data import strokes, written
 from dbinfer.train.data.source import Memory, Samples, Source
 
 
@@ -52,3 +52,29 @@ class Strokes:
 
     def heldout(self) -> Source | None:
         return Strokes("heldout", max(1, self.size // 5))
+
+
+@dataclass(frozen=True)
+class Written:
+    """Digits written beside each other on photographs, with boxes; `size` images, and a fifth as many held out."""
+
+    part: str = "train"
+    size: int = written.COUNT["train"]
+    task: str = "detection"
+    labels: tuple[str, ...] = tuple("0123456789")
+
+    def count(self) -> int:
+        return self.size
+
+    def fingerprint(self) -> str:
+        return f"written {self.part} {self.size}"
+
+    def open(self, rows: Sequence[int]) -> Samples:
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        title = f"{self.part} written image"
+        found = zip(rows, written.written(self.part, rows), strict=True)
+        pairs = [(one.image, boxes.packed(one.boxes, numbers, f"{title} {row}")) for row, one in found]
+        return Memory(pairs, title)
+
+    def heldout(self) -> Source | None:
+        return Written("heldout", max(1, self.size // 5))

@@ -13,7 +13,10 @@ from dbinfer.train.data.source import Samples, Source, Target
 
 IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif")
 MASK = re.compile(r"^(?P<name>.+)_mask$")
-CURE = "Use digits, strokes, a SQL query, a folder with CLASS/IMAGE files, or one with NAME.jpg and NAME_mask.gif."
+CURE = (
+    "Use digits, strokes, written, a SQL query, a folder with CLASS/IMAGE files, or one with NAME.jpg and "
+    "NAME_mask.gif."
+)
 
 
 @dataclass(frozen=True)

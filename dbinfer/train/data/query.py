@@ -9,8 +9,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from dbinfer import boxes
 from dbinfer.errors import DataError
-from dbinfer.train.data.columns import BYTEA, EQUALS, check_keys, check_tables, classes, columns
+from dbinfer.train.data.columns import (
+    CURE,
+    EQUALS,
+    check_keys,
+    check_tables,
+    classes,
+    classes_of_boxes,
+    columns,
+)
 from dbinfer.train.data.snapshot import Snapshot
 from dbinfer.train.data.source import Samples, Source
 from dbinfer.train.data.spool import Spool, check_value
@@ -25,7 +34,9 @@ CHANGED = (
 
 @dataclass(frozen=True)
 class Query:
-    """The rows of a query with an image (bytea), a mask (bytea) or label (text or whole number), and maybe a key.
+    """The rows of a query with an image (bytea), a mask (bytea), boxes or a label (text, number), and maybe a key.
+
+    Boxes are json, jsonb or an array of rows with label, x, y, width and height, as dbinfer.detect returns it.
 
     Rows have numbers, from 0 on, which all ranks must see alike: by the key; else by the query's own ORDER BY; else by
     the md5 of their content, for which the server reads every image.
@@ -54,16 +65,18 @@ class Query:
         # It becomes a subquery, where a semicolon is an error
         text = text.strip().rstrip(";").rstrip()
         check_tables(snapshot, text)
-        kind, key, equals = columns(snapshot, text)
-        if kind == BYTEA:
-            return cls(text, snapshot, "segmentation", key, equals=equals)
-        found = classes(snapshot, text, key)
+        task, key, equals = columns(snapshot, text)
+        if task == "detection" and not key and snapshot.on_segments:
+            raise DataError("on Greenplum a query for boxes needs a unique key as its third column", CURE)
+        if task == "segmentation":
+            return cls(text, snapshot, task, key, equals=equals)
+        found = (classes_of_boxes if task == "detection" else classes)(snapshot, text, key)
         unknown = sorted(set(found) - set(labels)) if labels else []
         if unknown:
             raise DataError(
                 f"the query returns the class {unknown[0]!r}, but the classes are {', '.join(labels)}"
             )
-        return cls(text, snapshot, "classification", key, labels or found, equals)
+        return cls(text, snapshot, task, key, labels or found, equals)
 
     @cached_property
     def _rows(self) -> list[tuple[Any, ...]]:
@@ -72,7 +85,7 @@ class Query:
             listing = f"SELECT key FROM ({self.text}) AS q(image, target, key) ORDER BY key"
         else:  # octet_length of a large value looks at its pointer only
             size = "pg_catalog.octet_length"
-            target = f"{size}(target)" if self.task == "segmentation" else "target"
+            target = f"{size}(target)" if self.task == "segmentation" else self._target
             listing = f"SELECT {size}(image), {target} FROM ({self._ordered}) AS q(image, target)"
         with self.snapshot.cursor() as cursor:
             cursor.execute(listing)
@@ -111,6 +124,11 @@ class Query:
         return None
 
     @property
+    def _target(self) -> str:
+        """The second column as psycopg2 reads it: an array of rows it would leave as text."""
+        return "pg_catalog.to_jsonb(target)" if self.task == "detection" else "target"
+
+    @property
     def _ordered(self) -> str:
         if ORDER.search(self.text):
             return self.text
@@ -124,7 +142,7 @@ class Query:
         if self.key:
             wanted = f"ROWS FROM ({UNNEST}(%s::{self.key}[]), {UNNEST}(%s::pg_catalog.int8[])) AS w(key, row)"
             text = (
-                f"SELECT w.row, image, target FROM ({self.text}) AS q(image, target, key) "
+                f"SELECT w.row, image, {self._target} FROM ({self.text}) AS q(image, target, key) "
                 f"JOIN {wanted} ON q.key {self.equals} w.key"
             )
             values: list[Any] = [[self._rows[row][0] for row in rows], list(rows)]
@@ -133,7 +151,7 @@ class Query:
             numbered = f"SELECT q.*, {number} FROM ({self._ordered}) AS q(image, target)"
             wanted = f"{UNNEST}(%s::pg_catalog.int8[]) AS w(number)"
             text = (
-                f"SELECT q.number OPERATOR(pg_catalog.-) 1, image, target FROM ({numbered}) AS q "
+                f"SELECT q.number OPERATOR(pg_catalog.-) 1, image, {self._target} FROM ({numbered}) AS q "
                 f"JOIN {wanted} ON q.number {EQUALS} w.number"
             )
             values = [[row + 1 for row in rows]]
@@ -146,9 +164,10 @@ class Query:
 
     def _checked(self, rows: Sequence[int]) -> Iterator[tuple[Any, ...]]:
         for row, image, target in self._read(rows):
-            # Sizes, because the listing has not read the images either
+            # Of what is large its size, because the listing has not read the images either
             sizes = [
-                value if isinstance(value, int | str | None) else len(value) for value in (image, target)
+                value if isinstance(value, int | str | list | None) else len(value)
+                for value in (image, target)
             ]
             if not self.key and tuple(sizes) != self._rows[row]:
                 raise DataError(
@@ -162,6 +181,9 @@ class Query:
         numbers = {label: number for number, label in enumerate(self.labels)}
         for row, image, target in rows:
             check_value(row, image, target)
-            spool.add(row, image, numbers[str(target)] if self.labels else target)
+            if self.task == "detection":
+                spool.add(row, image, boxes.packed(target, numbers, f"row {row} of the query"))
+            else:
+                spool.add(row, image, numbers[str(target)] if self.labels else target)
         spool.sort()
         return spool

@@ -15,7 +15,7 @@ class Samples(Protocol):
     def __len__(self) -> int: ...
 
     def read(self, index: int) -> tuple[bytes, Target]:
-        """Return the image file, and the mask file or the number of the class."""
+        """Return the image file, and the mask file, the boxes (dbinfer.boxes) or the number of the class."""
 
     def name(self, index: int) -> str:
         """Return what to call the image in a message."""
@@ -26,7 +26,7 @@ class Source(Protocol):
 
     @property
     def task(self) -> str:
-        """Classification or segmentation."""
+        """Classification, segmentation or detection."""
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ def stroke_files(part: str, rows: Sequence[int]) -> Iterator[tuple[bytes, bytes]
         (JPEG, PNG of 0 and 255), both 128 x 128 pixels.
     """
     digits, _ = samples.digits(part)
-    photos = [photo[:, :BORDER] if part == "train" else photo[:, BORDER:] for photo in samples.photographs()]
+    photos = regions(part)
     for number in rows:
         rng = np.random.default_rng([PARTS.index(part), number])
         image, mask = _compose(rng, digits, photos)
@@ -64,11 +64,7 @@ def write_strokes(
 
 def _compose(rng: Any, digits: Image, photos: Sequence[Image]) -> tuple[Image, Image]:
     """Cut a region out of a photograph and write digits on it."""
-    photo = photos[rng.integers(len(photos))]
-    y, x = (rng.integers(side - SIZE + 1) for side in photo.shape[:2])
-    image = photo[y : y + SIZE, x : x + SIZE].astype(np.float32)
-    if rng.random() < 0.5:
-        image = image[:, ::-1].copy()
+    image = cut_out(rng, photos)
     mask = np.zeros(image.shape[:2], np.uint8)
     for _ in range(rng.integers(1, 4)):
         _write(rng, digits[rng.integers(len(digits))], image, mask)
@@ -76,15 +72,39 @@ def _compose(rng: Any, digits: Image, photos: Sequence[Image]) -> tuple[Image, I
 
 
 def _write(rng: Any, digit: Image, image: NDArray[np.float32], mask: Image) -> None:
-    """Put one digit on the image, in a grey that can be told from what is around it."""
+    """Put one digit somewhere on the image."""
     side = int(rng.integers(36, 73))
-    ink = cv2.resize(digit, (side, side), interpolation=cv2.INTER_CUBIC).astype(np.float32) / 255
+    ink = scaled(digit, side)
     y, x = rng.integers(SIZE - side + 1), rng.integers(SIZE - side + 1)
-    part = image[y : y + side, x : x + side]
-    covered = ink > 0.5
-    around = float(part[covered].mean())
+    paint(rng, ink, image[y : y + side, x : x + side])
+    mask[y : y + side, x : x + side][ink > 0.5] = 255
+
+
+def regions(part: str) -> list[Image]:
+    """Return those parts of the photographs that a part of the data shows."""
+    return [photo[:, :BORDER] if part == "train" else photo[:, BORDER:] for photo in samples.photographs()]
+
+
+def cut_out(rng: Any, photos: Sequence[Image]) -> NDArray[np.float32]:
+    """Return a square of one of the photographs, or its mirror image."""
+    photo = photos[rng.integers(len(photos))]
+    y, x = (rng.integers(side - SIZE + 1) for side in photo.shape[:2])
+    image: NDArray[np.float32] = photo[y : y + SIZE, x : x + SIZE].astype(np.float32)
+    return image[:, ::-1].copy() if rng.random() < 0.5 else image
+
+
+def scaled(digit: Image, side: int) -> NDArray[np.float32]:
+    """Return how much ink is where, 0 to 1."""
+    ink: NDArray[np.float32] = cv2.resize(digit, (side, side), interpolation=cv2.INTER_CUBIC).astype(
+        np.float32
+    )
+    return ink / np.float32(255)
+
+
+def paint(rng: Any, ink: NDArray[np.float32], part: NDArray[np.float32]) -> None:
+    """Put ink on a part of an image, in a grey that can be told from what is around it."""
+    around = float(part[ink > 0.5].mean())
     greys = [grey for grey in range(256) if abs(grey - around) >= CONTRAST]
     grey = float(greys[rng.integers(len(greys))])
     alpha = np.clip(ink * 2 - 0.5, 0, 1)[:, :, None]  # a sharp edge of about one pixel around ink = 0.5
     part[...] = part * (1 - alpha) + grey * alpha
-    mask[y : y + side, x : x + side][covered] = 255
