@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 RERUN_FOLDERS = ("runtime", "registry", "resolve", "batch", "tuning", "jobs", "functions", "views")
 
 # Functions that an older release made, and that its upgrade drops.
-RETIRED = ("dbinfer_private.pending",)
+RETIRED = (
+    "dbinfer_private.pending",
+    "dbinfer._batch",
+    "dbinfer._batch_query",
+    "dbinfer._batches",
+)
 
 
 def sha256(text: str) -> str:

@@ -17,6 +17,8 @@ BY_TASK = {
     "embedding": "embed",
     "detection": "detect",
 }
+FLOATS, BYTES = "pg_catalog.float4[]", "pg_catalog.bytea"
+DETECTIONS = "dbinfer.detection[]"
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Function:
         types: of those columns, as the server writes them.
         k: takes a number of classes; model, on_error: takes that argument.
         binary: returns bytea.
+        batched: the type of its results where it scores in batches, too.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Function:
     model: bool = True
     on_error: bool = True
     binary: bool = False
+    batched: str | None = None
 
     def call(self, img: sql.Composable, arguments: Arguments) -> sql.Composed:
         """Return the call as SQL, model and on_error as constants, so that they are resolved once."""
@@ -74,15 +78,18 @@ class Function:
 FUNCTIONS = {
     function.name: function
     for function in (
-        Function("predict", ("prediction",), ("pg_catalog.float4[]",)),
-        Function("predict_tensor", ("tensor",), ("pg_catalog.bytea",), binary=True),
+        Function("predict", ("prediction",), (FLOATS,), batched=FLOATS),
+        Function("predict_tensor", ("tensor",), (BYTES,), binary=True),
         Function(
-            "classify", ("class", "label", "score"), ("integer", "pg_catalog.text", "pg_catalog.float4")
+            "classify",
+            ("class", "label", "score"),
+            ("integer", "pg_catalog.text", "pg_catalog.float4"),
+            batched="dbinfer.classification",
         ),
         Function("classify_top", ("classes",), ("dbinfer.classification[]",), k=True),
-        Function("segment", ("mask",), ("pg_catalog.bytea",), binary=True),
-        Function("detect", ("detections",), ("dbinfer.detection[]",)),
-        Function("embed", ("embedding",), ("pg_catalog.float4[]",)),
+        Function("segment", ("mask",), (BYTES,), binary=True, batched=BYTES),
+        Function("detect", ("detections",), (DETECTIONS,), batched=DETECTIONS),
+        Function("embed", ("embedding",), (FLOATS,), batched=FLOATS),
         Function(
             "image_info",
             ("format", "width", "height", "channels", "bytes"),

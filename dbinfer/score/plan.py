@@ -130,7 +130,11 @@ class Plan:
             type=sql.SQL(self.key.columns[0].type),
             rows=self._rows(keys, wanted, retry=False),
             call=self._call(sql.SQL("dbinfer_img"), "null"),
-            scan=sql.Literal(uuid.uuid4().hex),
+            function=sql.Literal(self.function.name),
+            kind=sql.SQL("files" if self.function.binary else "texts"),
+            result_type=sql.SQL(str(self.function.batched)),
+            # by its name the runtime knows that these statements ask for nothing that is left
+            scan=sql.Literal("job" + uuid.uuid4().hex),
             reference=sql.Literal(self.reference),
             **self._stored(False),
         )

@@ -17,9 +17,8 @@ from dbinfer.score.plan import Plan
 from dbinfer.score.shape import OURS, check_shape
 from dbinfer.score.tables import errors_name, spread_by
 from dbinfer.sqlfiles import read
+from dbinfer_udf.batch_rows import pays
 
-# Milliseconds of an image in the trial: below it, 32 images at once are quicker than one by one
-SMALL = 0.3
 WHOLE_NUMBERS = ("smallint", "integer", "bigint")
 TASKS = {name: task for task, name in BY_TASK.items()} | {"classify_top": "classification"}
 
@@ -62,13 +61,15 @@ def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform:
     key = find(cur, source, options.key, there)
     function = choose(cur, options.function, options.model)
     _check_names(key, function)
-    model, version, milliseconds = _version(cur, options.model) if function.model else ("", 0, None)
+    model, version, milliseconds, batched = (
+        _version(cur, options.model) if function.model else ("", 0, None, False)
+    )
     _check_task(cur, function, model)
     _check_call(cur, function, f"{model}@{version}", options.top)
     if platform.mpp:
         key = _spread(cur, source, key, there, function)
     unique, ordered = indexes(cur, source, key)
-    grouped = function.name == "classify" and (milliseconds or SMALL) < SMALL and _may_group(key, platform)
+    grouped = function.batched is not None and batched and _may_group(key, platform)
     errors = TableName(target.schema, errors_name(target.name))
     marked = _marked(cur, source, platform)
     plan = Plan(
@@ -130,17 +131,18 @@ def _check_names(key: Key, function: Function) -> None:
             )
 
 
-def _version(cur: Cursor, reference: str | None) -> tuple[str, int, float | None]:
-    """Return model, version and milliseconds of an image in its trial."""
+def _version(cur: Cursor, reference: str | None) -> tuple[str, int, float | None, bool]:
+    """Return model, version, milliseconds of an image in its trial, and whether batches pay."""
     name, _, suffix = (reference or "").partition("@")
     values = {"name": name or None, "suffix": suffix or None}
     cur.execute(read("client/job_version.sql"), values)
-    found: tuple[str, int, float | None] | None = cur.fetchone()
+    found: tuple[str, int, float | None, float | None] | None = cur.fetchone()
     if found is None:
         # The server's own words
         cur.execute("SELECT dbinfer.predict(%s, %s)", (psycopg2.Binary(b"x"), reference))
         raise DataError(f"model {reference!r} does not exist", "List the models: dbinfer models")
-    return found
+    model, version, alone, within = found
+    return model, version, alone, pays(alone, within)
 
 
 def _check_task(cur: Cursor, function: Function, model: str) -> None:

@@ -90,15 +90,16 @@ def test_every_row_is_as_row_by_row(planned: Connection, model: str, table: str)
     assert [row[3] for row in many] == pytest.approx([row[3] for row in one], rel=1e-4)
 
 
+SCAN = "SELECT dbinfer._scan_query(dbinfer._new_scan(), 'classify', %s, %s, 'error', 'id', 'img')"
+
+
 def test_batches_of_32_are_what_runs(db: Connection) -> None:
     """The equality above would hold as well if every row went alone."""
-    query = ask(db, "SELECT dbinfer._batch_query('many', 'id', 'img', 'conv', 'error')")
-    _total, batches, _waiting = rows(db, f"SELECT a, b::text[], c FROM ({query}) x(a, b, c)")[0]
-    sizes = {batch.split("}")[0].count(",") + 1 for batch in batches}
-    assert sizes == {32}
-    alone = ask(db, "SELECT dbinfer._batch_query('few', 'id', 'img', 'single', 'error')")
-    _total, batches, waiting = rows(db, f"SELECT a, b::text[], c FROM ({alone}) x(a, b, c)")[0]
-    assert (len(batches), waiting) == (7, "")
+    inner = "SELECT cardinality((b).ids) FROM (%s) s WHERE (b).ids IS NOT NULL"
+    for model, table, size in (("conv", "many", 32), ("single", "few", 1)):
+        query = ask(db, SCAN, table, model)
+        taken = query[query.index("FROM (") + 6 : query.index(") s")]
+        assert {row[0] for row in rows(db, inner % taken)} == {size}
 
 
 @pytest.mark.postgres_only(
@@ -107,11 +108,14 @@ def test_batches_of_32_are_what_runs(db: Connection) -> None:
 def test_the_plan_is_parallel(db: Connection) -> None:
     for name, value in PARALLEL.items():
         rows(db, f"SET {name} = {value}")
-    query = ask(db, "SELECT dbinfer._batch_query('many', 'id', 'img', 'conv', 'error')")
+    query = ask(db, SCAN, "many", "conv")
     plan = "\n".join(row[0] for row in rows(db, f"EXPLAIN (VERBOSE) {query}"))
-    assert "Partial Aggregate" in plan, plan
     assert "Workers Planned" in plan, plan
-    assert plan.count("Output: _batch(") == 1, plan
+    assert plan.count("Output: _take(") == 1, plan
+    # below the Gather, and what waits goes no further
+    assert (
+        plan.index("Gather") < plan.index("Filter: ((s.b).ids IS NOT NULL)") < plan.index("Output: _take(")
+    ), plan
 
 
 def test_rows_without_an_image_stay_rows(db: Connection) -> None:

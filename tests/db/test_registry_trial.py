@@ -43,6 +43,7 @@ def test_what_the_trial_took_is_stored(db: Connection, dsn: str, tmp_path: Path)
         "compile_milliseconds": done.trial.compile_milliseconds,
         "milliseconds": done.trial.milliseconds,
         "peak_bytes": done.trial.peak_bytes,
+        "batch_milliseconds": done.trial.batch_milliseconds,
     }
     assert deploy(path, dsn=dsn).trial is None
 

@@ -1,6 +1,8 @@
-"""classify_table is local on every segment with both planners: one state of each moves, with few images."""
+"""classify_table and its sisters are local on every segment with both planners: results move, and no image does."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 from asking import ask, refused, rows
@@ -8,12 +10,11 @@ from psycopg2.extensions import connection as Connection
 
 BATCH = 32
 CALL = "dbinfer.classify_table('images', 'colours')"
+SCAN = "SELECT dbinfer._scan_query(%s, 'classify', 'images', 'colours', 'error', 'id', 'img')"
 
 
-def statement(session: Connection, model: str = "colours") -> str:
-    """Return the statement inside classify_table."""
-    query = "SELECT dbinfer._batch_query('images', 'id', 'img', %s, 'error')"
-    return str(ask(session, query, model))
+def new_scan(session: Connection) -> str:
+    return str(ask(session, "SELECT dbinfer._new_scan()"))
 
 
 def test_results_are_those_of_the_rows(session: Connection) -> None:
@@ -26,31 +27,48 @@ def test_results_are_those_of_the_rows(session: Connection) -> None:
     ]
 
 
-def test_rows_are_scored_below_the_motion(session: Connection) -> None:
-    """The one Motion carries states; in EXPLAIN, brackets around _batch(...) stand for a value from below."""
-    plan = [row[0].strip() for row in rows(session, f"EXPLAIN (VERBOSE, COSTS OFF) {statement(session)}")]
+@pytest.mark.parametrize("into", ["", "INSERT INTO kept "])
+def test_rows_are_scored_below_the_motion(session: Connection, into: str) -> None:
+    """The one Motion carries results; in EXPLAIN, brackets around _take(...) stand for a value from below."""
+    rows(session, "DROP TABLE IF EXISTS kept")
+    rows(session, "CREATE TABLE kept (id bigint, result text, file bytea) DISTRIBUTED BY (id)")
+    query = into + ask(session, SCAN, new_scan(session))
+    plan = [row[0].strip() for row in rows(session, f"EXPLAIN (VERBOSE, COSTS OFF) {query}")]
     print("\n" + "\n".join(plan))
     motions = [i for i, line in enumerate(plan) if "Motion" in line]
-    called = [i for i, line in enumerate(plan) if line.startswith("Output: dbinfer._batch(")]
+    called = [i for i, line in enumerate(plan) if re.search(r"[^(]dbinfer\._take\(", line)]
     assert len(motions) == len(called) == 1
     assert called[0] > motions[0]
-    assert plan[motions[0] + 1].startswith("Output: (PARTIAL count(*)), (PARTIAL dbinfer._collect(")
-    assert plan[motions[0] + 1].count("(PARTIAL ") == 3
+    assert "img" not in plan[motions[0] + 1]
 
 
-def test_less_than_a_batch_of_each_segment_is_left(session: Connection) -> None:
+def test_each_segment_scores_what_it_has_left(session: Connection) -> None:
     rows(session, "DROP TABLE IF EXISTS more")
     rows(
         session,
         "CREATE TABLE more AS SELECT n AS id, img FROM generate_series(1, 500) n, images i WHERE i.id = n % 60",
     )
-    query = statement(session).replace("FROM images", "FROM more")
-    _total, batches, waiting = rows(session, f"SELECT a, b::text[], c FROM ({query}) x(a, b, c)")[0]
-    sizes = {batch.split("}")[0].count(",") + 1 for batch in batches}
-    assert sizes == {BATCH}
+    scan = new_scan(session)
+    whole = rows(session, ask(session, SCAN, scan).replace("FROM images", "FROM more"))
+    assert len(whole) % BATCH == 0
+    rest = rows(session, ask(session, "SELECT dbinfer._rest_query(%s, 'classify', 'colours', 'error')", scan))
     each = [row[0] for row in rows(session, "SELECT count(*) FROM more GROUP BY gp_segment_id")]
-    assert len(batches) == sum(count // BATCH for count in each)
-    assert waiting.count(";") == sum(count % BATCH for count in each)
+    assert len(whole) == sum(count // BATCH * BATCH for count in each) == sum(row[3] for row in rest)
+    assert sorted(len(row[0]) for row in rest) == sorted(count % BATCH for count in each)
+    found = sorted([row[0] for row in whole] + [number for row in rest for number in row[0]])
+    assert found == list(range(1, 501))
+
+
+def test_a_view_that_the_coordinator_reads(session: Connection) -> None:
+    rows(
+        session,
+        "CREATE OR REPLACE VIEW few AS SELECT n AS id, (SELECT img FROM images WHERE id = 1) AS img "
+        "FROM generate_series(1, 40) n",
+    )
+    rows(session, "CREATE OR REPLACE VIEW first AS SELECT id, img FROM images ORDER BY id LIMIT 40")
+    for view in ("few", "first"):
+        assert len(rows(session, f"SELECT * FROM dbinfer.classify_table('{view}', 'colours')")) == 40
+    rows(session, "DROP VIEW few, first")
 
 
 def test_results_go_into_a_table(session: Connection) -> None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from dbinfer_udf import figures, interrupts, models, process, transaction
+from dbinfer_udf.engine import wire
 from dbinfer_udf.engine.errors import RowError
 from dbinfer_udf.session import Session
 from dbinfer_udf.tasks import TASKS
@@ -27,10 +28,14 @@ class FakeModel:
     """Stands for a model in the engine: answers with what it was asked, and fails as it is told."""
 
     def __init__(self, rows: int, infer: float | None) -> None:
-        self.facts = {"rows": rows, "infer_milliseconds": infer}
+        self.facts = {
+            "rows": rows,
+            "infer_milliseconds": infer,
+            "batch_milliseconds": 0.1,
+            "result_bytes": 100,
+        }
         self.error: Exception | None = None
         self.deadly = b"?"
-        self.batch: Any = None
         self.released = False
 
     def ask(self, task: str, img: bytes, k: Any) -> Any:
@@ -38,7 +43,13 @@ class FakeModel:
             raise self.error
         if self.deadly in img:
             raise RowError("the worker was killed")
-        return {"warm": "{}", "batch": b"1:"}.get(task, f"{task} in the engine")
+        if task == "rows":
+            return wire.pack_results([f"row {number}" for number, _ in k[2]])
+        return {"warm": "{}"}.get(task, f"{task} in the engine")
+
+    def wide(self, rows: int) -> FakeModel:
+        FakeEngine.opened.append((rows, FakeModel(rows, 5.0)))
+        return FakeEngine.opened[-1][1]
 
     def waited_for(self, seconds: float) -> None:
         pass

@@ -6,25 +6,44 @@ from typing import Any
 
 import pytest
 
+from dbinfer_udf.engine import wire
 from dbinfer_udf.engine.errors import RowError
-from dbinfer_udf.engine.remote_batch import Waiting
+from dbinfer_udf.engine.remote_batch import rows
 
 
 class Deadly:
-    """Stands for the engine's model for a batch, whose worker one image ends."""
+    """Stands for the engine's model for a batch, whose worker some images end."""
 
-    def __init__(self) -> None:
-        self.facts = {"rows": 4}
+    def __init__(self, most: int) -> None:
+        self.facts = {"rows": most}
+        self.asked: list[int] = []
 
     def ask(self, task: str, img: bytes, k: Any) -> bytes:
-        if any(file == b"?" for _, file in k[1]):
+        assert task == "rows"
+        self.asked.append(len(k[2]))
+        if any(file == b"?" for _, file in k[2]):
             raise RowError("the worker was killed")
-        return b",".join(b"%d:%s" % (number, b"-" if file is None else file) for number, file in k[1])
+        return wire.pack_results([None if file is None else f"{number}" for number, file in k[2]])
 
 
-def test_one_deadly_row_of_a_batch_is_null_and_the_others_have_their_results() -> None:
-    waiting = Waiting("s", b"x", lambda rows: Deadly())
-    rows = [(0, b"a"), (1, b"?"), (2, None), (3, b"b")]
-    assert waiting.results(True, rows) == b"0:a,1:-,2:-,3:b"
+def test_a_batch_loses_only_the_rows_that_end_their_worker() -> None:
+    model, wanted = Deadly(5), [(0, b"a"), (1, b"?"), (2, None), (3, b"?"), (4, b"b")]
+    assert rows(model, "classify", True, wanted) == ["0", None, None, None, "4"]
     with pytest.raises(RowError):
-        waiting.results(False, rows)
+        rows(model, "classify", False, wanted)
+
+
+def test_no_request_has_more_rows_than_the_network_takes() -> None:
+    """The time that a request may take is that of so many images."""
+    model = Deadly(4)
+    assert rows(model, "classify", False, [(n, b"a") for n in range(10)]) == [str(n) for n in range(10)]
+    assert model.asked == [4, 4, 2]
+    assert rows(model, "classify", False, []) == []
+
+
+def test_results_come_back_as_they_left() -> None:
+    for function, results in (
+        ("classify", ['(1,"gr\u00fcn",0.5)', None, ""]),
+        ("segment", [b"\0PNG", None, b""]),
+    ):
+        assert wire.unpack_results(wire.pack_results(results), function) == results

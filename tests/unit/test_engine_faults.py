@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import engine_models
 import pytest
@@ -21,7 +21,6 @@ from engine_models import processes, wait_until
 from dbinfer_udf import interrupts
 from dbinfer_udf.engine import client
 from dbinfer_udf.engine.errors import CancelledError, RowError
-from dbinfer_udf.engine.remote_batch import Waiting
 from dbinfer_udf.errors import ImageError
 
 GOOD = tiny_models.file(tiny_models.picture(1, 2, 3))
@@ -193,32 +192,6 @@ def test_a_client_that_dies_in_the_queue_costs_nothing(engine: client.Engine, tm
         assert "took more than 3 s" in asked.error().message
     # the dead client's row never began
     wait_until(lambda: counts(engine)["requests"] == cores + 1, "the counts")
-
-
-class Fragile:
-    """A model whose worker dies of some images."""
-
-    facts: ClassVar[dict[str, int]] = {"rows": 5}
-
-    def ask(self, task: str, img: bytes, k: tuple[bool, list[tuple[int, bytes | None]]]) -> bytes:
-        if any(one == b"deadly" for _, one in k[1]):
-            raise RowError("the worker that scored these images crashed (SIGSEGV)")
-        return repr(k[1]).encode()
-
-
-def test_a_batch_loses_only_the_row_that_kills_its_worker() -> None:
-    rows: list[tuple[int, bytes | None]] = [
-        (1, b"good"),
-        (2, b"deadly"),
-        (3, None),
-        (4, b"deadly"),
-        (5, b"good"),
-    ]
-    waiting = Waiting("scan", b"good", lambda rows: Fragile())
-    found = waiting.results(True, rows)
-    assert found == repr([(1, b"good"), (2, None), (3, None), (4, None), (5, b"good")]).encode()
-    with pytest.raises(RowError, match="crashed"):
-        waiting.results(False, rows)
 
 
 SERVER = """

@@ -41,6 +41,7 @@ RUNTIME: dict[str, tuple[str, ...]] = {
     "quantize": PIXELS,
     "server": ("venv",),
     "registry": ("processor", "trial"),
+    "score": ("batch_rows",),
     "train": (*PIXELS, "detection"),
 }
 ZOO_MAY_USE_OF_OURS = {"dbinfer_models", "dbinfer_udf.manifest", "dbinfer_udf"}
@@ -86,6 +87,8 @@ STANDARD_LIBRARY_ONLY = (
     "trial_process",
     "processor",
     "batch_rows",
+    "kept",
+    "waiting",
     "figures",
     "fastjson",
     "fetched",

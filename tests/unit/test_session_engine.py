@@ -135,21 +135,36 @@ def test_who_asks_decides_whether_the_host_is_told(session: Session) -> None:
     assert len(FakeEngine.opened) == 1
 
 
-def test_a_batch_that_the_engine_lost_is_no_row_lost(session: Session) -> None:
-    """The backend could do the last row only; the others wait no longer."""
-    found = spec("auto")
-    run(session, found, "batch", ("s", 1, b"x", "error"))
-    model = FakeEngine.opened[-1][1]
-    model.batch, model.error = SimpleNamespace(scan="s"), EngineError("gone")
-    with pytest.raises(Plpy.Error, match="gone"):
-        run(session, found, "batch", ("s", 2, b"x", "error"))
-    # of another scan no row waits
-    assert run(session, found, "batch", ("t", 1, b"x", "error")) == "batch in the backend"
+def test_a_batch_that_the_engine_lost_is_scored_here(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, the statement failed: the backend knew the last row only."""
+    own = SimpleNamespace(
+        in_process=True,
+        waited_for=lambda seconds: None,
+        rows=lambda function, null, wanted: [f"{function} {number} here" for number, _ in wanted],
+    )
+    monkeypatch.setattr(models, "_load", lambda *given: own)
+    monkeypatch.setattr(models, "_tasks", lambda settings: TASKS)
+    found = [spec("auto"), *[("classify", "s", number, b"x", "error") for number in range(64)]]
+    answers = [run(session, found[0], "batch", row) for row in found[1:33]]
+    assert answers[:31] == [None] * 31
+    assert answers[31] == (list(range(32)), [f"row {number}" for number in range(32)], None, 32)
+    for row in found[33:64]:
+        assert run(session, found[0], "batch", row) is None
+    for _, model in FakeEngine.opened:
+        model.error = EngineError("gone")
+    numbers, texts, _, handed = run(session, found[0], "batch", found[64])
+    assert (numbers, handed) == (list(range(32, 64)), 64)
+    assert texts == [f"classify {number} here" for number in numbers]
 
 
-def test_batches_are_for_classification(session: Session) -> None:
-    with pytest.raises(Plpy.Error, match=r"is for tensor, but classify_table\(\) needs classification"):
-        run(session, spec("always", manifest={"task": "tensor"}), "batch", ("s", 1, b"x", "error"))
+def test_batches_are_for_models_of_their_task(session: Session) -> None:
+    embedding = spec("always", manifest={"task": "embedding"})
+    with pytest.raises(Plpy.Error, match=r"is for embedding, but segment_table\(\) needs segmentation"):
+        run(session, embedding, "batch", ("segment", "t", 1, b"x", "error"))
+    with pytest.raises(Plpy.Error, match=r"there is no function fly\(\) that scores in batches"):
+        run(session, embedding, "batch", ("fly", "t", 1, b"x", "error"))
 
 
 def test_the_engine_has_all_functions_of_a_model() -> None:

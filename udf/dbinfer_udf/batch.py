@@ -1,140 +1,113 @@
-"""Scores rows in batches: for small networks one inference of many images costs half of many inferences.
-
-A row function cannot know which row is the last one. So each call returns either the results of a whole batch, or the
-rows that wait in an unfinished one; SQL collects the first and keeps, of each process, the last of the second.
-"""
+"""Scores many rows with a few inferences: for small networks one of many images costs half of many of one."""
 
 from __future__ import annotations
 
-from typing import Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .batch_rows import PER_LABEL, WAITING_BYTES, Collected, no_id, rows_for, waiting
+from .detection import detections, literal, way_of
 from .errors import ImageError
-from .model import Model
-from .postprocess import quoted, scores
+from .infer import Compiled
+from .mask import mask
+from .postprocess import float_array_literal, l2_normalize, quoted, scores
 
-Row = Tuple[str, Optional[int], Optional[bytes], str]
-
-
-def batch(model: Model, _img: bytes, row: Row) -> bytes:
-    """Take (scan, id, image, on_error) into this scan's batch; see Batch.add."""
-    found = model.batch
-    # another scan: rows that a cancelled statement has left belong to nobody
-    if found is None or found.scan != row[0]:
-        model.batch = found = Batch(model, row[0], rows_for(row[2]))
-    result: bytes = found.add(row[1], row[2], row[3])
-    return result
+Row = Tuple[int, Optional[bytes]]
+Slot = Tuple[int, Any, Any]
 
 
-class Batch:
-    """The unfinished batch of one scan in this process.
+def rows(model: Any, function: str, null: bool, wanted: Sequence[Row]) -> List[Any]:
+    """Return the result of each row as the function of that name gives it; None where there is no image.
 
     Args:
-        scan: names the scan; another one starts with an empty batch.
-        size: rows of a whole batch; 1 where the network takes one image only.
+        null: None for a bad image, too.
+
+    Raises:
+        ImageError: a bad image.
     """
+    network: Compiled = model.wide
+    found: List[Any] = []
+    for first in range(0, len(wanted), network.rows):
+        found += _inference(model, function, null, wanted[first : first + network.rows])
+    return found
 
-    def __init__(self, model: Model, scan: str, size: int) -> None:
-        model.require("classification", "classify_table")
-        self.scan = scan
-        self.model = model
-        self.network = model.batch_network(size)
-        # not `size`: 1 where the network cannot take a batch
-        self.size = self.network.rows
-        self._labels = [_label(label) for label in model.manifest.labels]
-        self._widths = [PER_LABEL + -(-len(label.encode()) // 4) * 4 for label in model.manifest.labels]
-        self._collected = Collected()
-        self._clear()
 
-    def _clear(self) -> None:
-        self._ids: List[str] = []
-        self._slots: List[int] = []
-        self._used = 0
-        self._waiting = bytearray()
+def _inference(model: Any, function: str, null: bool, wanted: Sequence[Row]) -> List[Any]:
+    """Return the results of as many rows as the network takes; bad ones take no slot of its input."""
+    slots: List[Slot] = []
+    found: List[Any] = [None] * len(wanted)
+    for place, (_, img) in enumerate(wanted):
+        if img is not None:
+            _put(model, img, null, place, slots)
+    # without an image in it, the batch needs no inference
+    if slots:
+        model.wide.infer()
+        for (place, _, _), result in zip(slots, FINISH[function](model, model.wide.output, slots)):
+            found[place] = result
+    return found
 
-    def add(self, row: Optional[int], img: Optional[bytes], on_error: str) -> bytes:
-        """Take a row; return the whole batch's literal of dbinfer._scored, or `id:base64;` of all rows that wait.
 
-        A row without an image, or with a bad one where on_error is 'null', takes no slot of the network's input.
+def _put(model: Any, img: bytes, null: bool, place: int, slots: List[Slot]) -> None:
+    """Decode and resize the image into the next slot of the input."""
+    try:
+        image, header = model.decode(img)
+    except ImageError:
+        if null:
+            return
+        raise
+    slots.append((place, model.resize(image, model.wide.inputs[len(slots)]), header))
 
-        Raises:
-            ImageError: a bad image, where on_error is 'error'.
-            UsageError: no id.
-        """
-        if row is None:
-            raise no_id()
-        slot = self._put(img, on_error)
-        self._ids.append(str(row))
-        self._slots.append(slot)
-        self._waiting += waiting(row, img if slot >= 0 else None)
-        # the first image chose the size, and later ones may be larger
-        if len(self._ids) < self.size and len(self._waiting) < 2 * WAITING_BYTES:
-            return bytes(self._waiting)
-        whole = self._literal()
-        self._clear()
-        return whole
 
-    def whole(self, rows: Iterable[Tuple[int, Optional[bytes]]], on_error: str) -> bytes:
-        """Return the literal of rows that were collected elsewhere, at most `size` of them; see add."""
-        self._clear()
-        # who collects them counts them, too
-        self._collected = Collected()
-        for row, img in rows:
-            self._slots.append(self._put(img, on_error))
-            self._ids.append(str(row))
-        return self._literal()
+def _classify(model: Any, output: np.ndarray, slots: Sequence[Slot]) -> List[str]:
+    manifest, used = model.manifest, output[: len(slots)]
+    # raw scores need no work per row; a single value is the probability of the second of two classes
+    if manifest.activation == "none" and used[0].size > 1:
+        table = used.reshape(len(slots), -1)
+    else:
+        table = np.stack([scores(one, manifest.activation, len(manifest.labels)) for one in used])
+    winners = table.argmax(axis=1)
+    best = table[np.arange(len(slots)), winners].tolist()
+    labels = model.quoted_labels
+    # more outputs than labels: an empty field of a composite literal is NULL; nine digits give the same float32 again
+    return [
+        "(%d,%s,%.9g)" % (winner, labels[winner] if winner < len(labels) else "", score)
+        for winner, score in zip(winners.tolist(), best)
+    ]
 
-    def _put(self, img: Optional[bytes], on_error: str) -> int:
-        """Decode and resize the image into the next slot of the input; return it, -1 for no image."""
-        if img is None:
-            return -1
-        try:
-            image, _header = self.model.decode(img)
-        except ImageError:
-            if on_error == "null":
-                return -1
-            raise
-        self.model.resize(image, self.network.inputs[self._used])
-        self._used += 1
-        return self._used - 1
 
-    def _literal(self) -> bytes:
-        # without an image in it, the batch needs no inference
-        winners, best = self._best() if self._used else ([], [])
-        nothing = "NULL"
-        labels = self._labels
-        chosen = [winners[slot] if slot >= 0 else -1 for slot in self._slots]
-        self._count(chosen)
-        columns = (
-            self._ids,
-            [str(c) if c >= 0 else nothing for c in chosen],
-            [labels[c] if 0 <= c < len(labels) else nothing for c in chosen],
-            # nine digits give the same float32 again
-            ["%.9g" % best[slot] if slot >= 0 else nothing for slot in self._slots],
+def _each(finish: Callable[[Any, np.ndarray, Any, Any], Any]) -> Callable[..., List[Any]]:
+    def finish_all(model: Any, output: np.ndarray, slots: Sequence[Slot]) -> List[Any]:
+        # a slice, not an element: an output of one image, as without a batch
+        return [
+            finish(model, output[slot : slot + 1], placement, header)
+            for slot, (_, placement, header) in enumerate(slots)
+        ]
+
+    return finish_all
+
+
+def _embed(model: Any, output: np.ndarray, _placement: Any, _header: Any) -> str:
+    return float_array_literal(l2_normalize(output) if model.manifest.l2_normalize else output)
+
+
+def _detect(model: Any, output: np.ndarray, placement: Any, header: Any) -> str:
+    found = detections(output, model.manifest, way_of(model, placement, header), header.size)
+    return literal(found, model.layout)
+
+
+FINISH: Dict[str, Callable[..., List[Any]]] = {
+    "predict": _each(lambda model, output, placement, header: float_array_literal(output)),
+    "classify": _classify,
+    "embed": _each(_embed),
+    "detect": _each(_detect),
+    "segment": _each(
+        lambda model, output, placement, header: mask(
+            output, model.layout, model.manifest, placement, header.size
         )
-        return ("(%s)" % ",".join('"{%s}"' % ",".join(column) for column in columns)).encode()
-
-    def _count(self, chosen: List[int]) -> None:
-        """Raise as soon as the results of this process alone are too many; else the statement fails at its very end."""
-        widths = self._widths
-        self._collected.add(len(chosen), sum([widths[c] for c in chosen if 0 <= c < len(widths)]))
-
-    def _best(self) -> Tuple[List[int], List[float]]:
-        """Return the best class and its score for each slot in use."""
-        self.network.infer()
-        used = self.network.output[: self._used]
-        manifest = self.model.manifest
-        # raw scores need no work per row; a single value is the probability of the second of two classes
-        if manifest.activation == "none" and used[0].size > 1:
-            table = used.reshape(self._used, -1)
-        else:
-            table = np.stack([scores(one, manifest.activation, len(manifest.labels)) for one in used])
-        winners = table.argmax(axis=1)
-        return winners.tolist(), table[np.arange(self._used), winners].tolist()
+    ),
+}
 
 
-def _label(label: str) -> str:
-    """Return a label as an element of an array within a quoted field of a composite literal."""
-    return quoted(label).replace("\\", "\\\\").replace('"', '""')
+def quoted_labels(labels: Sequence[str]) -> List[str]:
+    """Return labels as fields of a composite literal, once for all rows."""
+    return [quoted(label) for label in labels]

@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
     from typing import Any, Dict, Optional, Tuple
 
-OUTCOME = {"asked", "error", "setting", "milliseconds", "compile_milliseconds"}
+OUTCOME = {"asked", "error", "setting", "milliseconds", "batch_milliseconds", "compile_milliseconds"}
 
 
 def path(folder: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from functools import partial
 from time import perf_counter
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from . import batch, batch_rows, figures
 from .cache import Entry
 from .detection import detector_labels
 from .errors import ModelError
@@ -50,7 +51,9 @@ class Model:
         # what postprocessing needs of the output, by task
         read = LAYOUTS.get(self.manifest.task)
         self.layout: Any = read and read(self.output.shape, self.manifest.labels)
-        self.batch: Any = None
+        self.quoted_labels = batch.quoted_labels(self.manifest.labels)
+        tried = figures.read(entry.folder)[0]
+        self._pays = batch_rows.pays(tried.get("milliseconds"), tried.get("batch_milliseconds"))
         # rows asked for; with the network of one image where no batch is possible, so that nobody tries again
         self._wide: Tuple[int, Compiled] = (1, self.compiled)
         self._load_milliseconds = 0.0
@@ -63,7 +66,6 @@ class Model:
         if rows == 1:
             return self.compiled
         if rows != self._wide[0]:
-            self.batch = None  # it holds the network that goes
             self._wide = (1, self.compiled)
             found = self.compiled
             # a network that takes one image at a time is no fault, and where memory is short one at a time does, too
@@ -72,6 +74,28 @@ class Model:
                 found = wide if same_results(self.compiled, wide) else found
             self._wide = (rows, found)
         return self._wide[1]
+
+    @property
+    def wide(self) -> Compiled:
+        """The network that `rows` runs: the one for a batch where one was asked for."""
+        return self._wide[1]
+
+    @property
+    def result_bytes(self) -> int:
+        """How long the text of a result may be."""
+        longest = max((len(label) for label in self.manifest.labels), default=0)
+        size: int = self.output.size
+        return max(size * batch_rows.TEXT_BYTES, longest)
+
+    def batch_rows(self, img: Optional[bytes]) -> int:
+        """Return how many rows to collect, by the first image; 1 where batches do not pay on this host."""
+        wanted = batch_rows.rows_for(img, self.result_bytes) if self._pays else 1
+        rows: int = self.batch_network(wanted).rows
+        return rows
+
+    def rows(self, function: str, null: bool, wanted: Sequence[Tuple[int, Optional[bytes]]]) -> List[Any]:
+        """Return the results of many rows; see batch.rows."""
+        return batch.rows(self, function, null, wanted)
 
     def waited_for(self, seconds: float) -> None:
         """Note how long the user waited for it: runtime, files, libraries and compiling."""

@@ -8,17 +8,17 @@ from __future__ import annotations
 import os
 
 from . import fastjson
-from .engine.errors import EngineError
-from .errors import ModelError, sees_hosts
+from .batch_rows import pays, rows_for
+from .errors import sees_hosts
 from .purpose import require_task
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
     Task = Callable[[Any, bytes, Any], Any]
 
-# with `batch` these are the functions of a model, as tasks.TASKS has them
+# with `batch` and `rest` these are the functions of a model, as tasks.TASKS has them
 ASKED = ("predict", "tensor", "classify", "classify_top", "segment", "embed", "profile", "warm", "detect")
 
 
@@ -40,10 +40,26 @@ class Remote:
         # bound once, because every row calls it
         self.ask = model.ask
         self.waited_for = model.waited_for
+        self._wide = model
 
     def require(self, task: str, function: str) -> None:
         """Raise unless the model is of a task."""
         require_task(self.name, self.spec["manifest"]["task"], task, function)
+
+    def batch_rows(self, img: Optional[bytes]) -> int:
+        """Return how many rows to collect; see model.Model.batch_rows."""
+        facts = self.model.facts
+        worth_it = pays(facts["infer_milliseconds"], facts["batch_milliseconds"])
+        rows = rows_for(img, facts["result_bytes"]) if worth_it else 1
+        self._wide = self.model.wide(rows)
+        found: int = self._wide.facts["rows"]
+        return found
+
+    def rows(self, function: str, null: bool, wanted: Sequence[Tuple[int, Optional[bytes]]]) -> List[Any]:
+        """Return the results of many rows, which one request takes to the engine."""
+        from .engine.remote_batch import rows
+
+        return rows(self._wide, function, null, wanted)
 
 
 def _asking(task: str) -> Task:
@@ -58,20 +74,22 @@ def warm_with_host(model: Remote, img: bytes, k: Optional[int]) -> str:
     return fastjson.dumps(dict(fastjson.loads(model.ask("warm", img, k)), host=os.uname().nodename))
 
 
-def batch(model: Remote, img: bytes, row: Any) -> bytes:
-    """Take (scan, id, image, on_error); return the rows that wait, or the results of a whole batch, as batch.batch."""
-    waiting = model.model.batch
-    if waiting is None or waiting.scan != row[0]:
-        model.require("classification", "classify_table")
-        return bytes(model.ask("batch", img, row))
-    try:
-        return bytes(model.ask("batch", img, row))
-    except EngineError as err:
-        # not an EngineError: the ticket would do this row in the backend, and those that waited would be missing
-        raise ModelError(err.message, err.detail, err.hint, err.sqlstate, err.public) from err
+def batch(model: Remote, img: bytes, k: Any) -> Any:
+    """Take a row into its scan's batch; see waiting.batch."""
+    # only here: most sessions score no table
+    from . import waiting
+
+    return waiting.batch(model, img, k)
 
 
-REMOTE_TASKS: Dict[str, Task] = {**{task: _asking(task) for task in ASKED}, "batch": batch}
+def rest(model: Remote, img: bytes, k: Any) -> Any:
+    """Score what a scan has left; see waiting.rest."""
+    from . import waiting
+
+    return waiting.rest(model, img, k)
+
+
+REMOTE_TASKS: Dict[str, Task] = {**{task: _asking(task) for task in ASKED}, "batch": batch, "rest": rest}
 WITH_HOST: Dict[str, Task] = dict(REMOTE_TASKS, warm=warm_with_host)
 
 

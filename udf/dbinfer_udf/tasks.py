@@ -9,12 +9,12 @@ from time import perf_counter
 from typing import Any, Callable, Dict, Optional
 
 from . import process
-from .batch import batch
 from .detection import detections, literal, way_of
 from .errors import UsageError
 from .mask import mask
 from .model import Model
 from .postprocess import best, float_array_literal, l2_normalize, quoted, scores, tensor_bytes, top
+from .waiting import batch, rest
 
 Task = Callable[[Any, bytes, Any], Any]
 
@@ -135,4 +135,5 @@ TASKS: Dict[str, Task] = {
     "profile": profile,
     "warm": warm,
     "batch": batch,
+    "rest": rest,
 }

@@ -17,7 +17,7 @@ from . import figures, interrupts, signals
 from .cache import Entry
 from .errors import ModelError
 from .memory import no_room, room_beside
-from .trial import AbandonedError, Limits, TrialError, run_trial
+from .trial import AbandonedError, Limits, Result, TrialError, run_trial
 from .turns import cancelled, turn
 from .use import Waiting
 
@@ -71,15 +71,18 @@ def _try(entry: Entry, precision: str, limits: Limits, settings: Dict[str, str])
         return _outcome(err.message, err.setting, err.lasting)
     except AbandonedError:
         raise cancelled("tried") from None
-    return _outcome("", "", True, found.milliseconds, found.compile_milliseconds)
+    return _outcome("", "", True, found)
 
 
-def _outcome(
-    error: str, setting: str, lasting: bool, image: Optional[float] = None, compiled: Optional[float] = None
-) -> Dict[str, Any]:
-    """Return what is kept of a trial; whether an image takes long decides where the model runs (see remote)."""
-    times = {"milliseconds": image, "compile_milliseconds": compiled}
-    return {"error": error, "setting": setting, "lasting": lasting, **times}
+def _outcome(error: str, setting: str, lasting: bool, found: Optional[Result] = None) -> Dict[str, Any]:
+    """Return what is kept of a trial: whether an image takes long decides where the model runs (see isolation)."""
+    names = ("milliseconds", "batch_milliseconds", "compile_milliseconds")
+    return {
+        "error": error,
+        "setting": setting,
+        "lasting": lasting,
+        **{name: getattr(found, name, None) for name in names},
+    }
 
 
 def python_of(settings: Dict[str, str]) -> str:

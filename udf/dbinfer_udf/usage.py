@@ -73,6 +73,8 @@ class Counted:
             return self._ticket.run(plpy, task, img, on_error, k)
         if task == "batch":
             return self._batch(plpy, on_error, k)
+        if task == "rest":
+            return self._rest(plpy, on_error, k)
         begin = perf_counter()
         try:
             return self._ticket.run(plpy, task, img, on_error, k)
@@ -81,15 +83,24 @@ class Counted:
 
     def _batch(self, plpy: Any, on_error: Optional[str], row: Any) -> Any:
         """Take a row of a batch; its rows count when it is whole, for those that are left wait for another function."""
-        if row[0] != self._scan:
-            self._scan, self._rows, self._seconds = row[0], 0, 0.0
+        if row[1] != self._scan:
+            self._scan, self._rows, self._seconds = row[1], 0, 0.0
         begin = perf_counter()
         found = self._ticket.run(plpy, "batch", b"", on_error, row)
         self._seconds += perf_counter() - begin
-        self._rows += row[2] is not None
-        if found[:1] == b"(" and self._rows:
+        self._rows += row[3] is not None
+        if found is not None and self._rows:
             self._meter.add(self._rows, self._seconds)
             self._rows, self._seconds = 0, 0.0
+        return found
+
+    def _rest(self, plpy: Any, on_error: Optional[str], scan: Any) -> Any:
+        """Score what is left of a scan; rows that have no result had no image, or a bad one."""
+        begin = perf_counter()
+        found = self._ticket.run(plpy, "rest", b"", on_error, scan)
+        rows = sum(one is not None for _, *kinds, _ in found for kind in kinds for one in kind or ())
+        if rows:
+            self._meter.add(rows, perf_counter() - begin)
         return found
 
 

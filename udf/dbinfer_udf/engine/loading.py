@@ -100,5 +100,7 @@ def load(wanted: Dict[str, Any]) -> Tuple[Model, Dict[str, Any]]:
         "rows": rows,
         "compile_milliseconds": round(milliseconds, 1),
         "infer_milliseconds": figures.milliseconds(entry.folder),
+        "batch_milliseconds": figures.read(entry.folder)[0].get("batch_milliseconds"),
+        "result_bytes": model.result_bytes,
     }
     return model, facts

@@ -12,8 +12,6 @@ TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Tuple
 
-    from .remote_batch import Waiting
-
 FIRST_BYTES = 1 << 16
 TRIES = 10  # a model may be dropped for others, or its engine end, between two rows
 
@@ -26,9 +24,9 @@ class RemoteModel:
     """A model in the engine; see Engine.open.
 
     Attributes:
-        facts: `rows` of one inference, `compile_milliseconds`, `infer_milliseconds` of the trial.
+        facts: `rows` of one inference, `result_bytes` of an image, `compile_milliseconds`; of the trial
+            `infer_milliseconds` and `batch_milliseconds`.
         name, version: of the model.
-        batch: the rows of a scan that wait for a whole batch; None without one.
     """
 
     def __init__(self, engine: Any, wanted: Dict[str, Any]) -> None:
@@ -36,7 +34,6 @@ class RemoteModel:
         self._wanted = wanted
         self.name: str = wanted["spec"]["model"]
         self.version: int = wanted["spec"]["version"]
-        self.batch: Optional[Waiting] = None
         self._wide: Optional[RemoteModel] = None
         self._load_milliseconds = 0.0
         self._reopen()
@@ -59,8 +56,6 @@ class RemoteModel:
             EngineError: the engine has gone and cannot be started again.
             CancelledError: the statement was cancelled meanwhile.
         """
-        if task == "batch":
-            return self._add(k)
         answer = self._request(task, img, k)
         return self._warmed(answer) if task == "warm" else answer
 
@@ -75,20 +70,7 @@ class RemoteModel:
         found.update(content=process.content_id(), pid=os.getpid())
         return fastjson.dumps(dict(found, milliseconds=round(found["milliseconds"] + waited, 1)))
 
-    def _add(self, row: Tuple[str, Optional[int], Optional[bytes], str]) -> bytes:
-        """Take (scan, id, image, on_error) into this scan's batch, as dbinfer_udf.batch does in a backend."""
-        scan, number, img, on_error = row
-        if self.batch is None or self.batch.scan != scan:
-            # only here: most sessions score no table
-            from .remote_batch import Waiting
-
-            self.batch = Waiting(scan, img, self._rows)
-        whole = self.batch.add(number, img, on_error)
-        if whole is None:
-            return self.batch.text()
-        return self.batch.count(self.batch.results(*whole), len(whole[1]))
-
-    def _rows(self, rows: int) -> RemoteModel:
+    def wide(self, rows: int) -> RemoteModel:
         """Return the model for so many rows at once; one is kept beside that for a single row."""
         if rows == self.facts["rows"]:
             return self

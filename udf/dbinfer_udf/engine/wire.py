@@ -9,6 +9,7 @@ import _socket
 import struct
 
 from .. import errors, fastjson
+from ..batch_rows import BINARY, TASK_OF
 from .errors import EngineError, RowError
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
@@ -24,6 +25,8 @@ MAGIC = b"DBE1"
 ANSWER = struct.Struct("<4sBI")
 LENGTH = struct.Struct("<I")
 ROW = struct.Struct("<qi")
+SIZE = struct.Struct("<i")  # -1: no result
+FUNCTIONS = tuple(TASK_OF)
 TASKS = (
     "predict",
     "tensor",
@@ -72,14 +75,14 @@ class RemoteTracebackError(Exception):
 
 
 def request(number: bytes, task: str, img: Optional[bytes], k: Any) -> List[bytes]:
-    """Return the parts of a request; `k` is None or a number, or for `rows` (on_error is null, [Row])."""
+    """Return the parts of a request; `k` is None or a number, or for `rows` (function, on_error is null, [Row])."""
     body = _rows(*k) if task == "rows" else img or b""
     kinds = (int(img is not None), int(isinstance(k, int)), k if isinstance(k, int) else 0)
     return [HEAD.pack(MAGIC, NUMBER_OF[task], *kinds, number, len(body)), body]
 
 
-def _rows(null: bool, rows: Sequence[Row]) -> bytes:
-    parts = [bytes([null])]
+def _rows(function: str, null: bool, rows: Sequence[Row]) -> bytes:
+    parts = [bytes([FUNCTIONS.index(function), null])]
     for row, img in rows:
         parts += [ROW.pack(row, -1 if img is None else len(img)), img or b""]
     return b"".join(parts)
@@ -95,15 +98,36 @@ def unpack_head(head: bytes) -> Tuple[int, int, int, int, bytes, int]:
     return found
 
 
-def unpack_rows(body: bytes) -> Tuple[bool, List[Row]]:
+def unpack_rows(body: bytes) -> Tuple[str, bool, List[Row]]:
     """Return what `_rows` packed."""
     rows: List[Row] = []
-    at = 1
+    at = 2
     while at < len(body):
         row, size = ROW.unpack_from(body, at)
         at += ROW.size + max(size, 0)
         rows.append((row, None if size < 0 else body[at - size : at]))
-    return bool(body[0]), rows
+    return FUNCTIONS[body[0]], bool(body[1]), rows
+
+
+def pack_results(results: Sequence[Any]) -> bytes:
+    """Return the results of many rows (texts, or bytes, and None) as one."""
+    parts = []
+    for found in results:
+        data = found.encode() if isinstance(found, str) else found
+        parts += [SIZE.pack(-1 if data is None else len(data)), data or b""]
+    return b"".join(parts)
+
+
+def unpack_results(body: bytes, function: str) -> List[Any]:
+    """Return what `pack_results` packed, as the function has them."""
+    found: List[Any] = []
+    at = 0
+    while at < len(body):
+        (size,) = SIZE.unpack_from(body, at)
+        at += SIZE.size + max(size, 0)
+        data = None if size < 0 else body[at - size : at]
+        found.append(data if data is None or function in BINARY else data.decode())
+    return found
 
 
 def answer(value: Any) -> bytes:

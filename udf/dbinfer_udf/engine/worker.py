@@ -9,7 +9,6 @@ import socket
 import struct
 from typing import Any, Dict, NamedTuple, Optional
 
-from ..batch import Batch
 from ..tasks import TASKS
 from ..trial import Limits
 from ..trial_process import SHORT_OF_MEMORY
@@ -54,8 +53,6 @@ class Worker:
         bounds = Limits.from_settings(wanted["spec"]["settings"])
         self._memory = bounds.memory_bytes
         self._seconds = seconds
-        self._rows = wanted["rows"]
-        self._batch: Optional[Batch] = None
         self._user = os.geteuid()
         self._waits = False
 
@@ -129,10 +126,7 @@ class Worker:
             return wire.failure(self._short_of_memory(err))
 
     def _whole(self, body: bytes) -> bytes:
-        null, rows = wire.unpack_rows(body)
-        if self._batch is None:
-            self._batch = Batch(self._model, "", self._rows)
-        return self._batch.whole(rows, "null" if null else "error")
+        return wire.pack_results(self._model.rows(*wire.unpack_rows(body)))
 
     def _short_of_memory(self, err: Exception) -> Exception:
         short = isinstance(err, MemoryError) or (

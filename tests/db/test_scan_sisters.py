@@ -1,0 +1,115 @@
+"""The sisters of classify_table give what their row functions give, and so do the tables that they fill."""
+
+from __future__ import annotations
+
+import numpy as np
+import psycopg2
+import pytest
+import tiny_models
+from asking import PARALLEL, ask, make_images, refused, rows
+from psycopg2.extensions import connection as Connection
+
+from dbinfer.registry import deploy
+
+# function, model, column of the result, its type
+SISTERS = [
+    ("predict", "conv", "values", "real[]"),
+    ("predict", "redness", "values", "real[]"),
+    ("predict", "gaps", "values", "real[]"),
+    ("embed", "vector", "embedding", "real[]"),
+    ("segment", "redness", "mask", "bytea"),
+]
+BY_ROW = "SELECT id, dbinfer.{0}(img, '{1}', '{2}') FROM many"
+IN_BATCHES = "SELECT id, \"{3}\" FROM dbinfer.{0}_table('many', '{1}', '{2}')"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("irs")
+    for path in (
+        tiny_models.convolution(folder),
+        tiny_models.red_mask(folder),
+        tiny_models.colour_embedding(folder),
+        tiny_models.gaps(folder),
+    ):
+        deploy(path, dsn=dsn)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def images(dsn: str, models: None) -> None:
+    random = np.random.default_rng(3)
+    files: list[bytes | None] = [
+        tiny_models.file(random.integers(0, 256, (9, 11 + n % 3, 3)).astype(np.uint8)) for n in range(50)
+    ]
+    files[5], files[7] = None, b"no image"
+    connection = psycopg2.connect(dsn)
+    connection.autocommit = True
+    make_images(connection, "many", files, copies=11)
+    connection.close()
+
+
+@pytest.fixture(params=["standard plan", "parallel plan"])
+def planned(request: pytest.FixtureRequest, db: Connection) -> Connection:
+    if request.param == "parallel plan":
+        if ask(db, "SELECT to_regclass('pg_catalog.gp_segment_configuration')"):
+            pytest.skip("Greenplum has no parallel workers; its segments are parallel in every plan")
+        for name, value in PARALLEL.items():
+            rows(db, f"SET {name} = {value}")
+    return db
+
+
+def plain(found: list[tuple[int, object]]) -> list[tuple[int, object]]:
+    """Return rows by their ids, with bytes for memoryviews."""
+    values = ((n, bytes(v) if isinstance(v, memoryview) else v) for n, v in found)
+    return sorted(values, key=lambda row: row[0])
+
+
+def close(one: object, other: object) -> bool:
+    """Return whether two results are equal: a network may add up in another order in a batch."""
+    if not isinstance(one, list) or not isinstance(other, list):
+        return one == other
+    return len(one) == len(other) and bool(np.allclose(one, other, rtol=1e-4, equal_nan=True))
+
+
+@pytest.mark.parametrize("sister", SISTERS, ids=lambda sister: "-".join(sister[:2]))
+def test_every_row_is_as_row_by_row(planned: Connection, sister: tuple[str, ...]) -> None:
+    function, model, column, _ = sister
+    one = plain(rows(planned, BY_ROW.format(function, model, "null")))
+    many = plain(rows(planned, IN_BATCHES.format(function, model, "null", column)))
+    assert [number for number, _ in many] == [number for number, _ in one] == list(range(550))
+    assert [n for (n, found), (_, other) in zip(many, one, strict=True) if not close(found, other)] == []
+    assert sum(found is None for _, found in many) == 22
+
+
+@pytest.mark.parametrize("sister", SISTERS, ids=lambda sister: "-".join(sister[:2]))
+def test_results_go_into_a_table(db: Connection, sister: tuple[str, ...]) -> None:
+    function, model, column, kind = sister
+    rows(db, "DROP TABLE IF EXISTS kept")
+    rows(db, f'CREATE TABLE kept (id bigint, "{column}" {kind})')
+    assert ask(db, f"SELECT dbinfer.{function}_into('kept', 'many', '{model}', 'null')") == 550
+    kept = plain(rows(db, f'SELECT id, "{column}" FROM kept'))
+    one = plain(rows(db, BY_ROW.format(function, model, "null")))
+    assert [n for (n, found), (_, other) in zip(kept, one, strict=True) if not close(found, other)] == []
+
+
+@pytest.mark.parametrize("sister", SISTERS, ids=lambda sister: "-".join(sister[:2]))
+def test_wrong_calls_are_told_so(db: Connection, sister: tuple[str, ...]) -> None:
+    function, model, column, _ = sister
+    diag = refused(db, "22P03", IN_BATCHES.format(function, model, "error", column))
+    assert "dbinfer" in diag.message_primary
+    refused(db, "22023", IN_BATCHES.format(function, model, "perhaps", column))
+    diag = refused(db, "42703", f"SELECT * FROM dbinfer.{function}_table('many', img_column => 'photo')")
+    assert f"dbinfer.{function}_table('images'" in diag.message_hint
+    diag = refused(db, "42703", f"SELECT dbinfer.{function}_into('many', 'many', '{model}', 'null')")
+    assert f'column "{column}"' in diag.message_primary
+
+
+@pytest.mark.parametrize("function", ["classify", "embed", "segment"])
+def test_a_model_of_another_task_is_refused(db: Connection, function: str) -> None:
+    diag = refused(db, "22023", f"SELECT * FROM dbinfer.{function}_table('many', 'gaps', 'null')")
+    assert f"is for tensor, but {function}_table() needs" in diag.message_primary
+
+
+def test_a_column_named_values_needs_no_quotes_in_a_query(db: Connection) -> None:
+    query = "SELECT t.values[1] FROM dbinfer.predict_table('many', 'gaps', 'null') t WHERE id = 0"
+    assert len(rows(db, query)) == 1

@@ -1,0 +1,195 @@
+"""Rows that wait for a batch in a process that ends before they are scored, and what errors leave of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dbinfer_udf import kept, waiting
+from dbinfer_udf.errors import UdfError, UsageError
+
+OWN = str(os.getpid())
+
+
+@pytest.fixture(autouse=True)
+def data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(waiting, "_scans", {})
+    return tmp_path
+
+
+def scan(statement: str = "1", owner: str = OWN, number: str = "a") -> str:
+    return f"{owner}.{statement}.{number}"
+
+
+def written(name: str, batches: list[list[tuple[int, bytes | None]]]) -> str:
+    """Write whole batches and the rows that wait in the last one; return the file."""
+    file, total = kept.Kept(name, shared=True), 0
+    for rows in batches:
+        if rows is not batches[0]:
+            file.whole(total)
+        total += len(rows)
+        for number, img in rows:
+            file.add(number, img)
+    return file.path
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [[]],
+        [[(1, b"one"), (2, None), (-3, b"")]],
+        [[(n, bytes([n]) * n) for n in range(32)], []],
+        [[(n, b"longer images" * n) for n in range(32)], [(99, b"x"), (100, b"yy")]],
+    ],
+)
+def test_the_last_rows_of_a_process_can_be_read(batches: list[list[tuple[int, bytes | None]]]) -> None:
+    path = written(scan(), batches)
+    assert kept.names(scan()) == [path]
+    assert kept.names(scan(number="b")) == []
+    assert kept.read(path) == (sum(map(len, batches[:-1])), batches[-1])
+    assert Path(path).stat().st_mode & 0o777 == 0o600
+    kept.remove(path)
+    kept.remove(path)
+
+
+def test_an_image_is_never_read_as_a_row() -> None:
+    """Users choose what images hold: bytes that look like a row of the next batch, left behind by an earlier one."""
+    forged = b"".join(kept.ROW.pack(batch, 666, -1) for batch in range(1, 9) for _ in range(8))
+    for shift in range(kept.ROW.size):
+        path = written(
+            scan(number=f"{shift}"), [[(1, b"x" * shift + forged)] * 3, [(2, b"y" * 5)], [(3, b"z")]]
+        )
+        assert kept.read(path)[1] == [(3, b"z")]
+
+
+def test_what_failed_scans_have_left_goes() -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    gone = [written(scan(owner=str(dead.pid)), [[(1, b"x")]]), written(scan("0"), [[(1, b"x")]])]
+    stay = [written(scan(owner="1"), [[(1, b"x")]]), written(scan(number="b"), [[(1, b"x")]])]
+    other = Path(kept.FOLDER, "pgsql_tmp77.1")
+    other.touch()
+    last = written(scan(number="c"), [[]])
+    assert [path for path in [*gone, *stay, last, str(other)] if Path(path).exists()] == [
+        *stay,
+        last,
+        str(other),
+    ]
+
+
+def test_a_name_leads_nowhere_else() -> None:
+    """Anybody may call dbinfer._take, with any name."""
+    for name in ("../../x", "1.2.x/y", "job1", "1.2.a\0"):
+        with pytest.raises(UsageError, match="is not the name of a scan"):
+            kept.Kept(name, shared=False)
+    path = written(scan(), [[(1, b"x")]])
+    # what begins alike is another's
+    for name in (OWN, f"{OWN}.1", "", "."):
+        assert kept.names(name) == []
+    assert kept.names(scan()) == [path]
+
+
+def test_nobody_removes_the_rows_of_another_session() -> None:
+    path = written(scan(owner="1"), [[(1, b"x")]])
+    kept.Kept(scan("2", owner="1"), shared=True)
+    kept.remove_stale(scan("3", owner="1"))
+    assert Path(path).exists()
+
+
+def test_a_full_disk_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = kept.Kept(scan(), shared=True)
+    monkeypatch.setattr(os, "pwrite", lambda *given: 3)
+    with pytest.raises(UdfError, match="cannot be kept on disk: No space left") as caught:
+        file.add(1, b"image")
+    assert caught.value.sqlstate == "53100"
+
+
+class Model:
+    """Scores by name, and fails as it is told."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def batch_rows(self, img: bytes | None) -> int:
+        return 4
+
+    def rows(self, function: str, null: bool, wanted: list[tuple[int, bytes | None]]) -> list[Any]:
+        if self.error is not None:
+            raise self.error
+        return [None if img is None else img.decode() for _, img in wanted]
+
+
+def take(model: Model, number: int | None, name: str = "s", img: bytes | None = b"x") -> Any:
+    return waiting.batch(model, b"", ("predict", name, number, img, "error"))
+
+
+def test_this_process_scores_its_own_last_rows() -> None:
+    model = Model()
+    found = [take(model, number, img=b"%d" % number) for number in range(6)]
+    assert found == [None] * 3 + [([0, 1, 2, 3], ["0", "1", "2", "3"], None, 4), None, None]
+    assert waiting.rest(model, b"", ("predict", "s", "error")) == [([4, 5], ["4", "5"], None, 4)]
+    assert waiting.rest(model, b"", ("predict", "s", "error")) == []
+    assert not Path(kept.FOLDER).exists()
+
+
+def test_the_last_rows_of_other_processes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, name = Model(), scan()
+    monkeypatch.setattr(waiting, "_ends_early", lambda: True)
+    for number in range(6):
+        take(model, number, name)
+    # its process has ended
+    waiting._scans.clear()
+    monkeypatch.setattr(waiting, "_ends_early", lambda: False)
+    for number in range(10, 12):
+        take(model, number, name)
+    rest = waiting.rest(model, b"", ("predict", name, "error"))
+    assert rest == [([10, 11], ["x", "x"], None, 0), ([4, 5], ["x", "x"], None, 4)]
+    assert kept.names(name) == []
+
+
+def test_a_segment_scores_what_it_has_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_ends_early", lambda: True)
+    take(Model(), 1, scan())
+    assert waiting.rest(Model(), b"", ("predict", scan(), "error")) == [([1], ["x"], None, 0)]
+
+
+def test_a_row_that_fails_waits_no_longer() -> None:
+    model = Model()
+    for number in range(3):
+        take(model, number)
+    model.error = UdfError("gone")
+    with pytest.raises(UdfError):
+        take(model, 3)
+    model.error = None
+    assert take(model, 3)[0] == [0, 1, 2, 3]
+
+
+def test_large_images_end_a_batch_early() -> None:
+    big = b"x" * (waiting.WAITING_BYTES // 2)
+    assert take(Model(), 1, img=big) is None
+    assert take(Model(), 2, img=big)[0] == [1, 2]
+
+
+def test_a_row_needs_an_id() -> None:
+    with pytest.raises(UsageError, match="a row has no id"):
+        take(Model(), None)
+
+
+def test_scans_that_errors_have_left_are_few() -> None:
+    for number in range(100):
+        take(Model(), 1, f"scan {number}")
+    assert len(waiting._scans) == waiting.MOST_SCANS
+
+
+def test_jobs_write_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "server", lambda: SimpleNamespace(Gp_role=1))
+    take(Model(), 1, "job17")
+    assert not Path(kept.FOLDER).exists()
+    take(Model(), 1, scan())
+    assert kept.names(scan())
