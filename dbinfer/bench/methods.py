@@ -1,4 +1,4 @@
-"""The product's ways to score a table: SELECT count(f(img)), classify_table and CREATE TABLE AS, in one session."""
+"""The product's ways to score a table: SELECT count(f(img)), classify_table or a sister, CREATE TABLE AS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbinfer.errors import DbinferError
 from dbinfer.sqlfiles import read
 
 COUNT = "SELECT count({call}) FROM {table}"
-BATCH = "SELECT count(*) FROM dbinfer.classify_table({table}, {model})"
+BATCH = "SELECT count(*) FROM {function}({table}, {model})"
 LEAST_SHARE = 1 / 3
 DROP = "DROP TABLE IF EXISTS {result}"
 
@@ -100,13 +100,18 @@ class Sql:
 
 
 class Batch(Sql):
-    """SELECT count(*) FROM dbinfer.classify_table(a table)."""
+    """SELECT count(*) FROM dbinfer.classify_table(a table), or the sister of the case's function."""
 
     def statement(self, table: str) -> sql.Composed:
         """Return the statement on a table."""
         database = self.context.database
-        names = {"table": f"{database.schema}.{table}", "model": self.context.case.model}
-        return database.format(BATCH, **{key: sql.Literal(name) for key, name in names.items()})
+        case = self.context.case
+        return database.format(
+            BATCH,
+            function=sql.Identifier("dbinfer", f"{case.function}_table"),
+            table=sql.Literal(f"{database.schema}.{table}"),
+            model=sql.Literal(case.model),
+        )
 
 
 class Ctas(Sql):

@@ -62,14 +62,14 @@ class Case:
         return f"{self.network} {self.precision} {self.function} {self.images}"
 
 
-COMMON = (*CORE, "ctas", "job", "client")
-SMALL = (*COMMON, "batch")
+COMMON = (*CORE, "ctas", "job", "client", "batch")
 OTHERS = ("naive", "naive_parallel", "keras", "keras_naive", "spark")
 CASES = (
     Case("resnet50", "f32", "500x375", "predict", (*COMMON, *OTHERS)),
     Case("resnet50", "bf16", "500x375", "predict"),
     Case("resnet50", "int8", "500x375", "predict"),
-    Case("digits", "f32", "28x28", "classify", SMALL),
+    Case("digits", "f32", "28x28", "classify", COMMON),
+    Case("digits", "f32", "28x28", "predict", QUICK),
     Case("digits", "int8", "28x28", "classify", QUICK),
     Case("mobilenet_v2", "f32", "500x375", "classify", COMMON),
     Case("mobilenet_v2", "f32", "500x375", "predict"),

@@ -60,7 +60,7 @@ def deploy(
 
         $ dbinfer deploy digits.xml
         deployed digits@1 (classification, 441.4 kB, 2 of 2 parts new, active)
-          tried: 0.052 ms an image with one thread, 102.5 MB of memory
+          tried: 0.052 ms an image with one thread (0.012 in batches), 102.5 MB of memory
           try: SELECT dbinfer.classify(img, 'digits') FROM images
 
         $ dbinfer deploy resnet50.xml --name flowers --alias production --labels @flowers.txt
@@ -96,7 +96,7 @@ def deploy(
     )
     if done.trial:
         console.print(
-            f"  tried: {done.trial.milliseconds:.3g} ms an image with one thread, "
+            f"  tried: {done.trial.milliseconds:.3g} ms an image with one thread{_batched(done.trial)}, "
             f"{bytes_text(done.trial.peak_bytes)} of memory"
         )
     if done.choice:

@@ -13,7 +13,7 @@ DECLARE
   rest record; */
 BEGIN
   PERFORM dbinfer._check_scan(function, images, id_column, img_column);
-  EXECUTE pg_catalog.format(statement, dbinfer._into_query(scan, function, images, model, on_error, id_column, img_column));
+  EXECUTE pg_catalog.format(statement, dbinfer._source_query(scan, function, images, model, on_error, id_column, img_column));
   GET DIAGNOSTICS n = ROW_COUNT;
   /* greenplum: written := n;
   FOR rest IN EXECUTE dbinfer._rest_query(scan, function, model, on_error) LOOP

@@ -1,19 +1,28 @@
-"""classify_table keeps its results in one value of 1 GB at most: what cannot fit is refused before it is scored."""
+"""Memory of classify_table does not grow with the table: its results stream into the server's temporary files."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 
+import psycopg2
 import pytest
 import tiny_models
-from asking import ask, make_images, refused, rows
+from asking import ask, make_images, rows
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.registry import deploy
-from dbinfer_udf import batch_rows
 
-MOST = 40  # instead of 30 million
+LONG = os.environ.get("LONG") == "1"
 RED = tiny_models.file(tiny_models.picture(200, 0, 0))
+MB = 1 << 20
+ROWS = 100_000
+# more than one value of 1 GB could hold, at 28 bytes each
+MANY = 40_000_000 if LONG else 10 * ROWS
+LABEL, IMAGES = MB, 1300 if LONG else 40
+IN_BATCHES = "SELECT count(*), count(class), sum(id) FROM dbinfer.classify_table('{}', 'colours')"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -21,69 +30,66 @@ def colours(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     deploy(tiny_models.colour_classifier(tmp_path_factory.mktemp("irs")), dsn=dsn)
 
 
-@pytest.fixture
-def bounded(db: Connection) -> Iterator[Connection]:
-    """A session on a database whose _batches takes 40 rows at most."""
-    name = "dbinfer._batches(regclass,text,text,name,name)"
-    whole: str = ask(db, f"SELECT pg_get_functiondef('{name}'::regprocedure)")
-    assert whole.count("30000000;") == 1
-    rows(db, whole.replace("30000000;", f"{MOST};"))
-    try:
+@contextmanager
+def fresh(dsn: str) -> Iterator[Connection]:
+    with closing(psycopg2.connect(dsn)) as db:
+        db.autocommit = True
         yield db
-    finally:
-        rows(db, whole)
 
 
-def classified(db: Connection, table: str) -> int:
-    return len(rows(db, "SELECT id FROM dbinfer.classify_table(%s, 'colours')", table))
+def peak(db: Connection) -> int:
+    """Return the most memory that the session's process has had so far, in bytes."""
+    status = Path(f"/proc/{ask(db, 'SELECT pg_backend_pid()')}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
 
 
-def test_too_many_rows_are_counted_although_nobody_analysed_the_table(bounded: Connection) -> None:
-    """Before: only reltuples counted, and a table loaded an hour ago failed hours later, when all was scored."""
-    rows(bounded, "CREATE TABLE fresh (id bigint, img bytea) WITH (autovacuum_enabled = off)")
-    rows(bounded, "INSERT INTO fresh SELECT n, %s FROM generate_series(1, %s) n", RED, MOST)
-    assert classified(bounded, "fresh") == MOST
-    rows(bounded, "INSERT INTO fresh VALUES (0, 'no image')")
-    for call in ("classify_table('fresh', 'colours')", "classify_into('taken', 'fresh', 'colours')"):
-        rows(bounded, "CREATE TABLE IF NOT EXISTS taken (id bigint, class integer, label text, score real)")
-        # not 22P03: no image was looked at
-        diag = refused(bounded, "54000", f"SELECT * FROM dbinfer.{call}")
-        assert diag.message_primary == "dbinfer: fresh has more rows than can be classified at once (40)"
-        assert "dbinfer.classify_into" in diag.message_hint
-    rows(bounded, "CREATE VIEW part AS SELECT * FROM fresh WHERE id BETWEEN 1 AND 20")
-    assert classified(bounded, "part") == 20
-
-
-def test_partitions_count_together(bounded: Connection) -> None:
-    rows(bounded, "CREATE TABLE parted (id bigint, img bytea) PARTITION BY RANGE (id)")
-    for first in (0, 30):
+def scored(dsn: str, count: int) -> int:
+    """Score so many rows, the first one alone with an image, in a new session; return its peak."""
+    with fresh(dsn) as db:
         rows(
-            bounded,
-            f"CREATE TABLE parted_{first} PARTITION OF parted FOR VALUES FROM ({first}) TO ({first + 30})",
+            db,
+            "CREATE OR REPLACE VIEW cheap AS SELECT n AS id, CASE n WHEN 1 THEN img END AS img "
+            f"FROM generate_series(1, {count}) n, one",
         )
-    rows(bounded, "INSERT INTO parted SELECT n, %s FROM generate_series(0, 59) n", RED)
-    refused(bounded, "54000", "SELECT * FROM dbinfer.classify_table('parted', 'colours')")
-    assert classified(bounded, "parted_30") == 30
+        found = rows(db, IN_BATCHES.format("cheap"))
+        assert found == [(count, 1, count * (count + 1) // 2)]
+        return peak(db)
 
 
-def test_an_old_estimate_refuses_nothing(bounded: Connection) -> None:
-    """Before: reltuples from the last ANALYZE refused a table that had become small since."""
-    make_images(bounded, "shrunk", [RED], copies=60)
-    rows(bounded, "DELETE FROM shrunk WHERE id >= 10")
-    assert ask(bounded, "SELECT reltuples FROM pg_class WHERE relname = 'shrunk'") == 60
-    assert classified(bounded, "shrunk") == 10
+@pytest.mark.postgres_only("reads /proc of the backend that scores")
+def test_memory_is_the_same_for_many_more_rows(db: Connection, dsn: str) -> None:
+    """Before: 28 bytes a row and more, until a value reached 1 GB; a table of 30 million rows was refused."""
+    make_images(db, "one", [RED])
+    few, many = scored(dsn, ROWS), scored(dsn, MANY)
+    print(f"\n{ROWS:,} rows: {few / MB:.1f} MB, {MANY:,} rows: {many / MB:.1f} MB")
+    assert many - few < 8 * MB
 
 
-@pytest.mark.parametrize("size", [1, 4, 32])
-@pytest.mark.parametrize("label", ["7", "a label of 26 characters..", "grün"])
-def test_the_runtime_counts_what_the_server_needs(db: Connection, size: int, label: str) -> None:
-    """Views are not counted, and long labels or images one by one take more than 28 bytes a row: _batch adds up."""
-    query = (
-        "SELECT pg_column_size(row(array_agg(n::bigint), array_agg(0), array_agg(%s::text), array_agg(0.5::real))"
-        "::dbinfer._scored) FROM generate_series(1, %s) n"
-    )
-    width = batch_rows.PER_LABEL + -(-len(label.encode()) // 4) * 4
-    needed = ask(db, query, label, size)
-    counted = batch_rows.PER_BATCH + size * (batch_rows.PER_ROW + width)
-    # arrays of few elements have a header that is three bytes shorter
-    assert needed - 4 <= counted <= needed + 12
+@pytest.mark.postgres_only("parallel workers")
+def test_results_of_any_length_come_back_from_all_processes(
+    db: Connection, dsn: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Before: each process could collect its results, and the server could not join them."""
+    labels = [letter * LABEL for letter in "rgb"]
+    deploy(tiny_models.colour_classifier(tmp_path_factory.mktemp("irs"), "long", labels=labels), dsn=dsn)
+    make_images(db, "images", [RED], IMAGES)
+    rows(db, "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0")
+    rows(db, "ALTER TABLE images SET (parallel_workers = 1)")
+    query = "SELECT count(*), min(length(label)), max(length(label)) FROM dbinfer.classify_table('images', 'long')"
+    assert rows(db, query) == [(IMAGES, LABEL, LABEL)]
+
+
+@pytest.mark.postgres_only("pg_ls_tmpdir")
+def test_nothing_stays_on_disk(db: Connection) -> None:
+    make_images(db, "images", [RED, b"no image"], 60)
+    rows(db, "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0")
+    rows(db, "ALTER TABLE images SET (parallel_workers = 2)")
+    ours = "SELECT count(*) FROM pg_ls_tmpdir() WHERE name LIKE 'pgsql_tmp_dbinfer%'"
+    for _ in range(5):
+        with pytest.raises(psycopg2.Error, match="dbinfer"):
+            rows(db, IN_BATCHES.format("images"))
+        # what a failed scan has left goes with the next one
+        assert ask(db, ours) <= 3
+    rows(db, "DELETE FROM images WHERE length(img) < 10")
+    assert rows(db, IN_BATCHES.format("images"))[0][:2] == (60, 60)
+    assert ask(db, ours) == 0
