@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -95,8 +95,9 @@ def deploy(
         f"{done.new_parts} of {done.parts} parts new, {state})"
     )
     if done.trial:
+        batched = f" ({done.trial.batch_milliseconds:.3g} in batches)" if done.trial.pays else ""
         console.print(
-            f"  tried: {done.trial.milliseconds:.3g} ms an image with one thread{_batched(done.trial)}, "
+            f"  tried: {done.trial.milliseconds:.3g} ms an image with one thread{batched}, "
             f"{bytes_text(done.trial.peak_bytes)} of memory"
         )
     if done.choice:

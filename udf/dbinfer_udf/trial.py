@@ -17,12 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-<<<<<<< HEAD
 from typing import Any, Callable, Dict, List, Optional
-=======
-from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
->>>>>>> a944e4d (Tables are scored in batches whose results stream: predict_, embed_ and segment_table beside classify_table, no bound on rows, and a batch only where the trial measured that it pays)
 
 from . import trial_process
 from .trial_facts import Limits, Result, Sample
@@ -32,49 +27,6 @@ __all__ = ["AbandonedError", "Limits", "Result", "Sample", "TrialError", "run_tr
 POLL = 0.05  # seconds between two looks at the memory
 
 
-<<<<<<< HEAD
-=======
-class Limits(NamedTuple):
-    """What a model may take.
-
-    Attributes:
-        start_seconds: until it is compiled; includes the start of Python and the import of OpenVINO.
-        image_seconds: for one image, with one thread.
-        memory_bytes: of the whole process.
-    """
-
-    start_seconds: float = 120.0
-    image_seconds: float = 30.0
-    memory_bytes: int = 4 << 30
-
-    @classmethod
-    def from_settings(cls, settings: Dict[str, str]) -> Limits:
-        """Return the limits that the settings of the database name; those that they do not name are the defaults."""
-        return cls(
-            float(settings.get("max_compile_seconds", cls().start_seconds)),
-            float(settings.get("max_inference_seconds", cls().image_seconds)),
-            int(settings.get("max_model_mb", cls().memory_bytes >> 20)) << 20,
-        )
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a model took.
-
-    Attributes:
-        compile_milliseconds: to compile it.
-        milliseconds: median of an image with one thread.
-        peak_bytes: largest resident memory of the process, before it tried a batch.
-        batch_milliseconds: of an image within a batch of 32; None where the network takes none, or too much for one.
-    """
-
-    compile_milliseconds: float
-    milliseconds: float
-    peak_bytes: int
-    batch_milliseconds: Optional[float] = None
-
-
->>>>>>> a944e4d (Tables are scored in batches whose results stream: predict_, embed_ and segment_table beside classify_table, no bound on rows, and a batch only where the trial measured that it pays)
 class TrialError(Exception):
     """A model that failed; the message is a clause such as `one image took more than 30 s`.
 
@@ -158,18 +110,13 @@ class _Watch:
 
     def result(self) -> Result:
         """Return what the process found; TrialError where it failed or was ended."""
-        try:
-            self._run()
-        except TrialError:
-            # a batch that goes beyond a limit says nothing against the model
-            if not any("done" in line for line in self.said):
-                raise
-        for line in self.said:
-            if "done" in line:
-                return replace(Result(*line["done"]), batch_milliseconds=self.said[-1].get("batch"))
-            if "error" in line:
-                raise TrialError(*line["error"])
-        raise self._death()
+        self._run()
+        last = self.said[-1] if self.said else {}
+        if "error" in last:
+            raise TrialError(*last["error"])
+        if "done" not in last:
+            raise self._death()
+        return Result(*last["done"])
 
     def _run(self) -> None:
         begun, open_pipes = time.monotonic(), set(self.text)
