@@ -7,7 +7,7 @@ SELECT pg_catalog.format($q$
     FROM (SELECT dbinfer._rest(%1$L, %2$L, dbinfer._resolve(%3$L, false), %4$L) AS b) r
   /* greenplum: UNION ALL
   SELECT (r.b).ids, (r.b).texts, (r.b).files, (r.b).handed
-    FROM (SELECT dbinfer._rest(%1$L, %2$L, dbinfer._resolve(%3$L, gpname IS NULL), %4$L) AS b FROM pg_catalog.gp_dist_random('gp_id')) r */
+    FROM (SELECT dbinfer._rest(%1$L, %2$L, dbinfer._resolve(%3$L, gpname IS NULL), %4$L) AS b FROM gp_dist_random('gp_id')) r */
   $q$, function, scan, model, on_error)
 $$;
 COMMENT ON FUNCTION dbinfer._rest_query(text, text, text, text) IS 'internal: the statement that scores what a scan has left';
