@@ -18,6 +18,7 @@ SISTERS = [
     ("predict", "gaps", "values", "real[]"),
     ("embed", "vector", "embedding", "real[]"),
     ("segment", "redness", "mask", "bytea"),
+    ("detect", "redbox", "detections", "dbinfer.detection[]"),
 ]
 BY_ROW = "SELECT id, dbinfer.{0}(img, '{1}', '{2}') FROM many"
 IN_BATCHES = "SELECT id, \"{3}\" FROM dbinfer.{0}_table('many', '{1}', '{2}')"
@@ -29,6 +30,7 @@ def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     for path in (
         tiny_models.convolution(folder),
         tiny_models.red_mask(folder),
+        tiny_models.red_box(folder),
         tiny_models.colour_embedding(folder),
         tiny_models.gaps(folder),
     ):
@@ -104,7 +106,7 @@ def test_wrong_calls_are_told_so(db: Connection, sister: tuple[str, ...]) -> Non
     assert f'column "{column}"' in diag.message_primary
 
 
-@pytest.mark.parametrize("function", ["classify", "embed", "segment"])
+@pytest.mark.parametrize("function", ["classify", "embed", "segment", "detect"])
 def test_a_model_of_another_task_is_refused(db: Connection, function: str) -> None:
     diag = refused(db, "22023", f"SELECT * FROM dbinfer.{function}_table('many', 'gaps', 'null')")
     assert f"is for tensor, but {function}_table() needs" in diag.message_primary

@@ -106,8 +106,9 @@ def red_box(folder: Path, name: str = "redbox", **values: Any) -> Path:
         # the first pixel is SIDE less the largest number counted from the end
         starts = [ops.subtract(np.float32(SIDE), _largest(ops, side, down)) for side in sides]
         ends = [_largest(ops, side, up) for side in sides]
-        score, number = ops.reduce_max(there, np.array([1, 2]), True), np.zeros((1, 1), np.float32)
-        parts = [*starts, *ends, ops.reshape(score, np.array([1, 1]), False), ops.constant(number)]
+        score = ops.reshape(ops.reduce_max(there, np.array([1, 2]), True), np.array([-1, 1]), False)
+        # the class, for as many images as there are
+        parts = [*starts, *ends, score, ops.multiply(score, np.float32(0))]
         return ops.unsqueeze(ops.concat(parts, 1), np.array([1]))
 
     return _write(_graph(head), folder, name, manifest("detection", **{"labels": ["thing"]} | values))

@@ -75,6 +75,7 @@ BATCHED = {
     "convolution": ("classify", "predict"),
     "colour_embedding": ("embed", "predict"),
     "red_mask": ("segment", "predict"),
+    "red_box": ("detect", "predict"),
 }
 
 
