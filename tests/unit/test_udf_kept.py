@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ def scan(statement: str = "1", owner: str = OWN, number: str = "a") -> str:
 
 def written(name: str, batches: list[list[tuple[int, bytes | None]]]) -> str:
     """Write whole batches and the rows that wait in the last one; return the file."""
-    file, total = kept.Kept(name, shared=True), 0
+    file, total = kept.Kept(name), 0
     for rows in batches:
         if rows is not batches[0]:
             file.whole(total)
@@ -87,7 +86,7 @@ def test_a_name_leads_nowhere_else() -> None:
     """Anybody may call dbinfer._take, with any name."""
     for name in ("../../x", "1.2.x/y", "job1", "1.2.a\0"):
         with pytest.raises(UsageError, match="is not the name of a scan"):
-            kept.Kept(name, shared=False)
+            kept.Kept(name)
     path = written(scan(), [[(1, b"x")]])
     # what begins alike is another's
     for name in (OWN, f"{OWN}.1", "", "."):
@@ -95,15 +94,32 @@ def test_a_name_leads_nowhere_else() -> None:
     assert kept.names(scan()) == [path]
 
 
+def test_a_segments_file_outlives_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Greenplum ends processes between two statements of one function; the file went with the second's first look."""
+    monkeypatch.setattr(kept, "on_cluster", lambda: True)
+    monkeypatch.setattr(kept, "session_number", lambda: 7)
+    name = scan(owner="999999999")
+    path = written(name, [[(1, b"x")]])
+    monkeypatch.setattr(kept, "session_number", lambda: 8)
+    kept.remove_stale(scan("2"))
+    kept.remove_stale(scan("2", owner="999999999"))
+    assert kept.names(name) == [path]
+    os.utime(path, (0, 0))
+    other = written(scan("3"), [[]])
+    assert not Path(path).exists()
+    written(scan("4"), [[]])
+    assert not Path(other).exists()
+
+
 def test_nobody_removes_the_rows_of_another_session() -> None:
     path = written(scan(owner="1"), [[(1, b"x")]])
-    kept.Kept(scan("2", owner="1"), shared=True)
+    kept.Kept(scan("2", owner="1"))
     kept.remove_stale(scan("3", owner="1"))
     assert Path(path).exists()
 
 
 def test_a_full_disk_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = kept.Kept(scan(), shared=True)
+    file = kept.Kept(scan())
     monkeypatch.setattr(os, "pwrite", lambda *given: 3)
     with pytest.raises(UdfError, match="cannot be kept on disk: No space left") as caught:
         file.add(1, b"image")
@@ -188,7 +204,7 @@ def test_scans_that_errors_have_left_are_few() -> None:
 
 
 def test_jobs_write_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "server", lambda: SimpleNamespace(Gp_role=1))
+    monkeypatch.setattr(waiting, "on_cluster", lambda: True)
     take(Model(), 1, "job17")
     assert not Path(kept.FOLDER).exists()
     take(Model(), 1, scan())

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 
 from .errors import UdfError, UsageError
+from .process import server, session_number
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ FOLDER = os.path.join("base", "pgsql_tmp")
 PREFIX = "pgsql_tmp_dbinfer"
 HEAD = struct.Struct("=qq")  # rows that have left in whole batches, the number of the batch that waits
 ROW = struct.Struct("=qqi")  # number of the batch, id, bytes of the image (-1: none)
+# longer than the processes of one scan wait for each other
+CLUSTER_SECONDS = 7 * 86400.0
 NAME = frozenset("0123456789abcdef.")
 END = bytes(ROW.size)  # behind the last row: no batch has the number 0
 
@@ -31,14 +35,14 @@ class Kept:
 
     Args:
         scan: its name, `pid.moment.number`: of the session's process, and of its statement.
-        shared: the process of the session lies on this host.
     """
 
-    def __init__(self, scan: str, shared: bool) -> None:
+    def __init__(self, scan: str) -> None:
         self._batch, self._end = 1, HEAD.size
         if not NAME.issuperset(scan):
             raise UsageError("%r is not the name of a scan" % scan)
-        owner = scan.partition(".")[0] if shared else str(os.getpid())
+        # whose end is the end of the scan: a process of a segment may end before, and the coordinator's is elsewhere
+        owner = _session() if on_cluster() else scan.partition(".")[0]
         os.makedirs(FOLDER, mode=0o700, exist_ok=True)
         remove_stale(scan)
         self.path = os.path.join(FOLDER, "%s.%s.%s.%d" % (PREFIX, owner, scan, os.getpid()))
@@ -100,25 +104,38 @@ def _files() -> Iterator[Tuple[str, str, str]]:
 
 
 def remove_stale(scan: str) -> None:
-    """Remove what scans that failed have left: of owners that have ended, and of earlier statements of this process.
+    """Remove what scans that failed have left: of owners that have ended, and of earlier statements of this session.
 
-    Not those of another owner, whom a scan's name may claim: anybody may call dbinfer._take.
+    Not those of another session, which a scan's name may claim: anybody may call dbinfer._take.
     """
-    statement, own = scan.rpartition(".")[0] + ".", str(os.getpid())
+    statement, own = scan.rpartition(".")[0] + ".", _session()
     for path, owner, found in _files():
         # a scan within a scan has the same statement
-        if not _alive(owner) or (owner == own and not found.startswith(statement)):
+        if _ended(owner, path) or (owner == own and not found.startswith(statement)):
             remove(path)
 
 
-def _alive(pid: str) -> bool:
+def on_cluster() -> bool:
+    """Return whether this process belongs to a Greenplum cluster."""
+    return hasattr(server(), "Gp_role")
+
+
+def _session() -> str:
+    """Return how the files of this session are known, in its own process or in all of its processes on a cluster."""
+    return "session%d" % session_number() if on_cluster() else str(os.getpid())
+
+
+def _ended(owner: str, path: str) -> bool:
+    """Return whether nobody will ask for a file; a segment does not know which sessions there are."""
     try:
-        os.kill(int(pid), 0)
+        if owner.startswith("session"):
+            return time.time() - os.stat(path).st_mtime > CLUSTER_SECONDS
+        os.kill(int(owner), 0)
     except ProcessLookupError:
-        return False
-    except (OSError, ValueError):
         return True
-    return True
+    except (OSError, ValueError):
+        return False
+    return False
 
 
 def remove(path: str) -> None:

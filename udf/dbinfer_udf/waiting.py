@@ -10,7 +10,7 @@ import ctypes
 
 from .batch_rows import BINARY, TASK_OF, WAITING_BYTES
 from .errors import UsageError
-from .kept import Kept, names, read, remove, remove_stale
+from .kept import Kept, names, on_cluster, read, remove, remove_stale
 from .process import server
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
@@ -96,20 +96,16 @@ def _begin(model: Any, function: str, scan: str, img: Optional[bytes]) -> Waitin
         model.require(task, function + "_table")
     while len(_scans) >= MOST_SCANS:
         del _scans[next(iter(_scans))]
-    kept = Kept(scan, not _on_greenplum()) if _ends_early() and not scan.startswith(LEFT_ALONE) else None
+    kept = Kept(scan) if _ends_early() and not scan.startswith(LEFT_ALONE) else None
     _scans[scan] = found = Waiting(model.batch_rows(img), kept)
     return found
 
 
-def _on_greenplum() -> bool:
-    return hasattr(server(), "Gp_role")
-
-
 def _ends_early() -> bool:
     """Return whether another process scores what is left: this is a parallel worker, or belongs to a cluster."""
-    symbols = server()
-    if hasattr(symbols, "Gp_role"):
+    if on_cluster():
         return True
+    symbols = server()
     worker = hasattr(symbols, "ParallelWorkerNumber")
     return worker and ctypes.c_int.in_dll(symbols, "ParallelWorkerNumber").value >= 0
 
@@ -117,12 +113,12 @@ def _ends_early() -> bool:
 def rest(model: Any, _img: bytes, k: Any) -> List[Results]:
     """Score what a scan has left on this host: (function, scan, on_error); the results of each of its processes."""
     function, scan, on_error = k
-    remove_stale(scan)
     found = [] if (own := _scans.pop(scan, None)) is None or own.kept is not None else [(own.left, own.rows)]
     files = names(scan)
     found += [read(path) for path in files]
     for path in files:
         remove(path)
+    remove_stale(scan)
     return [
         _results(function, [row[0] for row in rows], model.rows(function, on_error == "null", rows), left)
         for left, rows in found
