@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional
 
 from . import trial_process
@@ -110,13 +111,18 @@ class _Watch:
 
     def result(self) -> Result:
         """Return what the process found; TrialError where it failed or was ended."""
-        self._run()
-        last = self.said[-1] if self.said else {}
-        if "error" in last:
-            raise TrialError(*last["error"])
-        if "done" not in last:
-            raise self._death()
-        return Result(*last["done"])
+        try:
+            self._run()
+        except TrialError:
+            # a batch that goes beyond a limit says nothing against the model
+            if not any("done" in line for line in self.said):
+                raise
+        for line in self.said:
+            if "done" in line:
+                return replace(Result(*line["done"]), batch_milliseconds=self.said[-1].get("batch"))
+            if "error" in line:
+                raise TrialError(*line["error"])
+        raise self._death()
 
     def _run(self) -> None:
         begun, open_pipes = time.monotonic(), set(self.text)
