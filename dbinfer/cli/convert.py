@@ -39,6 +39,8 @@ Examples:
 
     $ dbinfer convert net.onnx -o net.xml --labels @names.txt --scale 255 --activation softmax
 
+    $ dbinfer convert digits.keras -o features.xml --output-name fc1
+
     $ dbinfer convert unet.h5 -o unet.xml --scale 255 --weights fp16
 
     $ dbinfer convert yolo.onnx -o yolo.xml --detector yolov8 --labels @coco.txt --threshold 0.4
@@ -78,7 +80,8 @@ def _convert(
         str | None, typer.Option(help="Use the preprocessing of this network of the zoo.")
     ] = None,
     output_name: Annotated[
-        str | None, typer.Option(help="Which output to keep if the model has several.")
+        str | None,
+        typer.Option(help="Which output to keep if the model has several; of a Keras model also a layer."),
     ] = None,
     detector: Annotated[
         str | None,

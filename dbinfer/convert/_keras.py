@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import zipfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,21 +44,36 @@ def _read(path: Path, what: str) -> Source:
     tf = require_tensorflow(what)
     model = _load(path, what)
 
+    return _source(path, what, tf, model)
+
+
+def _source(path: Path, what: str, tf: Any, model: Any) -> Source:
+    import keras
+
     def run(x: Any) -> list[Any]:
         with quiet():
             return arrays(model(tf.constant(x), training=False))
 
-    import keras
-
-    framework = f"Keras {keras.__version__}"
     return Source(
         _graph(path, what, model),
         model.name,
-        framework,
+        f"Keras {keras.__version__}",
         run,
         first_difference=partial(first_difference, model),
         known=known_keras(model),
+        part=partial(_part, path, what, tf, model),
     )
+
+
+def _part(path: Path, what: str, tf: Any, model: Any, name: str) -> Source | None:
+    """Return the model that ends at a layer."""
+    import keras
+
+    layer = next((layer for layer in model.layers if layer.name == name), None)
+    if layer is None:
+        return None
+    cut = keras.Model(model.inputs, layer.output, name=model.name)
+    return replace(_source(path, what, tf, cut), known=known_keras(model), inner=True)
 
 
 def _load(path: Path, what: str) -> Any:

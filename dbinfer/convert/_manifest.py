@@ -17,6 +17,8 @@ from dbinfer_udf.manifest import Manifest, ManifestError
 
 MANIFEST_NAME = "manifest.json"
 SHAPE_KEYS = ("height", "width", "channels")
+# What the zoo and the manifest of a training say of the last layer, and of no other
+MEANING = ("task", "name", "labels", "activation", "metrics", "threshold")
 # What most models use; the report names those that were taken for granted
 ASSUMED = {"resize": "standard", "precision": "auto"}
 
@@ -40,15 +42,20 @@ def make_manifest(
     stated = _from_zoo(options.network or original.name, info, bool(options.network))
     stated.update(original.values)
     stated.update(_from_file(source, options.manifest))
+    if original.inner and options.manifest is None:
+        stated = {key: value for key, value in stated.items() if key not in MEANING}
     stated.update(options.values)
     known = original.known
     if known and options.output_name:
-        known = replace(known, head=None)  # the output that was chosen may be any
+        # of several outputs the one that was chosen may be any
+        known = replace(known, head=False if original.inner else None)
     if of_detector:
         # the head says it, whatever a manifest beside the source calls its raw outputs
         stated.update(task="detection", activation="none")
     assumed = published(known, info, stated)
     assumed.update({key: value for key, value in (of_detector or {}).items() if key not in stated})
+    if original.inner and info.classes and "task" not in stated:
+        assumed["task"] = "embedding"
     guessed = _from_shapes(info, {**assumed, **stated})
     if "color" not in stated and info.channels == 3:
         assumed.setdefault("color", guessed["color"])

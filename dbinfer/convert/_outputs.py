@@ -5,12 +5,28 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from dbinfer.convert._source import Source
 from dbinfer.errors import ConvertError
 from dbinfer.ir import import_openvino
 from dbinfer.ir.graph import port
 
 # OpenVINO's own names: the operation and a number that counts over the whole process
 COUNTED = re.compile(r"[A-Za-z0-9]+_\d+")
+
+
+def cut(source: Source, name: str | None) -> Source:
+    """Return the source up to the layer called `name`, where that is no output of it and the format allows."""
+    if (
+        name is None
+        or source.part is None
+        or any(_is_called(output, name) for output in source.graph.outputs)
+    ):
+        return source
+    return source.part(name) or source
+
+
+def _is_called(output: Any, name: str) -> bool:
+    return name in (*output.get_names(), output.get_node().get_friendly_name(), port(output).name)
 
 
 def one_output(graph: Any, name: str | None) -> Any:
@@ -33,7 +49,7 @@ def one_output(graph: Any, name: str | None) -> Any:
             "Choose the one to keep with --output-name.",
         )
     for output in graph.outputs:
-        if name in (*output.get_names(), output.get_node().get_friendly_name(), port(output).name):
+        if _is_called(output, name):
             openvino = import_openvino()
             return openvino.Model([output.get_node()], graph.get_parameters(), graph.get_friendly_name())
     raise ConvertError(f"the model has no output {name!r}; it has {', '.join(names)}")

@@ -57,6 +57,9 @@ class Source:
             format does not let us look inside.
         known: which published network it is, None where it is none that we know.
         values: keys of the manifest that the file itself holds.
+        part: gives the model that ends at the layer of a name, None where there is no such layer; None where the
+            format does not let us cut.
+        inner: whether it was cut so; nobody has trained its output to mean anything by itself.
     """
 
     graph: Any
@@ -67,6 +70,8 @@ class Source:
     first_difference: Callable[[Search], str] | None = None
     known: Known | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+    part: Callable[[str], Source | None] | None = None
+    inner: bool = False
 
 
 def to_graph(path: Path, what: str, model: Any = None) -> Any:

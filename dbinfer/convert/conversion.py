@@ -47,6 +47,7 @@ def convert(
         ConvertError: the source cannot be read, something needed is not known, or the result differs; then
             nothing is written and what was there stays.
     """
+    from dbinfer.convert._outputs import cut
     from dbinfer.convert.formats import FORMATS, find_format
     from dbinfer.ir.write import check_output
 
@@ -55,7 +56,7 @@ def convert(
     source, output = Path(source), check_output(Path(output))
     source_format = find_format(source)
     progress(Progress(f"reading {source.name} ({source_format})"))
-    original = FORMATS[source_format].read(source)
+    original = cut(FORMATS[source_format].read(source), options.output_name)
     model = _describe(original, source, source_format, options)
     progress(Progress(f"writing {output.name} ({options.weights})"))
     check, written = _write(model, output, options, progress)

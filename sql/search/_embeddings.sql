@@ -1,0 +1,45 @@
+-- The query (id, e) for the embeddings of a table: stored ones, or those of its images; e is a vector where pgvector is there,
+-- else real[]. What it does not find is told in a sentence. All names are the caller's and go through %I, %L or regclass.
+CREATE OR REPLACE FUNCTION dbinfer._embeddings(images regclass, model text, on_error text, id_column name, source_column name, dimensions integer)
+RETURNS text LANGUAGE plpgsql STABLE PARALLEL UNSAFE AS $$
+DECLARE
+  types pg_catalog.jsonb;
+  chosen pg_catalog.name;
+  kind pg_catalog.text;
+  made_by pg_catalog.text := coalesce(' AND ' OPERATOR(pg_catalog.||) dbinfer._embedded_by(images, model), '');
+  there integer;
+BEGIN
+  /* greenplum: IF pg_catalog.current_setting('gp_role') OPERATOR(pg_catalog.<>) 'dispatch' THEN
+    RAISE feature_not_supported USING MESSAGE = 'dbinfer: a table cannot be searched from within this statement',
+      HINT = 'Let the function stand alone: SELECT * FROM dbinfer.similar(...)';
+  END IF; */
+  SELECT pg_catalog.jsonb_object_agg(a.attname, t.typname) INTO types
+    FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid OPERATOR(pg_catalog.=) a.atttypid
+   WHERE a.attrelid OPERATOR(pg_catalog.=) images::pg_catalog.oid AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped;
+  chosen := coalesce(source_column, CASE WHEN types OPERATOR(pg_catalog.?) 'embedding' THEN 'embedding' ELSE 'img' END);
+  kind := types OPERATOR(pg_catalog.->>) chosen::pg_catalog.text;
+  IF coalesce(types OPERATOR(pg_catalog.->>) id_column::pg_catalog.text, '') OPERATOR(pg_catalog.<>) ALL ('{int2,int4,int8}'::pg_catalog.text[]) THEN
+    RAISE undefined_column USING MESSAGE = pg_catalog.format('dbinfer: %s has no column "%s" of whole numbers',
+        coalesce(images::pg_catalog.text, 'NULL'), id_column), HINT = 'Name its key: id_column => ''number''. Of other keys make numbers in a view.';
+  ELSIF coalesce(kind, '') OPERATOR(pg_catalog.<>) ALL ('{_float4,_float8,vector,halfvec,bytea}'::pg_catalog.text[])
+      OR kind OPERATOR(pg_catalog.=) 'bytea' AND dimensions IS NULL THEN
+    RAISE undefined_column USING MESSAGE = pg_catalog.format('dbinfer: %s has no column "%s" of embeddings%s', images, chosen,
+        CASE WHEN dimensions IS NOT NULL THEN ' or images' END), HINT = 'Name one with source_column => ''features''; its type is real[] or vector.';
+  ELSIF kind OPERATOR(pg_catalog.=) 'bytea' THEN
+    RETURN pg_catalog.format('SELECT %I::bigint AS id, dbinfer.embed(%I, %L, %L)%s AS e FROM %s', id_column, chosen, model, on_error,
+      dbinfer._vector_cast(dimensions), images);
+  END IF;
+  EXECUTE pg_catalog.format('SELECT pg_catalog.cardinality(%1$I::pg_catalog.float4[]) FROM %2$s WHERE %1$I IS NOT NULL%3$s LIMIT 1',
+    chosen, images, made_by) INTO there;
+  IF there IS NULL THEN
+    RAISE no_data_found USING MESSAGE = pg_catalog.format('dbinfer: %s has no embeddings of %s', images, coalesce(model, 'the default model')),
+      HINT = 'Make them: dbinfer score --table images --into embeddings --function embed';
+  ELSIF there OPERATOR(pg_catalog.<>) dimensions THEN
+    RAISE data_exception USING MESSAGE = pg_catalog.format('dbinfer: the embeddings of %s have %s values, but those of %s have %s', images,
+      there, coalesce(model, 'the default model'), dimensions), HINT = 'Name the model that made them.';
+  END IF;
+  RETURN pg_catalog.format('SELECT %I::bigint AS id, %I%s AS e FROM %s WHERE %2$I IS NOT NULL%5$s', id_column, chosen,
+    dbinfer._vector_cast(coalesce(dimensions, there)), images, made_by);
+END $$;
+COMMENT ON FUNCTION dbinfer._embeddings(regclass, text, text, name, name, integer) IS 'internal: the statement that reads the embeddings of a table';
+GRANT EXECUTE ON FUNCTION dbinfer._embeddings(regclass, text, text, name, name, integer) TO PUBLIC;

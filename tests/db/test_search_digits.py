@@ -1,0 +1,66 @@
+"""The example of docs/images.md, measured: digits are found by the features of a network that reads them."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from asking import rows
+from psycopg2.extensions import connection as Connection
+
+from dbinfer import samples
+from dbinfer.registry import deploy
+from dbinfer.score import ScoreOptions, score
+
+if importlib.util.find_spec("tensorflow") is None:
+    pytest.skip("needs TensorFlow: pip install dbinfer[train]", allow_module_level=True)
+
+# one process trains and converts, as a user's shell would
+PROGRAM = """
+import sys
+from pathlib import Path
+import dbinfer
+folder = Path(sys.argv[1])
+done = dbinfer.train("digits", "digits", dbinfer.TrainOptions(epochs=6, out=str(folder)))
+options = dbinfer.ConvertOptions(output_name="fc1", values={"l2_normalize": True})
+report = dbinfer.convert(folder / "digits.keras", folder / "features.xml", options)
+assert report.manifest.task == "embedding" and report.check.done
+"""
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "features.xml"
+
+
+def test_the_nearest_digit_is_of_the_same_class(db: Connection, dsn: str, features: Path) -> None:
+    rows(db, "CREATE TABLE digits (id int PRIMARY KEY, img bytea, label int)")
+    images = list(samples.digit_files("heldout"))
+    with db.cursor() as cursor:
+        for number, (data, label) in enumerate(images):
+            cursor.execute("INSERT INTO digits VALUES (%s, %s, %s)", (number, data, label))
+    deploy(features, dsn=dsn)
+    score("digits", "embeddings", ScoreOptions(model="features", function="embed"), dsn)
+    right = 0
+    for number, (data, label) in enumerate(images):
+        found = rows(db, "SELECT id FROM dbinfer.similar('embeddings', %s, 'features', 2)", data)
+        nearest = next(place for (place,) in found if place != number)
+        right += images[nearest][1] == label
+    print(f"\nnearest digit of the same class: {right / len(images):.4f} of {len(images)}")
+    assert right / len(images) >= 0.97
+    pairs = rows(
+        db,
+        """SELECT count(*), avg((a.label = b.label)::int) FROM dbinfer.near_duplicates('embeddings', 0.02, 'features') p
+             JOIN digits a ON a.id = p.id JOIN digits b ON b.id = p.other""",
+    )
+    print(f"near duplicates: {pairs[0][0]} pairs, {pairs[0][1]:.4f} of the same class")
+    assert pairs[0][0] > 0
+    assert pairs[0][1] >= 0.97

@@ -1,0 +1,49 @@
+"""A Keras model ends at the layer that was named: its features, for search by likeness."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+from convert_models import run_ir, small_classifier
+
+from dbinfer.convert import ConvertOptions, convert
+from dbinfer.convert._source import tensorflow
+from dbinfer.errors import ConvertError
+
+if importlib.util.find_spec("tensorflow") is None:
+    pytest.skip("needs TensorFlow: pip install dbinfer[convert]", allow_module_level=True)
+tensorflow()
+
+
+def test_the_digits_network_up_to_its_features(tmp_path: Path) -> None:
+    import keras
+
+    from dbinfer_models import NETWORKS
+
+    model = NETWORKS["digits"].build()
+    model.save(tmp_path / "digits.keras")
+    options = ConvertOptions(output_name="fc1")
+    report = convert(tmp_path / "digits.keras", tmp_path / "features.xml", options)
+    manifest = report.manifest
+    assert (manifest.task, manifest.labels, manifest.scale) == ("embedding", (), (255.0,))
+    assert (report.assumed, report.outputs[0].shape[1], report.check.done) == (("task",), 64, True)
+    image = np.random.default_rng(0).random((1, 28, 28, 1), dtype=np.float32)
+    expected = keras.Model(model.inputs, model.get_layer("fc1").output)(image)
+    assert np.allclose(run_ir(report.output, image), np.asarray(expected), atol=1e-5)
+
+
+def test_a_last_layer_by_its_name_stays_what_it_is(tmp_path: Path) -> None:
+    from dbinfer_models import NETWORKS
+
+    NETWORKS["digits"].build().save(tmp_path / "digits.keras")
+    report = convert(tmp_path / "digits.keras", tmp_path / "digits.xml", ConvertOptions(output_name="scores"))
+    assert report.manifest.task == "classification"
+
+
+def test_a_layer_that_is_not_there(tmp_path: Path) -> None:
+    small_classifier().save(tmp_path / "net.keras")
+    with pytest.raises(ConvertError, match="the model has no output 'nowhere'"):
+        convert(tmp_path / "net.keras", tmp_path / "net.xml", ConvertOptions(output_name="nowhere"))
