@@ -39,7 +39,7 @@ Examples:
 
     $ dbinfer convert net.onnx -o net.xml --labels @names.txt --scale 255 --activation softmax
 
-    $ dbinfer convert digits.keras -o features.xml --output-name fc1
+    $ dbinfer convert digits.keras -o features.xml --output-name fc1 --name features
 
     $ dbinfer convert unet.h5 -o unet.xml --scale 255 --weights fp16
 

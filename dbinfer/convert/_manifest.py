@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +63,11 @@ def make_manifest(
     for key, value in ASSUMED.items():
         if key not in stated:
             assumed.setdefault(key, value)
-    values = {"name": source.stem, **guessed, **assumed, **stated}
+    name = source.stem
+    if original.inner:
+        # beside the network that ends where it was trained to end
+        name = re.sub(r"\W", "_", f"{name}_{options.output_name}")
+    values = {"name": name, **guessed, **assumed, **stated}
     _require(values, info)
     try:
         manifest = Manifest.from_dict(values)

@@ -28,6 +28,7 @@ def test_the_digits_network_up_to_its_features(tmp_path: Path) -> None:
     options = ConvertOptions(output_name="fc1")
     report = convert(tmp_path / "digits.keras", tmp_path / "features.xml", options)
     manifest = report.manifest
+    assert manifest.name == "digits_fc1"
     assert (manifest.task, manifest.labels, manifest.scale) == ("embedding", (), (255.0,))
     assert (report.assumed, report.outputs[0].shape[1], report.check.done) == (("task",), 64, True)
     image = np.random.default_rng(0).random((1, 28, 28, 1), dtype=np.float32)
