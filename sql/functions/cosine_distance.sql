@@ -7,8 +7,8 @@ SELECT CASE WHEN pg_catalog.cardinality(a) OPERATOR(pg_catalog.=) pg_catalog.car
                                                        THEN pg_catalog.sqrt(s.xx) OPERATOR(pg_catalog.*) pg_catalog.sqrt(s.yy) END)
             FROM (SELECT pg_catalog.sum(t.x OPERATOR(pg_catalog.*) t.y) AS xy, pg_catalog.sum(t.x OPERATOR(pg_catalog.*) t.x) AS xx,
                          pg_catalog.sum(t.y OPERATOR(pg_catalog.*) t.y) AS yy
-                    FROM (SELECT u.x::double precision AS x, u.y::double precision AS y
-                            FROM ROWS FROM (pg_catalog.unnest(a), pg_catalog.unnest(b)) u(x, y)) t) s)
+                    FROM (SELECT w.x::double precision AS x, w.y::double precision AS y
+                            FROM ROWS FROM (pg_catalog.unnest(a), pg_catalog.unnest(b)) w(x, y)) t) s)
        END
 $$;
 COMMENT ON FUNCTION dbinfer.cosine_distance(real[], real[]) IS '0 where two embeddings have the same direction, 1 at right angles, 2 for opposite ones; NULL where they cannot be compared';

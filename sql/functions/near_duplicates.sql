@@ -4,7 +4,7 @@ RETURNS TABLE(id bigint, other bigint, distance double precision) LANGUAGE plpgs
 DECLARE
   stored pg_catalog.text;
 BEGIN
-  IF (most OPERATOR(pg_catalog.>=) 0) IS NOT TRUE THEN
+  IF most IS NULL OR most OPERATOR(pg_catalog.<) 0 THEN
     RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('dbinfer: most is %s, but must be 0 or more', coalesce(most::pg_catalog.text, 'NULL'));
   END IF;
   stored := dbinfer._embeddings(embeddings, model, 'error', id_column, source_column, NULL);
