@@ -48,10 +48,12 @@ def test_each_segment_sorts_what_it_holds(session: Connection, table: str) -> No
     assert planner(session, query) == asked_for(session)
     (motion,) = [place for place, line in enumerate(lines) if "Motion" in line]
     assert any("Limit" in line for line in lines[motion:])
-    # the Motion itself carries ids and distances
-    carried = lines[motion + 1].replace("(", " ").split()
-    assert "img" not in "".join(carried).replace("images", "")
-    assert any("cosine_distance" in word for word in carried)
+    # in brackets a value comes from below: the Motion carries ids and distances, which the scan has worked out
+    assert lines[motion + 1].startswith("Output: ((")
+    assert ", (dbinfer.cosine_distance(" in lines[motion + 1]
+    (scan,) = [place for place, line in enumerate(lines) if "Seq Scan" in line]
+    assert motion < scan
+    assert ", dbinfer.cosine_distance(" in lines[scan + 1]
 
 
 def test_pairs_move_embeddings_and_no_images(session: Connection) -> None:
