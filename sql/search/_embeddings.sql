@@ -6,13 +6,14 @@ DECLARE
   types pg_catalog.jsonb;
   chosen pg_catalog.name;
   kind pg_catalog.text;
-  made_by pg_catalog.text := coalesce(' AND ' OPERATOR(pg_catalog.||) dbinfer._embedded_by(images, model), '');
+  made_by pg_catalog.text;
   there integer;
 BEGIN
   /* greenplum: IF pg_catalog.current_setting('gp_role') OPERATOR(pg_catalog.<>) 'dispatch' THEN
     RAISE feature_not_supported USING MESSAGE = 'dbinfer: a table cannot be searched from within this statement',
       HINT = 'Let the function stand alone: SELECT * FROM dbinfer.similar(...)';
   END IF; */
+  made_by := coalesce(' AND ' OPERATOR(pg_catalog.||) dbinfer._embedded_by(images, model), '');
   SELECT pg_catalog.jsonb_object_agg(a.attname, t.typname) INTO types
     FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid OPERATOR(pg_catalog.=) a.atttypid
    WHERE a.attrelid OPERATOR(pg_catalog.=) images::pg_catalog.oid AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped;

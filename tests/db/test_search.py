@@ -14,6 +14,8 @@ from dbinfer.registry import deploy
 from dbinfer.score import ScoreOptions, score
 
 COLOURS = np.random.default_rng(5).integers(1, 255, (40, 3))
+# the function stands alone in its FROM, as Greenplum wants it
+IMAGE = "(SELECT img FROM shots WHERE id = 1)"
 VECTOR = "SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'"
 
 
@@ -97,7 +99,7 @@ def test_rows_of_another_version_are_left_out(db: Connection, dsn: str) -> None:
     found = rows(db, "SELECT id FROM dbinfer.similar('features', %s, 'vector', 3)", image)
     assert [row[0] for row in found] == nearest(7, 4)[1:]
     rows(db, "UPDATE features SET version = 99")
-    diag = refused(db, "P0002", "SELECT dbinfer.similar('features', img, 'vector') FROM shots")
+    diag = refused(db, "P0002", f"SELECT * FROM dbinfer.similar('features', {IMAGE}, 'vector')")
     assert diag.message_primary == "dbinfer: features has no embeddings of vector"
 
 
@@ -137,12 +139,14 @@ def test_a_damaged_image(db: Connection) -> None:
     ],
 )  # fmt: skip
 def test_bad_calls(db: Connection, call: str, state: str, message: str) -> None:
-    assert message in str(refused(db, state, f"SELECT dbinfer.{call} FROM shots LIMIT 1").message_primary)
+    assert message in str(
+        refused(db, state, f"SELECT * FROM dbinfer.{call.replace(', img,', f', {IMAGE},')}").message_primary
+    )
 
 
 def test_embeddings_of_another_length(db: Connection) -> None:
     rows(db, "CREATE TEMP TABLE short AS SELECT id::bigint, ARRAY[1,2]::real[] AS embedding FROM shots")
-    diag = refused(db, "22000", "SELECT dbinfer.similar('short', img, 'vector') FROM shots")
+    diag = refused(db, "22000", f"SELECT * FROM dbinfer.similar('short', {IMAGE}, 'vector')")
     assert (
         diag.message_primary == "dbinfer: the embeddings of short have 2 values, but those of vector have 3"
     )
@@ -151,7 +155,7 @@ def test_embeddings_of_another_length(db: Connection) -> None:
 
 def test_with_the_rights_of_the_caller(db: Connection) -> None:
     with role(db):
-        refused(db, "42501", "SELECT dbinfer.similar('features', img, 'vector') FROM shots")
+        refused(db, "42501", f"SELECT * FROM dbinfer.similar('features', {IMAGE}, 'vector')")
 
 
 @pytest.mark.parametrize(

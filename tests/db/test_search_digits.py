@@ -56,10 +56,10 @@ def test_the_nearest_digit_is_of_the_same_class(db: Connection, dsn: str, featur
     print(f"\nnearest digit of the same class: {right / len(unseen):.4f} of {len(unseen)}")
     assert right / len(unseen) >= 0.97
     # all pairs of 300, not of 1,438: without pgvector each costs some 50 us
-    rows(db, "CREATE TABLE some AS SELECT * FROM embeddings WHERE id < 300")
+    rows(db, "CREATE TABLE few AS SELECT * FROM embeddings WHERE id < 300")
     pairs = rows(
         db,
-        """SELECT count(*), avg((a.label = b.label)::int) FROM dbinfer.near_duplicates('some', 0.02, 'features') p
+        """SELECT count(*), avg((a.label = b.label)::int) FROM dbinfer.near_duplicates('few', 0.02, 'features') p
              JOIN digits a ON a.id = p.id JOIN digits b ON b.id = p.other""",
     )
     print(f"near duplicates: {pairs[0][0]} pairs, {pairs[0][1]:.4f} of the same class")
