@@ -66,6 +66,7 @@ RESNET, RESNET_INT8 = "resnet50 f32 predict 500x375", "resnet50 int8 predict 500
 MOBILE = "mobilenet_v2 f32 {} 500x375"
 MOBILE_LARGE = "mobilenet_v2 f32 classify 4000x3000"
 DIGITS, DIGITS_INT8 = "digits f32 classify 28x28", "digits int8 classify 28x28"
+MOBILE_INT8 = "mobilenet_v2 int8 classify 500x375"
 UNET = "unet f32 segment 500x375"
 
 TARGETS = (
@@ -74,7 +75,9 @@ TARGETS = (
     Target("MobileNetV2 classify / bare loop", 0.95, _field(MOBILE.format("classify"), "ratio_bare")),
     Target("MobileNetV2 predict / bare loop", 0.90, _field(MOBILE.format("predict"), "ratio_bare")),
     Target("512 U-Net segment / bare loop", 0.95, _field(UNET, "ratio_bare")),
-    Target("digits classify / bare loop, per row", 0.65, _field(DIGITS, "ratio_bare")),
+    Target("ResNet-50 int8 predict / benchmark_app", 0.9, _field(RESNET_INT8, "ratio_benchmark_app")),
+    Target("MobileNetV2 int8 classify / benchmark_app", 0.75, _field(MOBILE_INT8, "ratio_benchmark_app")),
+    Target("digits classify / bare loop, per row", 0.85, _field(DIGITS, "ratio_bare")),
     Target("digits classify / bare loop, in batches", 0.9, _field(DIGITS, "ratio_bare", "batch")),
     Target(
         "12 megapixels, MobileNetV2 / full decode and resize", 5.0, _field(MOBILE_LARGE, "ratio_full_decode")
@@ -82,6 +85,7 @@ TARGETS = (
     Target("ResNet-50 int8 / f32", 2.5, _against((RESNET_INT8, "sql"), (RESNET, "sql"))),
     Target("digits int8, agreement with f32", 0.99, _field(DIGITS_INT8, "agreement")),
     Target("ResNet-50 first row, fresh session (ms)", 250, _field(RESNET, "first_row_ms"), at_most=True),
+    Target("digits first row, fresh session (ms)", 120, _field(DIGITS, "first_row_ms"), at_most=True),
     Target("ResNet-50 / naive UDF, OpenVINO", 10.0, _against((RESNET, "sql"), (RESNET, "naive"))),
     Target("ResNet-50 / naive UDF, Keras", 10.0, _against((RESNET, "sql"), (RESNET, "keras_naive"))),
     Target("ResNet-50 / Keras in the UDF", 3.0, _against((RESNET, "sql"), (RESNET, "keras"))),

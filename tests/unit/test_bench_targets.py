@@ -30,8 +30,8 @@ def test_nothing_is_ok_that_was_not_measured() -> None:
 
 def test_a_ratio_at_the_limit_is_ok_and_one_under_it_is_below() -> None:
     title = "digits classify / bare loop"
-    assert verdict([row("digits", "classify", ratio_bare=0.65)], title) == "ok"
-    assert verdict([row("digits", "classify", ratio_bare=0.649)], title) == "below"
+    assert verdict([row("digits", "classify", ratio_bare=0.85)], title) == "ok"
+    assert verdict([row("digits", "classify", ratio_bare=0.849)], title) == "below"
 
 
 def test_a_first_row_must_not_take_longer() -> None:
