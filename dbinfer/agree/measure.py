@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from dbinfer_udf.detection import found
 from dbinfer_udf.manifest import Manifest
 from dbinfer_udf.mask import MaskLayout, mask_layout, sigmoid
 from dbinfer_udf.postprocess import scores
 
 SAME_BOX = 0.9  # intersection / union of two boxes that are one
+NEAR_BOX = 0.5  # of two that show one object, as weights of 8 bits move them
 
 
 def agreement(manifest: Manifest, first: Sequence[Any], second: Sequence[Any]) -> tuple[str, float]:
-    """Return what is measured (`top-1`, `IoU`, `cosine`) and its mean over the images."""
+    """Return what is measured (`top-1`, `IoU`, `boxes`, `cosine`) and its mean over the images."""
     pairs = list(zip(first, second, strict=True))
     if manifest.task == "classification":
         same = [winner(manifest, a) == winner(manifest, b) for a, b in pairs]
@@ -24,6 +26,10 @@ def agreement(manifest: Manifest, first: Sequence[Any], second: Sequence[Any]) -
         layout = mask_layout(first[0].shape, manifest.labels)
         masks = [(mask_of(manifest, layout, a), mask_of(manifest, layout, b)) for a, b in pairs]
         return "IoU", float(np.mean([overlap(a, b) for a, b in masks]))
+    if manifest.task == "detection":
+        both = [[found(one, manifest) for one in run] for run in (first, second)]
+        there = any(len(boxes) for run in both for boxes in run)
+        return "boxes", _partnered(*both, NEAR_BOX) if there else 1.0
     return "cosine", float(np.mean([_cosine(a.ravel(), b.ravel()) for a, b in pairs]))
 
 
@@ -72,9 +78,9 @@ def sameness(manifest: Manifest, first: Sequence[Any], second: Sequence[Any]) ->
         if a.any() or b.any():
             return "dice", dice(a, b)
     if manifest.task == "detection":
-        found = [[one[0][one[0][:, 4] >= manifest.threshold] for one in run] for run in (first, second)]
-        if any(len(boxes) for run in found for boxes in run):
-            return "boxes", _partnered(*found)
+        seen = [[one[0][one[0][:, 4] >= manifest.threshold] for one in run] for run in (first, second)]
+        if any(len(boxes) for run in seen for boxes in run):
+            return "boxes", _partnered(*seen)
         # the order of boxes that nobody sees may differ
         first, second = ([np.sort(one[0][:, 4]) for one in run] for run in (first, second))
     if manifest.task == "classification":
@@ -84,21 +90,21 @@ def sameness(manifest: Manifest, first: Sequence[Any], second: Sequence[Any]) ->
     )
 
 
-def _partnered(first: Sequence[Any], second: Sequence[Any]) -> float:
+def _partnered(first: Sequence[Any], second: Sequence[Any], same: float = SAME_BOX) -> float:
     """Return the share of the boxes of both runs that have a partner of their class in the other one."""
     pairs = list(zip(first, second, strict=True))
-    with_partner = sum(_partners(a, b) + _partners(b, a) for a, b in pairs)
+    with_partner = sum(_partners(a, b, same) + _partners(b, a, same) for a, b in pairs)
     return float(with_partner / sum(len(a) + len(b) for a, b in pairs))
 
 
-def _partners(boxes: Any, others: Any) -> int:
+def _partners(boxes: Any, others: Any, same: float) -> int:
     """Return how many boxes (left, top, right, bottom, score, class) lie where one of their class lies in `others`."""
     if not len(others):
         return 0
     low, high = np.maximum(boxes[:, None, :2], others[:, :2]), np.minimum(boxes[:, None, 2:4], others[:, 2:4])
     common = np.clip(high - low, 0, None).prod(2)
     areas = [np.clip(each[:, 2:4] - each[:, :2], 0, None).prod(1) for each in (boxes, others)]
-    shared = common >= SAME_BOX * (areas[0][:, None] + areas[1] - common)
+    shared = common >= same * (areas[0][:, None] + areas[1] - common)
     return int((shared & (boxes[:, None, 5] == others[:, 5])).any(1).sum())
 
 

@@ -24,7 +24,7 @@ METHODS = (
 )
 CORE = ("benchmark_app", "bare", "sql")
 QUICK = (*CORE, "batch")
-NETWORKS = ("digits", "mobilenet_v2", "resnet50", "unet")
+NETWORKS = ("detector", "digits", "mobilenet_v2", "resnet50", "unet")
 PRECISIONS = ("f32", "bf16", "int8")
 SECONDS, QUICK_SECONDS = 5.0, 3.0
 QUICK_NETWORKS = ("resnet50", "digits")
@@ -78,6 +78,8 @@ CASES = (
     Case("unet", "f32", "500x375", "segment", COMMON),
     Case("unet", "bf16", "500x375", "segment"),
     Case("unet", "int8", "500x375", "segment"),
+    Case("detector", "f32", "500x375", "detect"),
+    Case("detector", "bf16", "500x375", "detect"),
 )
 
 

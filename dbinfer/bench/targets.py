@@ -68,6 +68,7 @@ MOBILE_LARGE = "mobilenet_v2 f32 classify 4000x3000"
 DIGITS, DIGITS_INT8 = "digits f32 classify 28x28", "digits int8 classify 28x28"
 MOBILE_INT8 = "mobilenet_v2 int8 classify 500x375"
 UNET = "unet f32 segment 500x375"
+DETECTOR = "detector f32 detect 500x375"
 
 TARGETS = (
     Target("ResNet-50 predict / bare loop", 0.97, _field(RESNET, "ratio_bare")),
@@ -78,6 +79,7 @@ TARGETS = (
     Target("ResNet-50 int8 predict / benchmark_app", 0.9, _field(RESNET_INT8, "ratio_benchmark_app")),
     Target("MobileNetV2 int8 classify / benchmark_app", 0.75, _field(MOBILE_INT8, "ratio_benchmark_app")),
     Target("digits classify / bare loop, per row", 0.85, _field(DIGITS, "ratio_bare")),
+    Target("320 px detector, detect / bare loop", 0.95, _field(DETECTOR, "ratio_bare")),
     Target("digits classify / bare loop, in batches", 0.9, _field(DIGITS, "ratio_bare", "batch")),
     Target(
         "12 megapixels, MobileNetV2 / full decode and resize", 5.0, _field(MOBILE_LARGE, "ratio_full_decode")

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import NamedTuple
 
 from dbinfer._version import __version__
+from dbinfer.page.boxes import BoxSection
 from dbinfer.page.provenance import Job, ModelFacts
 from dbinfer.page.rows import Key
 from dbinfer.page.sections import ClassSection, Fact, MaskSection, VersionSection
@@ -37,6 +38,7 @@ class Page:
     classes: ClassSection | None = None
     comparison: VersionSection | None = None
     masks: MaskSection | None = None
+    boxes: BoxSection | None = None
     map: Map | None = None
     reasons: list[tuple[str, int]] = field(default_factory=list)
     bad: list[Bad] = field(default_factory=list)

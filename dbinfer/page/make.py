@@ -9,7 +9,7 @@ import numpy as np
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.connection import session
-from dbinfer.page import provenance, vectors
+from dbinfer.page import boxes, provenance, vectors
 from dbinfer.page.choice import choose
 from dbinfer.page.classes import Answer, accuracy, answers
 from dbinfer.page.contents import Bad, Page
@@ -81,7 +81,12 @@ class _Maker:
         sample = self.rows.sample(self.newer, most.get(self.source.kind, self.options.sample))
         self._bad_rows()
         self._facts(sample)
-        fill = {"classes": self._classes, "masks": self._masks, "vectors": self._vectors}
+        fill = {
+            "classes": self._classes,
+            "masks": self._masks,
+            "boxes": self._boxes,
+            "vectors": self._vectors,
+        }
         if self.source.kind in fill and any(row.result[0] is not None for row in sample):
             fill[self.source.kind](sample)
         self.page.models, self.page.jobs = (
@@ -184,6 +189,15 @@ class _Maker:
             self.page.comparison = compare_masks(masks, str(self.newer), str(self.older))
             self._figure("agreement", agreement(masks), f"mean IoU with the masks of {self.older}")
         self.overlays = {mask.key: mask.overlay for mask in masks}
+
+    def _boxes(self, sample: Sequence[Row]) -> None:
+        self.page.boxes = boxes.section(sample)
+        chosen = boxes.most_objects(sample)
+        for done, picture in enumerate(pictures(self.conn, self.source, list(chosen)), 1):
+            self.page.boxes.shown.append(boxes.boxed(picture, chosen[picture.key]))
+            self.progress(Progress("reading images", done, len(chosen), "images"))
+        self.page.boxes.shown.sort(key=lambda one: (-one.objects, one.key))
+        self.page.summary.append(Fact(f"{sum(one.found for one in self.page.boxes.counts):,}", "objects"))
 
     def _vectors(self, sample: Sequence[Row]) -> None:
         self.page.map = vectors.lay_out(sample, COLOURS)

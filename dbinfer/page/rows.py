@@ -113,6 +113,8 @@ class Rows:
             return f'({best})."class", ({best}).label::pg_catalog.text, ({best}).score'
         if self.source.kind == "vectors":
             return "p.embedding"
+        if self.source.kind == "boxes":
+            return "pg_catalog.to_jsonb(p.detections)"
         return f'CASE WHEN p."{self.source.first}" IS NOT NULL THEN true END'
 
     def _checked(self, rows: list[Row]) -> list[Row]:

@@ -18,6 +18,7 @@ KINDS = {
     "class": "classes",
     "classes": "classes",
     "mask": "masks",
+    "detections": "boxes",
     "embedding": "vectors",
     "prediction": "values",
     "tensor": "values",
@@ -52,7 +53,7 @@ class Source:
 
     @property
     def kind(self) -> str:
-        """Return what the results are: classes, masks, vectors or values."""
+        """Return what the results are: classes, masks, boxes, vectors or values."""
         return KINDS[self.first]
 
     def key(self, alias: str) -> sql.Composed:

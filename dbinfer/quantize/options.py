@@ -54,7 +54,7 @@ class QuantizeReport(Report):
     """The outcome of one quantization.
 
     Attributes:
-        measure: what `agreement` is: `top-1`, `IoU` or `cosine`.
+        measure: what `agreement` is: `top-1`, `IoU`, `boxes` or `cosine`.
         agreement: mean over the compared images, 0..1.
         held_out: the compared images were not calibrated with.
         max_difference, mean_difference: of single output values.

@@ -21,11 +21,12 @@ IMAGES = 60
 
 @pytest.fixture(scope="module")
 def cluster(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The dsn of a database with models `colours`, `constant`, `redness` and a table images(id, img, label)."""
+    """The dsn of a database with models `colours`, `constant`, `redness`, `redbox`, a table images(id, img, label)."""
     folder = tmp_path_factory.mktemp("irs")
     deploy(tiny_models.colour_classifier(folder), dsn=dsn)
     deploy(tiny_models.constant(folder, 7), dsn=dsn)
     deploy(tiny_models.red_mask(folder), dsn=dsn)
+    deploy(tiny_models.red_box(folder), dsn=dsn)
     with closing(psycopg2.connect(dsn)) as connection:
         connection.autocommit = True
         rows(connection, "CREATE TABLE images (id integer, img bytea, label text) DISTRIBUTED BY (id)")

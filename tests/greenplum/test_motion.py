@@ -18,6 +18,10 @@ LOCAL = {
     "UPDATE": "UPDATE results SET p = p WHERE id IN (SELECT id FROM images WHERE "
     "(dbinfer.predict(img, 'constant'))[1] = 7)",
     "WHERE": f"SELECT count(*) FROM images WHERE ({CALL})[1] > 0",
+    "detect": "SELECT id, dbinfer.detect(img, 'redbox') FROM images",
+    "detect, a row an object": "SELECT id, d.* FROM images, unnest(dbinfer.detect(img, 'redbox')) d",
+    "detect, counted": "SELECT count(*) FROM images WHERE cardinality(dbinfer.detect(img, 'redbox')) = 1",
+    "draw": "SELECT id, octet_length(dbinfer.draw(img, dbinfer.detect(img, 'redbox'))) FROM images",
     "GROUP BY": f"SELECT ({CALL})[1], count(*) FROM images GROUP BY 1",
 }
 
@@ -48,6 +52,16 @@ def test_no_motion_carries_images(planned: Connection, statement: str) -> None:
 def test_the_check_sees_images_that_move(planned: Connection) -> None:
     plan = rows(planned, "EXPLAIN (VERBOSE, FORMAT JSON) SELECT img FROM images")[0][0][0]["Plan"]
     assert any("img" in column for motion in motions(plan) for column in motion["Output"])
+
+
+def test_objects_of_all_segments(planned: Connection) -> None:
+    query = (
+        "SELECT label, count(*), min(d.score), max(d.width) FROM images, unnest(dbinfer.detect(img, 'redbox')) d "
+        "GROUP BY label"
+    )
+    assert rows(planned, query) == [("red", 20, 1.0, 8.0)]
+    drawn = "SELECT count(dbinfer.draw(img, dbinfer.detect(img, 'redbox'))) FROM images"
+    assert rows(planned, drawn) == [(60,)]
 
 
 def test_all_segments_score(planned: Connection) -> None:

@@ -32,12 +32,12 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 PIXELS = ("errors", "image", "mask", "postprocess", "preprocess")
 # What a room takes of dbinfer_udf beside its manifest.
 RUNTIME: dict[str, tuple[str, ...]] = {
-    "agree": PIXELS,
+    "agree": (*PIXELS, "detection"),
     "bench": (*PIXELS, "cache", "fetched", "libraries", "model", "tasks"),
     "engine": ("engine.client", "errors"),
     "imagefiles": ("header",),
     "machine": ("limits",),
-    "page": ("errors", "image"),
+    "page": ("draw", "errors", "image"),
     "quantize": PIXELS,
     "server": ("venv",),
     "registry": ("processor", "trial"),
@@ -94,6 +94,7 @@ STANDARD_LIBRARY_ONLY = (
     "fetched",
     "signals",
     "use",
+    "draw_task",
     "image_info",
     "isolation",
     "libraries",

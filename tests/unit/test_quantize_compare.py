@@ -60,3 +60,14 @@ def test_scores_far_from_zero_overflow_nothing() -> None:
     values = np.array([-200.0, 0.1, 200.0], np.float32).reshape(1, 1, 3, 1)
     with np.errstate(over="raise"):
         assert mask_of(m, layout, values).tolist() == [[0, 1, 1]]
+
+
+def test_detectors_agree_by_the_boxes_that_both_find() -> None:
+    a = np.array([[[0, 0, 2, 2, 0.9, 0], [2, 2, 4, 4, 0.8, 1], [0, 0, 1, 1, 0.1, 0]]], np.float32)
+    moved = a + np.array([0.2, 0, 0.2, 0, 0, 0], np.float32)
+    other = a + np.array([0, 0, 0, 0, 0, 5], np.float32)
+    kind = manifest("detection")
+    assert agreement(kind, [a], [moved]) == ("boxes", 1.0)
+    assert agreement(kind, [a], [other]) == ("boxes", 0.0)
+    assert agreement(kind, [a], [a[:, :1]]) == ("boxes", pytest.approx(2 / 3))
+    assert agreement(kind, [a * 0], [a * 0]) == ("boxes", 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Optional
 
+from .draw_task import draw
 from .header import read_header
 from .image_limits import image_limits
 
@@ -14,4 +15,4 @@ def image_info(settings: Dict[str, str], img: bytes, k: Optional[int]) -> str:
     return "(%s,%d,%d,%d,%d)" % (header.format, *header.size, header.channels, header.bytes)
 
 
-IMAGE_TASKS: Dict[str, Callable[[Any, bytes, Any], Any]] = {"image_info": image_info}
+IMAGE_TASKS: Dict[str, Callable[[Any, bytes, Any], Any]] = {"image_info": image_info, "draw": draw}

@@ -1,0 +1,130 @@
+"""Draws in a process of its own, which may crash, and can open no file and send nothing once it has the image."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import subprocess
+import sys
+import time
+from typing import Any, Dict, Optional, Tuple
+
+from .engine import kernel, landlock, seccomp, wire
+from .engine.steps import STEP, look
+from .errors import ImageError
+from .tried import python_of
+
+SECONDS = 60.0
+
+RUN = """
+import importlib
+import json as _json
+_call = _json.loads(%r)
+sys.path[:] = _call["paths"]
+if _call["modules"]:
+    sys.meta_path.insert(0, Finder(_call["package"], _call["modules"]))
+importlib.import_module(_call["package"] + ".draw_apart").child(_call)
+"""
+
+
+def drawn_apart(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional[bytes]]) -> bytes:
+    """Return what draw.drawn returns, or raise what it raises; ImageError where the process ends instead."""
+    detections, mask = k
+    parts = [img, (detections or "").encode(), mask or b""]
+    files = [kernel.memory_file("dbinfer-draw", part) for part in parts]
+    try:
+        call = {"settings": settings, "files": files, "masked": mask is not None}
+        process = _started(call, python_of(settings), files)
+    finally:
+        for number in files:
+            os.close(number)
+    try:
+        return _answer(process)
+    finally:
+        process.kill()
+        process.wait()  # a backend must not collect zombies
+        process.stdout.close()
+
+
+def _started(call: Dict[str, Any], python: str, files: Any) -> Any:
+    modules = getattr(globals()["__loader__"], "modules", {})
+    call = dict(call, modules=modules, package=__package__, paths=[path for path in sys.path if path])
+    environment = {"OPENBLAS_NUM_THREADS": "1", "PATH": os.environ.get("PATH", "")}
+    pipes: Dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.DEVNULL,
+    }
+    process = subprocess.Popen([python, "-I", "-"], env=environment, cwd="/", pass_fds=files, **pipes)
+    bootstrap = modules.get("bootstrap", "import sys\n")
+    with contextlib.suppress(BrokenPipeError), process.stdin as source:  # type: ignore[union-attr]
+        source.write((bootstrap + RUN % json.dumps(call)).encode())
+    return process
+
+
+def _answer(process: Any) -> bytes:
+    said, out, until = [], process.stdout.fileno(), time.monotonic() + SECONDS
+    while True:
+        if select.select([out], [], [], STEP)[0]:
+            block = os.read(out, 1 << 20)
+            if not block:
+                break
+            said.append(block)
+        look()
+        if time.monotonic() > until:
+            raise ImageError("drawing took more than %d s" % SECONDS, sqlstate="54000")
+    answer = b"".join(said)
+    head = wire.ANSWER.size
+    if len(answer) < head:
+        raise ImageError("drawing ended without a result: the image may be hostile", detail=_ending(process))
+    _, kind, size = wire.ANSWER.unpack(answer[:head])
+    result: bytes = wire.result(kind, answer[head : head + size])
+    return result
+
+
+def _ending(process: Any) -> str:
+    return "The process that drew it ended with status %d." % process.wait()
+
+
+def child(call: Dict[str, Any]) -> None:
+    """Be that process: read what is to be drawn, give up all rights, draw, answer."""
+    from .image_limits import image_limits
+    from .libraries import load
+
+    img, detections, mask = (_content(number) for number in call["files"])
+    settings = call["settings"]
+    limits = image_limits(settings)
+    load(settings.get("venv", ""), limits.max_pixels)
+    # imported while files can still be opened; their threads, too, are to start under the filter
+    import cv2
+
+    from .draw import drawn
+
+    cv2.setNumThreads(1)
+    _give_up(4 * limits.max_memory)
+    try:
+        masked = mask if call["masked"] else None
+        said = wire.answer(drawn(img, detections.decode(), masked, limits))
+    except Exception as err:
+        said = wire.failure(err)
+    with os.fdopen(1, "wb") as out:
+        out.write(said)
+    os._exit(0)
+
+
+def _give_up(memory: int) -> None:
+    """Bound the memory, and take all rights but to compute and to answer, as far as this kernel knows how."""
+    kernel.no_new_privileges()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    for restrict in (landlock.restrict, lambda: seccomp.restrict(os.getpid(), -1, kernel.threads() == 1)):
+        with contextlib.suppress(OSError):
+            restrict()
+
+
+def _content(number: int) -> bytes:
+    with os.fdopen(number, "rb") as file:
+        return file.read()
