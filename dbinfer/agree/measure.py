@@ -29,7 +29,7 @@ def agreement(manifest: Manifest, first: Sequence[Any], second: Sequence[Any]) -
     if manifest.task == "detection":
         both = [[found(one, manifest) for one in run] for run in (first, second)]
         there = any(len(boxes) for run in both for boxes in run)
-        return "boxes", _partnered(*both, NEAR_BOX) if there else 1.0
+        return "boxes", _partnered(both[0], both[1], NEAR_BOX) if there else 1.0
     return "cosine", float(np.mean([_cosine(a.ravel(), b.ravel()) for a, b in pairs]))
 
 
@@ -80,7 +80,7 @@ def sameness(manifest: Manifest, first: Sequence[Any], second: Sequence[Any]) ->
     if manifest.task == "detection":
         seen = [[one[0][one[0][:, 4] >= manifest.threshold] for one in run] for run in (first, second)]
         if any(len(boxes) for run in seen for boxes in run):
-            return "boxes", _partnered(*seen)
+            return "boxes", _partnered(seen[0], seen[1])
         # the order of boxes that nobody sees may differ
         first, second = ([np.sort(one[0][:, 4]) for one in run] for run in (first, second))
     if manifest.task == "classification":
