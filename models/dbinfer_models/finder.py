@@ -106,7 +106,7 @@ def _check_size(size: int) -> None:
 def manifest(
     classes: int = CLASSES, size: int = SIZE, base_width: int = BASE_WIDTH, channels: int = CHANNELS
 ) -> Manifest:
-    """Return the preprocessing: stretched to size x size, 0..255 to 0..1; objects with a score of 0.2 or more."""
+    """Return the preprocessing: stretched to size x size, 0..255 to 0..1; objects with a score of 0.3 or more."""
     return Manifest(
         task="detection",
         name="finder",
@@ -116,7 +116,7 @@ def manifest(
         color="GRAY" if channels == 1 else "RGB",
         scale=(255.0,),
         labels=tuple(str(number) for number in range(classes)),
-        threshold=0.2,
+        threshold=0.3,
     )
 
 
