@@ -51,6 +51,16 @@ GREENPLUM_DSN = "DBINFER_TEST_GREENPLUM_DSN"
 ISOLATION = "DBINFER_TEST_ISOLATION"  # auto, always or never: where the tests' models run
 
 
+@pytest.fixture(scope="session", autouse=True)
+def only_f32() -> Iterator[None]:
+    """Deploy open precisions as f32: tests compare with f32, whatever this processor could do besides."""
+    from dbinfer.registry import precision
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(precision, "precisions", list)
+        yield
+
+
 def pytest_configure(config: pytest.Config) -> None:
     for name, meaning in FOLDERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
