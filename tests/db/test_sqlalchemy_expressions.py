@@ -23,7 +23,12 @@ IMG = IMAGES.c.img
 @pytest.fixture(scope="module", autouse=True)
 def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder: Path = tmp_path_factory.mktemp("irs")
-    for write in (tiny_models.colour_classifier, tiny_models.red_mask, tiny_models.colour_embedding):
+    for write in (
+        tiny_models.colour_classifier,
+        tiny_models.red_mask,
+        tiny_models.colour_embedding,
+        tiny_models.red_box,
+    ):
         deploy(write(folder), dsn=dsn)
 
 
@@ -64,6 +69,8 @@ def test_values(engine: Engine) -> None:
     assert (tiny_models.pixels(mask) == 255).all()  # type: ignore[arg-type]
     top = value(engine, infer.classify_top(IMG, 2, "colours"))
     assert next(row["label"] for row in top) == "red"  # type: ignore[attr-defined]
+    (found,) = value(engine, infer.detect(IMG, "redbox"))  # type: ignore[misc]
+    assert (found["label"], found["width"], found["height"]) == ("thing", 8, 8)
 
 
 def test_on_error(engine: Engine) -> None:
