@@ -61,7 +61,7 @@ def test_a_model_without_labels_tells_numbers(judged: str) -> None:
     [
         ("SELECT boxes FROM judged", "the query returns the columns boxes, but must return true and found boxes"),
         ("SELECT NULL::jsonb, found FROM judged", "the true boxes of row 0 are NULL"),
-        ("SELECT boxes, boxes FROM judged", "a found box of row 0 of the query has no score"),
+        ("SELECT boxes, boxes FROM judged", r"a found box of row \d of the query has no score"),
         ("SELECT found, found FROM judged WHERE false", "no image has a true box"),
         ("SELECT 'cat'::text, found FROM judged", 'the boxes of row 0 of the query are "cat", but must be a list'),
         ("SELECT boxes, '[1]'::json FROM judged", "box 1 of row 0 of the query is 1, but must be an object"),

@@ -57,6 +57,10 @@ def _rows(source: Source) -> list[tuple[bytes, Any]]:
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("order", [", id FROM written", " FROM written ORDER BY id", " FROM written"])
 def test_every_form_gives_the_same_boxes(snapshot: Snapshot, column: str, order: str) -> None:
+    if snapshot.on_segments and ", id" not in order:
+        with pytest.raises(DataError, match="on Greenplum a query for boxes needs a unique key"):
+            find_source(f"SELECT img, {column}{order}", snapshot)
+        return
     source = find_source(f"SELECT img, {column}{order}", snapshot)
     assert source.task == "detection"
     labels = sorted({str(box["label"]) for one in written("train", range(12)) for box in one.boxes})
