@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.engines(settings text, action text) RETURNS text
 LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
-return GD["dbinfer"].engines(plpy, settings, action)
+session = GD.get("dbinfer")
+return session and session.engines(plpy, settings, action)
 $$;
 COMMENT ON FUNCTION dbinfer_private.engines(text, text) IS 'facts of the engines of this host as JSON, after one was started, or all or those of other runtimes were told to go';
 REVOKE ALL ON FUNCTION dbinfer_private.engines(text, text) FROM PUBLIC;

@@ -1,6 +1,7 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.status(settings text) RETURNS text
 LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
-return GD["dbinfer"].status(plpy, settings)
+session = GD.get("dbinfer")
+return session and session.status(plpy, settings)
 $$;
 COMMENT ON FUNCTION dbinfer_private.status(text) IS 'facts of this backend and its host as JSON';
 REVOKE ALL ON FUNCTION dbinfer_private.status(text) FROM PUBLIC;
