@@ -19,7 +19,8 @@ LOCAL = {
     "(dbinfer.predict(img, 'constant'))[1] = 7)",
     "WHERE": f"SELECT count(*) FROM images WHERE ({CALL})[1] > 0",
     "detect": "SELECT id, dbinfer.detect(img, 'redbox') FROM images",
-    "detect, a row an object": "SELECT id, d.* FROM images, unnest(dbinfer.detect(img, 'redbox')) d",
+    "detect, a row an object": "SELECT id, (d).label, (d).x FROM "
+    "(SELECT id, unnest(dbinfer.detect(img, 'redbox')) AS d FROM images) s",
     "detect, counted": "SELECT count(*) FROM images WHERE cardinality(dbinfer.detect(img, 'redbox')) = 1",
     "draw": "SELECT id, octet_length(dbinfer.draw(img, dbinfer.detect(img, 'redbox'))) FROM images",
     "GROUP BY": f"SELECT ({CALL})[1], count(*) FROM images GROUP BY 1",
@@ -56,8 +57,8 @@ def test_the_check_sees_images_that_move(planned: Connection) -> None:
 
 def test_objects_of_all_segments(planned: Connection) -> None:
     query = (
-        "SELECT label, count(*), min(d.score), max(d.width) FROM images, unnest(dbinfer.detect(img, 'redbox')) d "
-        "GROUP BY label"
+        "SELECT label, count(*), min((d).score), max((d).width) FROM "
+        "(SELECT label, unnest(dbinfer.detect(img, 'redbox')) AS d FROM images) s GROUP BY label"
     )
     assert rows(planned, query) == [("red", 20, 1.0, 8.0)]
     drawn = "SELECT count(dbinfer.draw(img, dbinfer.detect(img, 'redbox'))) FROM images"
