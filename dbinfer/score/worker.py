@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from dbinfer.score.plan import Plan
 BY_INDEX = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL jit = off; "
 # A group of images meets its results again by their numbers: a loop would compare all with all
 ONE_BY_ONE, GROUPED = "SET LOCAL enable_mergejoin = off; ", "SET LOCAL enable_nestloop = off; "
+# Greenplum says which process it was, which is no reason
+SEGMENT = re.compile(r"\s+\((?:seg\d+|entry db)\b[^()]*\bpid=\d+\)$")
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ def _single(cur: Cursor, plan: Plan, key: Bound) -> str | None:
     except psycopg2.Error as err:
         if err.pgcode not in IMAGE_STATES:
             raise
-        reason = (err.diag.message_primary or str(err)).removeprefix("dbinfer: ")
+        reason = SEGMENT.sub("", (err.diag.message_primary or str(err)).removeprefix("dbinfer: "))
         cur.execute("ROLLBACK TO SAVEPOINT dbinfer_row")
         cur.execute(plan.bad(key, reason))
         return reason
