@@ -116,7 +116,7 @@ def test_labels_are_numbers_or_words(empty_dsn: str, strokes: Path, column: str,
     [
         (
             "SELECT img FROM strokes",
-            "the query returns the columns img, but must return an image and a mask or label",
+            "the query returns the columns img, but must return an image and a mask, boxes or label",
         ),
         ("SELECT name, mask FROM strokes", "the query returns the columns name, mask, but"),
         ("SELECT img, mask FROM nowhere", 'relation "nowhere" does not exist'),
