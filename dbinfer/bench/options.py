@@ -78,7 +78,7 @@ CASES = (
     Case("unet", "f32", "500x375", "segment", COMMON),
     Case("unet", "bf16", "500x375", "segment"),
     Case("unet", "int8", "500x375", "segment"),
-    Case("detector", "f32", "500x375", "detect"),
+    Case("detector", "f32", "500x375", "detect", QUICK),
     Case("detector", "bf16", "500x375", "detect"),
 )
 
