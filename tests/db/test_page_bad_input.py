@@ -38,7 +38,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("images", "good", {"column": "note"}, "column 'note' of public.images is text, but images are bytea"),
     ("images", "good", {"label": "species"}, "table public.images has no column 'species'"),
     ("images", "good", {"truth": "note"}, "column 'note' of public.images is text, but images are bytea"),
-    ("images", "double", {}, "key '1' is not unique in public.images or public.double"),
+    ("images", "double", {}, "is not unique in public.images or public.double"),
     ("images", "others", {}, "no row of public.others has an image in public.images"),
     ("images", "strange", {}, "no label of the images is a class of the model: 'a', 'b'"),
     ("images", "sizes", {}, "the embeddings have 1 to 2 numbers"),
