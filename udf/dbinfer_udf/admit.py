@@ -5,7 +5,6 @@ from __future__ import annotations
 from time import monotonic
 
 from . import cache, fastjson, use
-from .errors import ModelError
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
@@ -63,10 +62,7 @@ class Admission:
         entry = self.entry(spec["xml_digest"], spec["bin_digest"])
         use.mark_used(entry.folder)
         if not entry.good():
-            raise ModelError(
-                'the files of model "%s" are no longer in the host cache' % spec["model"],
-                hint="Run the statement again: it puts them there.",
-            )
+            raise cache.gone('model "%s"' % spec["model"])
         return entry
 
     def _entry(self, xml_digest: str, bin_digest: str, settings: Dict[str, str]) -> cache.Entry:

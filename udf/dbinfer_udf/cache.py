@@ -53,6 +53,14 @@ def entry_name(digests: str) -> str:
     return name[:32]
 
 
+def gone(model: str) -> ModelError:
+    """Return the error for files that somebody has removed from the cache since they were there."""
+    return ModelError(
+        "the files of %s are no longer in the host cache" % model,
+        hint="Run the statement again: it puts them there.",
+    )
+
+
 class Entry:
     """One model's folder in the cache.
 

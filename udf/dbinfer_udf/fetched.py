@@ -8,7 +8,7 @@ import os
 import shutil
 from typing import Any, BinaryIO, Dict, Tuple
 
-from .cache import KINDS, Entry
+from .cache import KINDS, Entry, gone
 from .errors import ModelError
 from .unfinished import sweep, temporary_file
 
@@ -76,10 +76,7 @@ class Writer:
 def _failed(folder: str, err: OSError) -> ModelError:
     if isinstance(err, FileNotFoundError) and not os.path.isdir(folder):
         # somebody has emptied the cache meanwhile: nothing is wrong with the disk
-        return ModelError(
-            "the files of the model are no longer in the host cache",
-            hint="Run the statement again: it puts them there.",
-        )
+        return gone("the model")
     return ModelError(
         "cannot write to the cache folder %s: %s" % (folder, err.strerror),
         hint="Make room there, or choose another folder: dbinfer install --cache-dir FOLDER",
