@@ -87,10 +87,27 @@ PARALLEL = {
 }
 
 
-def force_parallel(db: Connection) -> None:
-    """Make every plan of this session that may be parallel parallel."""
+PLANS = ("standard plan", "parallel plan")
+
+
+def plan_parallel(db: Connection) -> None:
+    """Let the planner of this session find parallel plans worth while for tables of any size."""
     for name, value in PARALLEL.items():
         rows(db, f"SET {name} = {value}")
+
+
+def planned_as(db: Connection, plan: str) -> Connection:
+    """Return the session with one of PLANS; a parallel one is skipped where there is none."""
+    if plan == "parallel plan":
+        if ask(db, "SELECT to_regclass('pg_catalog.gp_segment_configuration')"):
+            pytest.skip("Greenplum has no parallel workers; its segments are parallel in every plan")
+        plan_parallel(db)
+    return db
+
+
+def force_parallel(db: Connection) -> None:
+    """Make every plan of this session that may be parallel parallel."""
+    plan_parallel(db)
     old = ask(db, "SELECT count(*) FROM pg_settings WHERE name = 'force_parallel_mode'")
     rows(db, f"SET {'force_parallel_mode' if old else 'debug_parallel_query'} = on")
 

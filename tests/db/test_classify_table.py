@@ -8,7 +8,7 @@ import numpy as np
 import psycopg2
 import pytest
 import tiny_models
-from asking import PARALLEL, ask, make_images, refused, role, rows
+from asking import PLANS, ask, make_images, plan_parallel, planned_as, refused, role, rows
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.ir import import_openvino
@@ -71,14 +71,9 @@ def images(dsn: str, models: None) -> None:
     connection.close()
 
 
-@pytest.fixture(params=["standard plan", "parallel plan"])
+@pytest.fixture(params=PLANS)
 def planned(request: pytest.FixtureRequest, db: Connection) -> Connection:
-    if request.param == "parallel plan":
-        if ask(db, "SELECT to_regclass('pg_catalog.gp_segment_configuration')"):
-            pytest.skip("Greenplum has no parallel workers; its segments are parallel in every plan")
-        for name, value in PARALLEL.items():
-            rows(db, f"SET {name} = {value}")
-    return db
+    return planned_as(db, request.param)
 
 
 @pytest.mark.parametrize("model", ["colours", "nasty", "unnamed", "powers", "conv", "single", "mixing"])
@@ -106,8 +101,7 @@ def test_batches_of_32_are_what_runs(db: Connection) -> None:
     "Greenplum has no parallel workers; tests/greenplum/test_motion.py reads its plans"
 )
 def test_the_plan_is_parallel(db: Connection) -> None:
-    for name, value in PARALLEL.items():
-        rows(db, f"SET {name} = {value}")
+    plan_parallel(db)
     query = ask(db, SCAN, "many", "conv")
     plan = "\n".join(row[0] for row in rows(db, f"EXPLAIN (VERBOSE) {query}"))
     assert "Workers Planned" in plan, plan

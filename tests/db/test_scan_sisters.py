@@ -6,7 +6,7 @@ import numpy as np
 import psycopg2
 import pytest
 import tiny_models
-from asking import PARALLEL, ask, make_images, refused, rows
+from asking import PLANS, ask, make_images, planned_as, refused, rows
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.registry import deploy
@@ -50,14 +50,9 @@ def images(dsn: str, models: None) -> None:
     connection.close()
 
 
-@pytest.fixture(params=["standard plan", "parallel plan"])
+@pytest.fixture(params=PLANS)
 def planned(request: pytest.FixtureRequest, db: Connection) -> Connection:
-    if request.param == "parallel plan":
-        if ask(db, "SELECT to_regclass('pg_catalog.gp_segment_configuration')"):
-            pytest.skip("Greenplum has no parallel workers; its segments are parallel in every plan")
-        for name, value in PARALLEL.items():
-            rows(db, f"SET {name} = {value}")
-    return db
+    return planned_as(db, request.param)
 
 
 def plain(found: list[tuple[int, object]]) -> list[tuple[int, object]]:
