@@ -1,5 +1,5 @@
 # One line each: a target sets up what it needs (scripts/bootstrap, quick the second time) and calls the real tool.
-.PHONY: help bootstrap demo test check bench test-trust test-greenplum test-docker train-env clean
+.PHONY: help bootstrap demo test check bench test-trust test-greenplum test-docker test-matrix train-env clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -33,6 +33,9 @@ test-greenplum: ## the database tests on the cluster that DBINFER_TEST_GREENPLUM
 
 test-docker: bootstrap ## the container images and compose files (needs a container engine)
 	@.venv/bin/pytest tests/docker
+
+test-matrix: bootstrap ## the database tests on PostgreSQL 13 to 18 in containers, with a table at the end; ENGINES="14 17" chooses, RESUME=1 goes on
+	@.venv/bin/python tests/matrix $(if $(RESUME),--resume) $(if $(ONLY),--only "$(ONLY)") $(ENGINES)
 
 train-env: bootstrap ## Horovod for training with several processes (compiles for some minutes)
 	@bash scripts/train-env
