@@ -11,6 +11,7 @@ import psycopg2
 from psycopg2.extensions import connection as Connection
 from psycopg2.extras import RealDictCursor
 
+from dbinfer import pins
 from dbinfer.connection import one
 from dbinfer.platform import Platform
 
@@ -103,12 +104,7 @@ def _all_answer(platform: Platform, rows: list[Row]) -> Check:
     # The coordinator has a row here, too, but is no segment
     answers = sum(row["content"] >= 0 for row in rows)
     ok = answers == platform.segments
-    return Check(
-        "segments",
-        ok,
-        f"{answers} of {platform.segments} answer",
-        "" if ok else DOWN,
-    )
+    return Check("segments", ok, f"{answers} of {platform.segments} answer", "" if ok else DOWN)
 
 
 def _backend(row: Row, rows: list[Row], settings: Settings) -> list[Check]:
@@ -147,6 +143,7 @@ def _packages(where: str, row: Row, rows: list[Row], settings: Settings) -> Chec
     }
     other = [name for name in names if versions[name] != majority[name]]
     detail = ", ".join(f"{name} {version}" for name, version in versions.items())
+    detail += pins.openvino_note(row["python"], row["openvino"] or "")
     wanted = " ".join(f"{n}=={majority[n]}" for n in other)
     hint = f"On {row['host'] or 'that host'}: {row['venv'] or 'VENV'}/bin/pip install {wanted}"
     return Check(f"{where} packages", not other, detail, hint if other else "")

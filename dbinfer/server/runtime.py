@@ -6,9 +6,9 @@ import hashlib
 import shutil
 import subprocess
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
+from dbinfer import pins
 from dbinfer.errors import ServerError
 from dbinfer.server.account import Account
 from dbinfer.server.folders import Say, discard
@@ -36,11 +36,6 @@ class Python:
     version: str
 
 
-def requirements() -> str:
-    """Return the pins, which travel inside the package dbinfer_udf."""
-    return (resources.files("dbinfer_udf") / "requirements.txt").read_text()
-
-
 def python_at(program: Path) -> Python:
     """Return the Python program with its version.
 
@@ -58,7 +53,7 @@ def python_at(program: Path) -> Python:
 
 def own_venv(home: Home, python: Python) -> Path:
     """Return the folder of the runtime for this Python and the current pins, whether or not it is there."""
-    digest = hashlib.sha256(requirements().encode()).hexdigest()[:10]
+    digest = hashlib.sha256(pins.text().encode()).hexdigest()[:10]
     # Other pins get another folder, so that open sessions keep what they import from
     return home.runtimes / f"py{python.version}-{digest}"
 
@@ -87,16 +82,16 @@ def ensure(home: Home, python: Python, say: Say) -> Path:
     Raises:
         ServerError: the venv module or pip is missing, or pip could not install (no network).
     """
-    pins, venv = requirements(), own_venv(home, python)
+    wanted, venv = pins.text(), own_venv(home, python)
     stamp = venv / STAMP
-    if stamp.exists() and stamp.read_text() == pins:
+    if stamp.exists() and stamp.read_text() == wanted:
         return venv
     discard(venv)
     say(f"installing what the backends need (openvino, numpy, opencv, orjson; about 450 MB) into {venv}")
     _make(venv, python)
-    _install(venv, pins)
+    _install(venv, wanted)
     # Last: a venv without it was interrupted and is made again
-    stamp.write_text(pins)
+    stamp.write_text(wanted)
     return venv
 
 
@@ -118,9 +113,9 @@ def _make(venv: Path, python: Python) -> None:
     )
 
 
-def _install(venv: Path, pins: str) -> None:
+def _install(venv: Path, wanted: str) -> None:
     listed = venv / "requirements.txt"
-    listed.write_text(pins)
+    listed.write_text(wanted)
     done = subprocess.run(
         [venv / "bin" / "python", *PIP, "-r", str(listed)],
         capture_output=True,

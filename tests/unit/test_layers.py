@@ -18,7 +18,7 @@ IN_BACKENDS = {"numpy", "cv2", "openvino", "orjson", "dbinfer_udf"}
 # A room (a module or package of dbinfer/) imports rooms of lower floors only; docs/design.md has the same table.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("_version", "errors", "progress", "report", "sqlfiles"),
-    ("boxes", "isolation", "machine", "names", "platform", "samples", "state"),
+    ("boxes", "isolation", "machine", "names", "pins", "platform", "samples", "state"),
     ("dsn", "sqlalchemy"),
     ("connection",),
     ("agree", "backends", "imagefiles", "ir", "judge"),

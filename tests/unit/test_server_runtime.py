@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from dbinfer import pins
 from dbinfer.errors import ServerError
 from dbinfer.server import runtime
 from dbinfer.server.account import Account
@@ -43,7 +44,7 @@ def program(path: Path, body: str) -> Path:
 
 @pytest.mark.parametrize("version", ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"])
 def test_each_python_gets_one_exact_version_of_each_package(version: str) -> None:
-    lines = [line for line in runtime.requirements().splitlines() if not line.startswith("#")]
+    lines = [line for line in pins.text().splitlines() if not line.startswith("#")]
     wanted = [
         one
         for one in map(Requirement, lines)
@@ -59,7 +60,7 @@ def test_a_runtime_with_the_current_pins_is_used_again(place: Home) -> None:
         runtime.ensure(place, Python(program(place.path / "python", "exit 1"), "3.11"), said.append)
     venv = place.runtimes / said[0].rsplit("/", 1)[1]
     venv.mkdir()
-    (venv / runtime.STAMP).write_text(runtime.requirements())
+    (venv / runtime.STAMP).write_text(pins.text())
     assert runtime.ensure(place, Python(Path("/nowhere/python"), "3.11"), said.append) == venv
     assert len(said) == 1, "nothing is said when nothing is done"
 
