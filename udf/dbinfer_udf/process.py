@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
     from typing import Any, Callable, Optional, Tuple
 
-DISPATCH = 2  # Gp_role of Greenplum
+DISPATCH = b"dispatch"
 
 
 def server() -> Any:
@@ -68,7 +68,12 @@ def database() -> Tuple[int, int]:
 def dispatches() -> bool:
     """Return whether this is Greenplum's dispatcher: the coordinator's process that the client talks to."""
     symbols = server()
-    return hasattr(symbols, "Gp_role") and ctypes.c_int.in_dll(symbols, "Gp_role").value == DISPATCH
+    if not hasattr(symbols, "Gp_role"):
+        return False
+    # the role's name: its number is 1 in Greenplum 6, where 2 is a segment, and 2 in Greenplum 7 and Cloudberry
+    function = symbols.show_gp_role
+    function.restype, function.argtypes = ctypes.c_char_p, []
+    return bool(function() == DISPATCH)
 
 
 def session_number() -> int:

@@ -1,0 +1,41 @@
+"""What a backend says of itself, on a server whose symbols stand in for the real ones."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from dbinfer_udf import process
+
+
+def cluster(role: bytes, number: int) -> SimpleNamespace:
+    """Return the symbols of a Greenplum process; `number` is its Gp_role."""
+
+    def show_gp_role() -> bytes:
+        return role
+
+    return SimpleNamespace(Gp_role=number, show_gp_role=show_gp_role)
+
+
+@pytest.mark.parametrize(
+    ("role", "number", "dispatches"),
+    [
+        (b"dispatch", 2, True),  # Greenplum 7, Cloudberry
+        (b"execute", 3, False),
+        (b"dispatch", 1, True),  # Greenplum 6, which begins to count at utility
+        (b"execute", 2, False),
+        (b"utility", 1, False),  # Cloudberry's single node
+    ],
+)
+def test_the_role_goes_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, role: bytes, number: int, dispatches: bool
+) -> None:
+    """Its number was taken for Greenplum 7's, so that a segment of Greenplum 6 was the dispatcher."""
+    monkeypatch.setattr(process, "server", lambda: cluster(role, number))
+    assert process.dispatches() is dispatches
+
+
+def test_postgresql_has_no_dispatcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "server", SimpleNamespace)
+    assert process.dispatches() is False
