@@ -31,7 +31,7 @@ class Check:
     """One thing that was looked at.
 
     Attributes:
-        name: what; detail: what was found; hint: what to do where it is not ok.
+        name: what; detail: what was found; hint: what to do where it is not ok, or what to know where it is.
     """
 
     name: str

@@ -15,9 +15,11 @@ from dbinfer.errors import InstallError, ServerError
 from dbinfer.install.content import Content
 from dbinfer.install.foreign import check_foreign
 from dbinfer.install.roles import lacks_rights
-from dbinfer.platform import detect
+from dbinfer.platform import Platform, detect
 from dbinfer.registry.slow import slow_hosts
 from dbinfer.report import Report
+
+UNPROVED = "try it before you rely on it, and see docs/platforms.md"
 
 
 @dataclass(frozen=True)
@@ -42,15 +44,27 @@ def doctor(dsn: str | None = None) -> DoctorReport:
     """
     with session(dsn, error=ServerError, needs_dbinfer=False, catalog_only=True) as conn:
         platform = detect(conn)
-        server = Check("server", True, f"{platform.name} {platform.version}")
+        server = _server(platform)
         settings = _settings(conn)
         if settings is None:
             missing = Check("installed", False, "dbinfer is not in this database", "dbinfer install")
-            return DoctorReport((server, missing))
+            return DoctorReport((*server, missing))
         checks = (*_installed(settings), *_rights(conn), *check_backends(conn, platform, settings))
         if all(check.ok for check in checks):
             checks += (slow_hosts(conn),)
-        return DoctorReport((server, *checks, *check_engines(conn, settings)))
+        return DoctorReport((*server, *checks, *check_engines(conn, settings)))
+
+
+def _server(platform: Platform) -> list[Check]:
+    """Name the server and what a catalog of Greenplum's family has; where we know less of it, the hint says so."""
+    checks = [Check("server", True, str(platform), platform.warning and f"{platform.warning}: {UNPROVED}")]
+    if platform.features.family:
+        lacking = platform.features.lacking
+        cure = (
+            "dbinfer needs what is missing; docs/platforms.md says which servers have it" if lacking else ""
+        )
+        checks.append(Check("features", not lacking, str(platform.features), cure))
+    return checks
 
 
 def _settings(conn: Any) -> dict[str, str] | None:

@@ -1,17 +1,20 @@
 """What differs between PostgreSQL and Greenplum, decided here and detected from the server, never from an option.
 
 SQL files are valid on PostgreSQL as they stand. What is special on one platform stands in a comment like
-`/* greenplum: DISTRIBUTED REPLICATED */`, which `adapt` opens on that platform. Greenplum 6 and 7, WarehousePG and
-Cloudberry are all `greenplum` to the SQL files.
+`/* greenplum: DISTRIBUTED REPLICATED */`, which `adapt` opens on that platform. Greenplum 6 and 7, WarehousePG,
+Greengage and Cloudberry are all `greenplum` to the SQL files.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-MPP_NAMES = (("Cloudberry", "cloudberry"), ("WarehousePG", "warehousepg"), ("Greenplum", "greenplum"))
+from dbinfer.relatives import Features, probe, product
+
+FAMILY = ("greenplum", "warehousepg", "greengage", "cloudberry")
+RUN = ("postgresql", "greenplum")
 # Greenplum 6 is a PostgreSQL 9.4, which has no parallel plans and does not know the word
 PARALLEL_SINCE = 90600
 
@@ -21,21 +24,46 @@ class Platform:
     """The server that a connection talks to.
 
     Attributes:
-        name: postgresql, greenplum, warehousepg or cloudberry.
+        name: as the version string has it: postgresql, greenplum, warehousepg, greengage or cloudberry; or of a server
+            that is none of these.
         version: of the product, as it names itself.
         kernel: server_version_num of the PostgreSQL inside.
         segments: number of primary segments; 0 on PostgreSQL.
+        brand: who else names itself in the version string, such as a fork.
+        features: of Greenplum, which the catalog shows whatever the name is.
     """
 
     name: str
     version: str
     kernel: int
     segments: int
+    brand: str = ""
+    features: Features = field(default_factory=Features)
 
     @property
     def mpp(self) -> bool:
         """Return whether rows lie on segments."""
         return self.segments > 0
+
+    @property
+    def warning(self) -> str:
+        """Return what is unusual about this server, in one sentence; "" for those on which dbinfer was run."""
+        if self.mpp and self.name == "postgresql":
+            named = f"{self.brand or 'no name that we know'}"
+            return f"the catalog is a relative of Greenplum's, with {named}; it has {self.features}"
+        if self.name in FAMILY and not self.features.family:
+            return f"the server calls itself {self.name}, but has none of Greenplum's catalog"
+        if self.name not in RUN:
+            return f"nobody has run dbinfer on {self.name} yet"
+        return ""
+
+    def __str__(self) -> str:
+        words = f"{self.name} {self.version}"
+        if not self.features.family:
+            return words
+        brand = f" ({self.brand})" if self.brand else ""
+        nodes = "a single node" if self.features.single_node else f"{self.segments} segments"
+        return f"{words}{brand}, kernel {_release(self.kernel)}, {nodes}"
 
     def adapt(self, sql: str) -> str:
         """Return a SQL file's text as this platform takes it."""
@@ -56,25 +84,28 @@ class Platform:
 
 
 def detect(conn: Any) -> Platform:
-    """Return the platform of a connection."""
+    """Return the platform of a connection: its name as the server says it, everything else as the catalog shows it."""
     with conn.cursor() as cur:
         cur.execute(
             "SELECT pg_catalog.version(), pg_catalog.current_setting('server_version_num')::pg_catalog.int4"
         )
         text, kernel = cur.fetchone()
+        named = product(text)
         # The catalog decides: in the text of its version each fork names itself in its own way
-        cur.execute("SELECT pg_catalog.to_regclass('pg_catalog.gp_segment_configuration')")
-        catalog = cur.fetchone()[0]
-        if catalog is None:
-            return Platform("postgresql", text.split()[1], kernel, 0)
-        cur.execute(
-            "SELECT pg_catalog.count(*) FROM pg_catalog.gp_segment_configuration "
-            # Mirrors do not score, and content -1 is the coordinator
-            "WHERE role OPERATOR(pg_catalog.=) 'p' AND content OPERATOR(pg_catalog.>=) 0"
-        )
-        segments = cur.fetchone()[0]
-    for word, name in MPP_NAMES:
-        found = re.search(word + r"(?: Database)? ([^)\s]+)", text)
-        if found:
-            return Platform(name, found.group(1), kernel, segments)
-    return Platform("greenplum", text.split()[1], kernel, segments)
+        features = probe(cur)
+        segments = _segments(cur) if features.family and not features.single_node else 0
+    return Platform(named.name, named.version, kernel, segments, named.brand, features)
+
+
+def _segments(cur: Any) -> int:
+    cur.execute(
+        "SELECT pg_catalog.count(*) FROM pg_catalog.gp_segment_configuration "
+        # Mirrors do not score, and content -1 is the coordinator
+        "WHERE role OPERATOR(pg_catalog.=) 'p' AND content OPERATOR(pg_catalog.>=) 0"
+    )
+    return int(cur.fetchone()[0])
+
+
+def _release(kernel: int) -> str:
+    """Return the release of PostgreSQL as people say it: 9.4, 12."""
+    return f"{kernel // 10000}.{kernel // 100 % 100}" if kernel < 100000 else str(kernel // 10000)

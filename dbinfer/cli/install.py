@@ -195,7 +195,8 @@ def _say(report: InstallReport, json: bool) -> None:
 def _show_checks(checks: Sequence[Check]) -> None:
     """Print a line a check and no table: a cure is a command to copy, which no line break may cut."""
     for check in checks:
-        state = Text("ok  ", "green") if check.ok else Text("FAIL", "red")
+        good = Text("note", "yellow") if check.hint else Text("ok  ", "green")
+        state = good if check.ok else Text("FAIL", "red")
         console.print(state, Text(f" {check.name}: {check.detail}"), sep="", soft_wrap=True)
         if check.hint:
             console.print(Text(f"      {check.hint}"), soft_wrap=True)

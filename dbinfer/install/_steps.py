@@ -40,14 +40,7 @@ def settings_of(cur: Cursor) -> dict[str, str]:
     return dict(cur.fetchall())
 
 
-def check_possible(cur: Cursor) -> None:
-    cur.execute("SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user")
-    if not one(cur):
-        cur.execute("SELECT current_user")
-        raise InstallError(
-            f"role {one(cur)!r} is not a superuser, and creating functions in PL/Python takes one",
-            "Connect as a superuser.",
-        )
+def check_schemas(cur: Cursor) -> None:
     cur.execute(
         "SELECT string_agg(nspname, ', ') FROM pg_catalog.pg_namespace WHERE nspname IN ('dbinfer', 'dbinfer_private')"
     )

@@ -20,7 +20,7 @@ from dbinfer.install._steps import (
     apply,
     as_tuple,
     check_frozen,
-    check_possible,
+    check_schemas,
     installed_version,
     keep_code,
     make_extension,
@@ -33,6 +33,7 @@ from dbinfer.install._steps import (
 from dbinfer.install.content import Content
 from dbinfer.install.engines import ask
 from dbinfer.install.foreign import check_foreign
+from dbinfer.install.possible import check_offer, check_server, note
 from dbinfer.install.report import InstallOptions, InstallReport, UpgradeOptions
 from dbinfer.platform import Platform, detect
 from dbinfer.progress import OnProgress, Progress, silent
@@ -69,14 +70,16 @@ def _install(dsn: str | None, options: InstallOptions) -> InstallReport:
     settings, content = options.settings(), Content()
     with transaction(dsn) as conn, conn.cursor() as cur:
         platform, version = detect(conn), installed_version(cur)
+        check_server(platform)
         if version is not None:
             check_foreign(cur, content)
             return _already(cur, version, dict(settings), content)
-        check_possible(cur)
+        check_offer(cur, platform)
+        check_schemas(cur)
         made_extension = make_extension(cur)
         apply(cur, platform, content, options.adopt_role)
         write_settings(cur, {"venv": DEFAULT_VENV, **settings, "made_extension": str(made_extension)})
-        message = f"dbinfer {__version__} is installed on {platform.name} {platform.version}."
+        message = f"dbinfer {__version__} is installed on {platform}.{note(platform)}"
         return _with_administrators(cur, InstallReport(True, message, __version__))
 
 
@@ -136,6 +139,7 @@ def _upgrade(options: UpgradeOptions, dsn: str | None) -> InstallReport:
         platform, version = detect(conn), installed_version(cur)
         if version is None:
             raise not_installed(InstallError)
+        check_server(platform)
         expansion = unfinished(conn, platform)
         if expansion is not None:
             raise InstallError(expansion.detail, expansion.hint)

@@ -17,7 +17,7 @@ DESIGN = ROOT / "docs" / "design.md"
 IN_BACKENDS = {"numpy", "cv2", "openvino", "orjson", "dbinfer_udf"}
 # A room (a module or package of dbinfer/) imports rooms of lower floors only; docs/design.md has the same table.
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("_version", "errors", "progress", "report", "sqlfiles"),
+    ("_version", "errors", "progress", "relatives", "report", "sqlfiles"),
     ("boxes", "isolation", "machine", "names", "pins", "platform", "samples", "state"),
     ("dsn", "sqlalchemy"),
     ("connection",),

@@ -1,0 +1,100 @@
+"""What a catalog shows decides, whatever the server calls itself; catalogs that we have not are answered from here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dbinfer.platform import Platform, detect
+from dbinfer.relatives import Features
+from dbinfer.relatives.features import COLUMNS, NEEDED
+
+GREENPLUM = set(COLUMNS)
+# Greenplum 5 has neither replicated tables nor EXECUTE ON
+GREENPLUM5 = {column for column in GREENPLUM if not column.startswith(("gp_distribution", "pg_proc"))}
+FOUR = {"gp_role": "dispatch", "optimizer": "on"}
+
+
+class Server:
+    """Answers detect's questions as a server of that version string, columns, settings and segments would."""
+
+    def __init__(self, text: str, columns: set[str], settings: dict[str, str], segments: int = 4) -> None:
+        self.text, self.columns, self.settings, self.segments = text, columns, settings, segments
+        self.asked: list[str] = []
+
+    def cursor(self) -> Server:
+        return self
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def execute(self, query: str, values: object = None) -> None:
+        self.asked.append(query)
+
+    def fetchone(self) -> tuple[Any, ...]:
+        query = self.asked[-1]
+        if "pg_catalog.version()" in query:
+            return self.text, 140004
+        return (int("optimizer" in self.settings),) if "gp_opt_version" in query else (self.segments,)
+
+    def fetchall(self) -> list[tuple[str, ...]]:
+        if "pg_settings" in self.asked[-1]:
+            return list(self.settings.items())
+        return [(column,) for column in self.columns]
+
+
+def test_postgresql_is_asked_twice() -> None:
+    server = Server("PostgreSQL 14.4 (Debian 14.4-1) on x86_64-pc-linux-gnu", set(), {})
+    found = detect(server)
+    assert (found.name, found.version, found.segments, found.mpp) == ("postgresql", "14.4", 0, False)
+    assert (str(found), found.warning, len(server.asked)) == ("postgresql 14.4", "", 2)
+
+
+def test_cloudberry() -> None:
+    found = detect(Server("PostgreSQL 14.4 (Apache Cloudberry 2.0.0 build 1) on x86_64", GREENPLUM, FOUR))
+    assert (found.name, found.segments, found.mpp, found.features.orca) == ("cloudberry", 4, True, "on")
+    assert str(found) == "cloudberry 2.0.0, kernel 14, 4 segments"
+    assert "nobody has run dbinfer on cloudberry" in found.warning
+
+
+def test_cloudberry_on_a_single_node_is_no_cluster() -> None:
+    settings = {"gp_role": "utility", "gp_internal_is_singlenode": "on", "optimizer": "on"}
+    found = detect(Server("PostgreSQL 14.4 (Apache Cloudberry 2.0.0 build 1) on x86_64", GREENPLUM, settings))
+    assert (found.segments, found.mpp, found.features.single_node) == (0, False, True)
+    assert str(found).endswith("a single node")
+
+
+def test_a_relative_of_another_name_is_known_by_its_catalog() -> None:
+    found = detect(Server("PostgreSQL 12.12 (Chestnut Warehouse 3.1 build 7) on x86_64", GREENPLUM, FOUR))
+    assert found.mpp
+    assert "a relative of Greenplum's" in found.warning
+    assert "Chestnut Warehouse 3.1" in found.warning
+    assert all(name in found.warning for name in (*NEEDED, "ORCA (on)"))
+
+
+def test_a_name_alone_makes_no_cluster() -> None:
+    found = detect(Server("PostgreSQL 12.12 (Greenplum Database 7.1.0 build 1) on x86_64", set(), {}))
+    assert (found.mpp, found.features.family) == (False, False)
+    assert "has none of Greenplum's catalog" in found.warning
+
+
+def test_what_an_old_relative_lacks_is_named() -> None:
+    found = detect(
+        Server("PostgreSQL 8.3.23 (Greenplum Database 5.28.0 build 1) on x86_64", GREENPLUM5, FOUR)
+    )
+    assert found.features.lacking == (
+        "replicated tables",
+        "tables on some of the segments",
+        "EXECUTE ON ALL SEGMENTS",
+    )
+    assert "no replicated tables" in str(found.features)
+
+
+@pytest.mark.parametrize(("kernel", "words"), [(90426, "9.4"), (120012, "12"), (160009, "16")])
+def test_the_kernel_is_told_as_people_say_it(kernel: int, words: str) -> None:
+    features = Features(found=tuple(NEEDED))
+    assert f"kernel {words}," in str(Platform("greenplum", "x", kernel, 3, "", features))
