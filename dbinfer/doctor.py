@@ -15,6 +15,7 @@ from dbinfer.errors import InstallError, ServerError
 from dbinfer.install.content import Content
 from dbinfer.install.foreign import check_foreign
 from dbinfer.install.roles import lacks_rights
+from dbinfer.mirrors import check_mirrors
 from dbinfer.platform import Platform, detect
 from dbinfer.registry.slow import slow_hosts
 from dbinfer.report import Report
@@ -49,10 +50,12 @@ def doctor(dsn: str | None = None) -> DoctorReport:
         if settings is None:
             missing = Check("installed", False, "dbinfer is not in this database", "dbinfer install")
             return DoctorReport((*server, missing))
-        checks = (*_installed(settings), *_rights(conn), *check_backends(conn, platform, settings))
-        if all(check.ok for check in checks):
-            checks += (slow_hosts(conn),)
-        return DoctorReport((*server, *checks, *check_engines(conn, settings)))
+        # The backends last: an error of theirs ends the transaction
+        known = (*_installed(settings), *_rights(conn), *check_mirrors(conn, platform))
+        backends = check_backends(conn, platform, settings)
+        if all(check.ok for check in backends):
+            backends.append(slow_hosts(conn))
+        return DoctorReport((*server, *known, *backends, *check_engines(conn, settings)))
 
 
 def _server(platform: Platform) -> list[Check]:

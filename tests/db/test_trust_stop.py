@@ -21,7 +21,7 @@ from common_folders import common_folder
 from psycopg2.extensions import connection as Connection
 
 from dbinfer import server
-from dbinfer.install import ensure
+from dbinfer.install import InstallOptions, ensure, install
 from dbinfer.registry import deploy
 from dbinfer.server import ServerReport, UpOptions
 
@@ -104,3 +104,30 @@ def test_signals_reach_the_backend_again_after_the_first_inference(running: Serv
         assert all(signals == STOPS for signals in blocked.values())
         os.kill(pid, signal.SIGTERM)
         _wait_until("the backend has ended", lambda: _gone(pid))
+
+
+@pytest.mark.parametrize("isolation", ["never", "always"])
+def test_a_backend_that_scores_ends_with_its_postmaster(running: ServerReport, isolation: str) -> None:
+    """It went on to the end of its statement, and the server could not be started again as long as it held the memory."""
+    assert running.dsn is not None
+    install(InstallOptions(isolation=isolation), running.dsn)
+    connection = psycopg2.connect(running.dsn)
+    pid = connection.info.backend_pid
+    query = "SELECT count(dbinfer.predict(%s, 'endless')) FROM generate_series(1, 100000000)"
+    assert len(ask(connection, "SELECT dbinfer.predict(%s, 'endless')", BLACK)) == 3
+    before = _processor_seconds(pid)
+    ended: list[psycopg2.Error] = []
+
+    def score() -> None:
+        with pytest.raises(psycopg2.Error) as caught:
+            ask(connection, query, BLACK)
+        ended.append(caught.value)
+
+    thread = threading.Thread(target=score, daemon=True)
+    thread.start()
+    _wait_until("rows are scored", lambda: _processor_seconds(pid) > before + 1)
+    os.kill(running.pid, signal.SIGKILL)
+    _wait_until("the backend has ended", lambda: _gone(pid))
+    thread.join()
+    connection.close()
+    assert "terminating connection due to unexpected postmaster exit" in str(ended[0])

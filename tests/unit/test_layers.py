@@ -22,7 +22,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("dsn", "sqlalchemy"),
     ("connection",),
     ("agree", "backends", "imagefiles", "ir", "judge"),
-    ("cache", "convert", "install", "load", "page", "quantize", "registry", "score"),
+    ("cache", "convert", "install", "load", "mirrors", "page", "quantize", "registry", "score"),
     ("engine", "server", "train"),
     ("doctor", "sample", "tune"),
     ("bench", "demo"),

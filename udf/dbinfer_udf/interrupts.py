@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import time
 
-from .process import server
+from .process import postmaster, server
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ INTERRUPT_WAIT = 0.001  # seconds
 CANCELLED = "57014"
 # What the server's handlers of signals set; the last one came with PostgreSQL 17
 FLAGS = ("QueryCancelPending", "ProcDiePending", "TransactionTimeoutPending")
+# Since PostgreSQL 12 the kernel tells each process by a signal that the postmaster has ended
+ORPHAN = "postmaster_possibly_dead"
 STATEMENT_TIMEOUT = 3  # its place in the server's enum TimeoutId
 
 
@@ -40,9 +43,27 @@ def interrupt_flag() -> Any:
         return NoFlag()
 
 
+def orphan_flag() -> Any:
+    """Return the server's flag that its postmaster has ended, perhaps; then nobody waits for this statement.
+
+    The server itself looks when it waits for its client, at the end of the statement. Until then it would keep the
+    shared memory, without which neither it nor a mirror that was promoted (gprecoverseg) can bring this folder back.
+    """
+    try:
+        return ctypes.c_int.in_dll(server(), ORPHAN)
+    except ValueError:
+        return NoFlag()
+
+
+def orphaned() -> bool:
+    """Return whether the postmaster of this process has ended."""
+    # the signal alone says little: anybody of this user may send it
+    return bool(orphan_flag().value) and os.getppid() != postmaster()
+
+
 def cancelled() -> bool:
-    """Return whether the server's signal handlers have noted a cancel or the end of this process."""
-    return any(_noted(name) for name in FLAGS)
+    """Return whether the server's signal handlers have noted a cancel, the end of this process or of the postmaster."""
+    return any(_noted(name) for name in FLAGS) or orphaned()
 
 
 def _noted(flag: str) -> bool:
@@ -57,6 +78,8 @@ def why_cancelled() -> Tuple[str, str]:
     """Return the sentence in which the server says why a statement ends, and its SQLSTATE."""
     if _noted("ProcDiePending"):
         return "terminating connection due to administrator command", "57P01"
+    if orphaned():
+        return "terminating connection due to unexpected postmaster exit", "57P01"
     if _noted("TransactionTimeoutPending"):
         return "terminating connection due to transaction timeout", "25P04"
     try:

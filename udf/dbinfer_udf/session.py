@@ -41,6 +41,7 @@ class Session:
         self._python_runs = interrupts.interrupt_flag()
         # PostgreSQL queues no interrupts, and every row would ask twice
         self.settles = not isinstance(self._python_runs, interrupts.NoFlag)
+        self.orphan = interrupts.orphan_flag()
         # not by this process: see bootstrap.Finder
         self.compiled = bool(getattr(globals()["__loader__"], "compiled", False))
         # in GD: dbinfer._text finds the ticket of a row there with one look-up
