@@ -108,7 +108,7 @@ def test_signals_reach_the_backend_again_after_the_first_inference(running: Serv
 
 @pytest.mark.parametrize("isolation", ["never", "always"])
 def test_a_backend_that_scores_ends_with_its_postmaster(running: ServerReport, isolation: str) -> None:
-    """It went on to the end of its statement, and the server could not be started again as long as it held the memory."""
+    """It went on to the end of its statement, and held the memory without which no server starts in that folder."""
     assert running.dsn is not None
     install(InstallOptions(isolation=isolation), running.dsn)
     connection = psycopg2.connect(running.dsn)

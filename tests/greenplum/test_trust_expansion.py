@@ -1,4 +1,4 @@
-"""gpexpand adds a segment, in both of its phases: what scores in between, what doctor and upgrade say, what it needs after.
+"""gpexpand adds a segment, in both of its phases: what scores in between, what doctor and upgrade say, what it needs.
 
 A cluster cannot be made smaller again: each run leaves one more segment.
 """

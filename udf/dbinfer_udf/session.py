@@ -11,6 +11,7 @@ from time import perf_counter
 
 from . import fastjson, interrupts, isolation, process
 from .admit import Admission
+from .engine.errors import CancelledError
 from .errors import UdfError, sees_hosts
 from .gate import Gate
 from .ticket import Ticket, report
@@ -59,6 +60,13 @@ class Session:
         except KeyboardInterrupt:
             interrupts.drain_interrupts()
             raise
+
+    def look(self) -> None:
+        """Before a row: settle, and end a statement for which nobody waits any more (see orphan_flag)."""
+        if self.settles:
+            self.settle()
+        if self.orphan.value and interrupts.orphaned():
+            raise CancelledError("the server's main process has ended")
 
     def gate(self, model: Optional[str]) -> Optional[str]:
         """Return the token that this user resolved for the model in this statement, else None."""

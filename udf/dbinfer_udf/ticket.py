@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 
 from . import fastjson, interrupts, process
-from .engine.errors import CancelledError, EngineError
+from .engine.errors import EngineError
 from .errors import ImageError, UdfError, UsageError, sees_hosts
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
@@ -75,10 +75,8 @@ class Ticket:
             return None
         session = self._session
         try:
-            if session.settles:
-                session.settle()
-            if session.orphan.value and interrupts.orphaned():
-                raise CancelledError("the server's main process has ended")
+            if session.settles or session.orphan.value:
+                session.look()
             if on_error not in ON_ERROR:
                 raise _wrong_on_error(on_error)
             if session.transaction() != self.transaction:
