@@ -25,6 +25,7 @@ from dbinfer.sqlfiles import read
 
 FRESH, TOGETHER, MANY, LATENCIES = 9, 5, 32, 60
 FIRST = "SELECT {call} FROM {table} WHERE id = 1"
+ISOLATE = "SELECT dbinfer.set_isolation(%s, %s)"
 BETWEEN_ROWS = 0.05  # seconds; a person's queries come singly
 PRIVATE = ("Private_Clean", "Private_Dirty")
 CANCEL_AFTER, CANCELS = 1.0, 3
@@ -71,6 +72,18 @@ def stop_engine(database: Database) -> None:
     until = time.monotonic() + GONE_SECONDS
     while database.one("SELECT count(*) FROM dbinfer.engines") and time.monotonic() < until:
         time.sleep(BETWEEN_ROWS)
+
+
+@contextmanager
+def with_engine(context: Context) -> Iterator[None]:
+    """Have an engine on the server's host that holds the model; its isolation stays what it was."""
+    database, model = context.database, context.case.model
+    before = database.one("SELECT isolation FROM dbinfer.models WHERE name = %s", (model,))
+    database.rows(ISOLATE, (model, "always"))
+    with fresh(context) as conn:
+        _seconds(conn, database.format(FIRST, call=context.call(), table=database.table("first")))
+    database.rows(ISOLATE, (model, before))
+    yield
 
 
 def _engine_mb(database: Database) -> float:

@@ -16,6 +16,7 @@ PROFILE_FIELDS = (
     ("postprocess_us", "postprocess us"),
     ("overhead_us", "overhead us"),
     ("first_row_ms", "first row ms"),
+    ("first_row_warm_ms", "beside an engine"),
     ("pss_mb", "PSS MB"),
     ("private_mb", "private MB"),
     ("processes", "processes"),

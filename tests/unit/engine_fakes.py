@@ -12,7 +12,7 @@ import pytest
 
 from dbinfer_udf import figures, interrupts, models, process, transaction
 from dbinfer_udf.engine import wire
-from dbinfer_udf.engine.errors import RowError
+from dbinfer_udf.engine.errors import EngineError, RowError
 from dbinfer_udf.session import Session
 from dbinfer_udf.tasks import TASKS
 
@@ -37,6 +37,7 @@ class FakeModel:
         self.error: Exception | None = None
         self.deadly = b"?"
         self.released = False
+        self.passing = False
 
     def ask(self, task: str, img: bytes, k: Any) -> Any:
         if self.error is not None:
@@ -63,10 +64,15 @@ class FakeEngine:
 
     infer: float | None = 5.0
     error: Exception | None = None
+    runs = True
     opened: ClassVar[list[tuple[int, FakeModel]]] = []
 
-    def __init__(self, settings: dict[str, str], digest: str, modules: dict[str, str]) -> None:
-        pass
+    def __init__(
+        self, settings: dict[str, str], digest: str, modules: dict[str, str], starts: bool = True
+    ) -> None:
+        self.error = self.error or (
+            None if starts or self.runs else EngineError("no engine runs on this host")
+        )
 
     def open(self, spec: dict[str, Any], folder: str, threads: int, rows: int = 1) -> FakeModel:
         if self.error is not None:

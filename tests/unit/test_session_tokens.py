@@ -204,7 +204,7 @@ def test_a_user_waits_from_the_question_on(
     """Runtime, files and imports before the model is compiled count too."""
     model = Loaded()
     tasks = {"warm": lambda *args: "done"}
-    monkeypatch.setattr("dbinfer_udf.models.load_model", lambda session, spec: (tasks, "key", model))
+    monkeypatch.setattr("dbinfer_udf.models.load_model", lambda session, spec, task: (tasks, "key", model))
     monkeypatch.setattr("dbinfer_udf.ticket.perf_counter", lambda: 5.0)
     gd["dbinfer.asked"] = 2.0
     token = session.ticket(10, "digits", 3, json.dumps({"settings": {}}), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from time import monotonic
 
 from . import figures
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 ALWAYS, NEVER = "always", "never"
 # An inference that is shorter than the way to the engine and back runs in the backend
 LEAST_MILLISECONDS = 1.0
+# Rows of fast models that a fresh session may leave to a running engine. Each costs some 70 us more there, and the
+# libraries that a session imports to score by itself cost 100 ms and more: about so many rows
+FIRST_ROWS = 1000
+# What asks for these loads the model here in any case: whole tables, and who wants to know how it does here
+LOADED_HERE = ("batch", "rest", "warm", "profile")
 # How long a session does without an engine that could not be had, before it asks again
 RETRY_SECONDS = 60.0
 
@@ -44,48 +50,70 @@ class HostEngine:
         self._digest = digest
         self._modules = modules
         self._lost = -RETRY_SECONDS
+        self._first_rows = FIRST_ROWS
 
-    def open(self, spec: Dict[str, Any], folder: str, threads: int) -> Optional[Any]:
+    def open(self, spec: Dict[str, Any], folder: str, threads: int, task: str = "") -> Optional[Any]:
         """Return the model in the engine; None where this backend is to score.
+
+        A fast model whose `passing` is true serves first rows there: see serves_another.
 
         Args:
             folder: of the model in the host cache.
+            task: what asks for it.
 
         Raises:
             EngineError: the engine cannot be had, and the model must run there.
             ModelError: the model cannot be used.
         """
         isolation = wanted(spec)
-        if isolation == NEVER or (isolation != ALWAYS and not self._worth_it(figures.milliseconds(folder))):
+        if isolation == ALWAYS:
+            return self.require(spec, folder, threads)
+        if isolation == NEVER or monotonic() - self._lost < RETRY_SECONDS:
+            return None
+        passing = self._first_rows > 0 and task not in LOADED_HERE and "numpy" not in sys.modules
+        known = figures.milliseconds(folder)
+        if _fast(known) and not passing:
             return None
         try:
-            model = self.require(spec, folder, threads)
+            # not started for a few rows: 70 MB of the host's memory would wait for the next fresh session
+            model = self.require(spec, folder, threads, starts=not _fast(known))
         except EngineError:
-            if not self.lose(spec):
-                raise
+            self.lose(spec, passing=_fast(known))
             return None
         # known only now where the model was never tried on this host
-        fast = isolation != ALWAYS and not self._worth_it(model.facts.get("infer_milliseconds"))
-        if fast:
+        model.passing = _fast(model.facts.get("infer_milliseconds"))
+        if model.passing and not passing:
             # an engine full of models that nobody scores with there would be for nothing
             model.release()
-        return None if fast else model
+            return None
+        return model
 
-    def require(self, spec: Dict[str, Any], folder: str, threads: int, rows: int = 1) -> Any:
+    def require(
+        self, spec: Dict[str, Any], folder: str, threads: int, rows: int = 1, starts: bool = True
+    ) -> Any:
         """Return the model in the engine for so many rows of one inference; EngineError where it cannot be had."""
-        return Engine(started_with(spec["settings"]), self._digest, self._modules).open(
-            spec, folder, threads, rows
-        )
+        settings = started_with(spec["settings"])
+        return Engine(settings, self._digest, self._modules, starts).open(spec, folder, threads, rows)
 
-    def _worth_it(self, milliseconds: Optional[float]) -> bool:
-        """Return whether to use the engine, as far as is known yet."""
-        if monotonic() - self._lost < RETRY_SECONDS:
-            return False
-        return milliseconds is None or milliseconds >= LEAST_MILLISECONDS
+    def serves_another(self) -> bool:
+        """Count a row of a fast model; return whether the engine serves this session more of them."""
+        self._first_rows -= 1
+        return self._first_rows > 0
 
-    def lose(self, spec: Dict[str, Any]) -> bool:
-        """Do without the engine for a while; return False where the model must run there."""
+    def lose(self, spec: Dict[str, Any], passing: bool = False) -> bool:
+        """Do without the engine for a while; return False where the model must run there.
+
+        Args:
+            passing: the engine served first rows only, and none is started for those.
+        """
         if wanted(spec) == ALWAYS:
             return False
-        self._lost = monotonic()
+        self._first_rows = 0
+        if not passing:
+            self._lost = monotonic()
         return True
+
+
+def _fast(milliseconds: Optional[float]) -> bool:
+    """Return whether the model is known to run in the backend faster than the way to the engine and back takes."""
+    return milliseconds is not None and milliseconds < LEAST_MILLISECONDS

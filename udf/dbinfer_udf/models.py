@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from . import fastjson
 from .errors import sees_hosts
-from .remote import Remote, remote_tasks
+from .isolation import LOADED_HERE
+from .remote import FirstRows, Remote, remote_tasks
 from .threads import threads as allowed_threads
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
@@ -15,7 +16,7 @@ DEFAULT_MAX_MODELS = 4
 MOST_REMOTE = 64  # models of the engine that a session knows; each holds labels, and nothing of the network
 
 
-def load_model(session: Any, spec: Dict[str, Any]) -> Tuple[Dict[str, Any], str, Any]:
+def load_model(session: Any, spec: Dict[str, Any], task: str) -> Tuple[Dict[str, Any], str, Any]:
     """Return (tasks, key, model) of a ticket's spec: loaded now, or found under that key among the session's models.
 
     The key holds all that decides on results: manifest and limits too, not the files alone.
@@ -28,20 +29,29 @@ def load_model(session: Any, spec: Dict[str, Any]) -> Tuple[Dict[str, Any], str,
     key = fastjson.dumps([{**spec, "settings": fixed}, threads], sort_keys=True)
     # taken out and put back at the end, so that the dict is in the order of use
     model = session.models.pop(key, None)
-    if model is None:
-        model = _open(session, spec, threads) or _load(session, spec, threads)
+    if model is None or (isinstance(model, FirstRows) and task in LOADED_HERE):
+        model = _open(session, spec, threads, task) or _load(session, spec, threads)
     session.models[key] = model
     return (_tasks(settings) if model.in_process else remote_tasks(settings)), key, model
 
 
-def _open(session: Any, spec: Dict[str, Any], threads: int) -> Optional[Remote]:
+def _open(session: Any, spec: Dict[str, Any], threads: int, task: str) -> Optional[Remote]:
     """Return the model in the host's engine; None where this backend is to score."""
     # looked at again, because the first row may come long after the admission
-    model = session.engine.open(spec, session.present(spec).folder, threads)
+    engine = session.engine
+    model = engine.open(spec, session.present(spec).folder, threads, task)
     if model is None:
         return None
     _make_room(session, False, MOST_REMOTE)
-    return Remote(spec, model)
+    if not model.passing:
+        return Remote(spec, model)
+    return FirstRows(spec, model, engine.serves_another, lambda gone: _let_go(session, gone))
+
+
+def _let_go(session: Any, model: FirstRows) -> None:
+    """Forget a model; who needs it next opens or loads it."""
+    for key in [key for key, one in session.models.items() if one is model]:
+        del session.models[key]
 
 
 def _load(session: Any, spec: Dict[str, Any], threads: int) -> Any:

@@ -62,6 +62,28 @@ class Remote:
         return rows(self._wide, function, null, wanted)
 
 
+class FirstRows(Remote):
+    """A fast model of the engine that serves the first rows of a fresh session, until that is to load it by itself.
+
+    Args:
+        another: counts a row; returns whether the engine serves one more.
+        let_go: makes the session forget this model.
+    """
+
+    def __init__(
+        self, spec: Dict[str, Any], model: Any, another: Callable[[], bool], let_go: Callable[[Any], None]
+    ) -> None:
+        super().__init__(spec, model)
+        self.ask = self._ask
+        self._another = another
+        self._let_go = let_go
+
+    def _ask(self, task: str, img: Optional[bytes], k: Any) -> Any:
+        if not self._another():
+            self._let_go(self)
+        return self.model.ask(task, img, k)
+
+
 def _asking(task: str) -> Task:
     def ask(model: Remote, img: bytes, k: Any) -> Any:
         return model.ask(task, img, k)

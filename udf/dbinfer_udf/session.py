@@ -151,7 +151,7 @@ class Session:
     def lose_engine(self, key: str) -> bool:
         """Let a model of the engine be loaded here from now on; return False where that must not be."""
         model = self.models.get(key)
-        if model is None or model.in_process or not self.engine.lose(model.spec):
+        if model is None or model.in_process or not self.engine.lose(model.spec, model.model.passing):
             return False
         del self.models[key]
         return True

@@ -139,7 +139,7 @@ class Ticket:
             return _task(IMAGE_TASKS, task)(spec, img, k)
         from .models import load_model
 
-        self._tasks, self._key, model = load_model(self._session, spec)
+        self._tasks, self._key, model = load_model(self._session, spec, task)
         if self._asked is not None:
             model.waited_for(perf_counter() - self._asked)
             # the wait counts for the first load, not for one after the model was dropped

@@ -39,9 +39,17 @@ class Engine:
         settings: of the database; engine_dir, engine_idle_seconds, engine_memory_mb and venv count here.
         digest: of the runtime; an engine of another one is another engine.
         modules: returns the runtime's sources, which an engine that is started runs.
+        starts: start it where none runs, else this is an EngineError.
     """
 
-    def __init__(self, settings: Dict[str, str], digest: str, modules: Callable[[], Dict[str, str]]) -> None:
+    def __init__(
+        self,
+        settings: Dict[str, str],
+        digest: str,
+        modules: Callable[[], Dict[str, str]],
+        starts: bool = True,
+    ) -> None:
+        self._starts = starts
         self.settings = settings
         self.digest = digest
         self.modules = modules
@@ -97,7 +105,9 @@ class Engine:
         for _ in range(STARTS):
             try:
                 return control.call(place.control, message)
-            except control.GoneError:
+            except control.GoneError as err:
+                if not self._starts:
+                    raise EngineError("no engine runs on this host", public=PUBLIC) from err
                 self._start()
         problem = "the engine ends as soon as it has started"
         raise EngineError(problem, hint="See its log: %s" % place.log, public=PUBLIC)

@@ -27,6 +27,7 @@ class RemoteModel:
         facts: `rows` of one inference, `result_bytes` of an image, `compile_milliseconds`; of the trial
             `infer_milliseconds` and `batch_milliseconds`.
         name, version: of the model.
+        passing: it serves a session's first rows only; see isolation.HostEngine.
     """
 
     def __init__(self, engine: Any, wanted: Dict[str, Any]) -> None:
@@ -34,6 +35,7 @@ class RemoteModel:
         self._wanted = wanted
         self.name: str = wanted["spec"]["model"]
         self.version: int = wanted["spec"]["version"]
+        self.passing = False
         self._wide: Optional[RemoteModel] = None
         self._load_milliseconds = 0.0
         self._reopen()
