@@ -11,7 +11,15 @@ import psycopg2
 
 from dbinfer.bench.database import PARALLEL_SMALL
 from dbinfer.bench.methods import Context
-from dbinfer.bench.sessions import PRIVATE, TOGETHER, first_row_ms, megabytes, scored, stop_engine, with_engine
+from dbinfer.bench.sessions import (
+    PRIVATE,
+    TOGETHER,
+    first_row_ms,
+    megabytes,
+    scored,
+    stop_engine,
+    with_engine,
+)
 from dbinfer.bench.workers import Job
 from dbinfer.sqlfiles import read
 from dbinfer_udf.tasks import TASKS
