@@ -19,12 +19,7 @@ BEGIN
   ELSIF chosen OPERATOR(pg_catalog.<>) ALL ('{hnsw,ivfflat}'::pg_catalog.text[]) THEN
     RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('dbinfer: method is %L, but must be hnsw or ivfflat', chosen);
   END IF;
-  EXECUTE pg_catalog.format('SELECT pg_catalog.cardinality(%1$I::pg_catalog.float4[]) FROM %2$s WHERE %1$I IS NOT NULL AND %3$s LIMIT 1',
-    source_column, embeddings, made_by) INTO dimensions;
-  IF dimensions IS NULL THEN
-    RAISE no_data_found USING MESSAGE = pg_catalog.format('dbinfer: %s has no embeddings of %s', embeddings, coalesce(model, 'the default model')),
-      HINT = 'Make them: dbinfer score --table images --into embeddings --function embed';
-  END IF;
+  dimensions := dbinfer._embedding_size(embeddings, source_column, made_by, model);
   EXECUTE pg_catalog.format('CREATE INDEX ON %s USING %I ((%I%s) %s.vector_cosine_ops) WHERE %s', embeddings, chosen, source_column,
     dbinfer._vector_cast(dimensions), place, made_by);
   RETURN chosen;

@@ -13,7 +13,7 @@ BEGIN
     RAISE feature_not_supported USING MESSAGE = 'dbinfer: a table cannot be searched from within this statement',
       HINT = 'Let the function stand alone: SELECT * FROM dbinfer.similar(...)';
   END IF; */
-  made_by := coalesce(' AND ' OPERATOR(pg_catalog.||) dbinfer._embedded_by(images, model), '');
+  made_by := coalesce(dbinfer._embedded_by(images, model), 'true');
   SELECT pg_catalog.jsonb_object_agg(a.attname, t.typname) INTO types
     FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid OPERATOR(pg_catalog.=) a.atttypid
    WHERE a.attrelid OPERATOR(pg_catalog.=) images::pg_catalog.oid AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped;
@@ -30,16 +30,12 @@ BEGIN
     RETURN pg_catalog.format('SELECT %I::bigint AS id, dbinfer.embed(%I, %L, %L)%s AS e FROM %s', id_column, chosen, model, on_error,
       dbinfer._vector_cast(dimensions), images);
   END IF;
-  EXECUTE pg_catalog.format('SELECT pg_catalog.cardinality(%1$I::pg_catalog.float4[]) FROM %2$s WHERE %1$I IS NOT NULL%3$s LIMIT 1',
-    chosen, images, made_by) INTO there;
-  IF there IS NULL THEN
-    RAISE no_data_found USING MESSAGE = pg_catalog.format('dbinfer: %s has no embeddings of %s', images, coalesce(model, 'the default model')),
-      HINT = 'Make them: dbinfer score --table images --into embeddings --function embed';
-  ELSIF there OPERATOR(pg_catalog.<>) dimensions THEN
+  there := dbinfer._embedding_size(images, chosen, made_by, model);
+  IF there OPERATOR(pg_catalog.<>) dimensions THEN
     RAISE data_exception USING MESSAGE = pg_catalog.format('dbinfer: the embeddings of %s have %s values, but those of %s have %s', images,
       there, coalesce(model, 'the default model'), dimensions), HINT = 'Name the model that made them.';
   END IF;
-  RETURN pg_catalog.format('SELECT %I::bigint AS id, %I%s AS e FROM %s WHERE %2$I IS NOT NULL%5$s', id_column, chosen,
+  RETURN pg_catalog.format('SELECT %I::bigint AS id, %I%s AS e FROM %s WHERE %2$I IS NOT NULL AND %5$s', id_column, chosen,
     dbinfer._vector_cast(coalesce(dimensions, there)), images, made_by);
 END $$;
 COMMENT ON FUNCTION dbinfer._embeddings(regclass, text, text, name, name, integer) IS 'internal: the statement that reads the embeddings of a table';
