@@ -82,7 +82,7 @@ def apply(cur: Cursor, platform: Platform, content: Content, adopt_role: bool = 
     cur.execute(read("install/own.sql"))
     for name, sql in content.rerun.items():
         _run(cur, name, platform.adapt(sql))
-    check_foreign(cur, content)
+    check_foreign(cur, platform, content)
     # A fresh installation runs all upgrades, and the first one made this role
     if not owner_stays:
         cur.execute(f"DROP ROLE {roles.OLD_OWNER}")

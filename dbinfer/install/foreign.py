@@ -6,18 +6,22 @@ from psycopg2.extensions import cursor as Cursor
 
 from dbinfer.errors import InstallError
 from dbinfer.install.content import Content
+from dbinfer.platform import Platform
 from dbinfer.sqlfiles import read
 
 SHOWN = 5
 
 
-def check_foreign(cur: Cursor, content: Content) -> None:
+def check_foreign(cur: Cursor, platform: Platform, content: Content) -> None:
     """Refuse a database whose schemas hold what is not ours.
 
     Raises:
         InstallError: names what was found.
     """
-    cur.execute(read("install/foreign.sql"), {"functions": content.functions, "relations": content.relations})
+    cur.execute(
+        platform.adapt(read("install/foreign.sql")),
+        {"functions": content.functions, "relations": content.relations},
+    )
     found = [str(name) for (name,) in cur.fetchall()]
     if found:
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""

@@ -72,7 +72,7 @@ def _install(dsn: str | None, options: InstallOptions) -> InstallReport:
         platform, version = detect(conn), installed_version(cur)
         check_server(platform)
         if version is not None:
-            check_foreign(cur, content)
+            check_foreign(cur, platform, content)
             return _already(cur, version, dict(settings), content)
         check_offer(cur, platform)
         check_schemas(cur)
@@ -144,7 +144,7 @@ def _upgrade(options: UpgradeOptions, dsn: str | None) -> InstallReport:
         if expansion is not None:
             raise InstallError(expansion.detail, expansion.hint)
         # Before our first change, which might fire a trigger of somebody else
-        check_foreign(cur, content)
+        check_foreign(cur, platform, content)
         if as_tuple(version) > as_tuple(__version__):
             raise InstallError(
                 f"the database has dbinfer {version}, which is newer than this client, {__version__}",

@@ -14,7 +14,7 @@ OLD_OWNER_COMMENT = "owns the objects of dbinfer; its members deploy and manage 
 
 MEMBERS = """
 SELECT r.rolname FROM pg_catalog.pg_auth_members m JOIN pg_catalog.pg_roles r ON r.oid = m.member
- WHERE m.roleid = %s::regrole AND NOT r.rolsuper ORDER BY 1
+ WHERE m.roleid = (SELECT o.oid FROM pg_catalog.pg_roles o WHERE o.rolname = %s) AND NOT r.rolsuper ORDER BY 1
 """
 
 

@@ -114,7 +114,7 @@ class Rows:
         if self.source.kind == "vectors":
             return "p.embedding"
         if self.source.kind == "boxes":
-            return "pg_catalog.to_jsonb(p.detections)"
+            return "pg_catalog.array_to_json(p.detections)"
         return f'CASE WHEN p."{self.source.first}" IS NOT NULL THEN true END'
 
     def _checked(self, rows: list[Row]) -> list[Row]:

@@ -27,8 +27,10 @@ SELECT x.found FROM (
           -- _RETURN is what a view is made of
           SELECT 'rule ' || r.rulename, r.ev_class FROM pg_catalog.pg_rewrite r WHERE r.rulename <> '_RETURN'
           UNION ALL
+          /* greenplum6: */
           SELECT 'policy ' || y.polname, y.polrelid FROM pg_catalog.pg_policy y
           UNION ALL
+          /* :greenplum6 */
           SELECT 'default of column ' || a.attname, d.adrelid FROM pg_catalog.pg_attrdef d
             JOIN pg_catalog.pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
           UNION ALL
@@ -37,15 +39,17 @@ SELECT x.found FROM (
           UNION ALL
           SELECT 'index ' || i.indexrelid::regclass, i.indrelid FROM pg_catalog.pg_index i WHERE NOT i.indisprimary
           UNION ALL
+          /* greenplum6: */
           SELECT 'statistics ' || e.stxname, e.stxrelid FROM pg_catalog.pg_statistic_ext e
           UNION ALL
+          /* :greenplum6 */
           SELECT 'child ' || h.inhrelid::regclass, h.inhparent FROM pg_catalog.pg_inherits h
           UNION ALL
           SELECT 'column ' || a.attname || ' of a type that is not the server''s', a.attrelid
             FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
             JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
            WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'c')
-             AND t.typnamespace <> 'pg_catalog'::regnamespace) x
+             AND t.typnamespace <> (SELECT s.oid FROM pg_catalog.pg_namespace s WHERE s.nspname = 'pg_catalog')) x
     JOIN pg_catalog.pg_class c ON c.oid = x.relation JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
    WHERE n.nspname IN ('dbinfer', 'dbinfer_private') AND c.relkind NOT IN ('t')
 ) x

@@ -18,7 +18,7 @@ BEGIN
   SELECT j.id, j.role INTO other
     FROM dbinfer_private.job j
     -- a role that may not write there does not keep those off who may
-    JOIN pg_roles r ON r.rolname = j.role AND has_table_privilege(r.oid, to_regclass(j.facts->>'target'), 'INSERT')
+    JOIN pg_roles r ON r.rolname = j.role AND has_table_privilege(r.oid, to_regclass((j.facts->>'target') /* greenplum6: ::cstring */), 'INSERT')
    WHERE j.state = 'running' AND j.facts->>'target' = _begin_job.facts->>'target'
      AND j.updated_at > at - interval '30 seconds' AND j.pid = ANY (living) LIMIT 1;
   IF FOUND THEN

@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION dbinfer._add_part(part_digest text, content bytea) RE
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   -- IS NOT TRUE: NULL is refused, too
-  IF (encode(sha256(content), 'hex') = part_digest) IS NOT TRUE THEN
+  IF (dbinfer_private.digest(content) = part_digest) IS NOT TRUE THEN
     RAISE data_exception USING MESSAGE = 'the content of the part does not match its digest',
       HINT = 'It was damaged in transit. Deploy the model again.';
   END IF;

@@ -17,8 +17,9 @@ BEGIN
     RAISE data_exception USING MESSAGE = 'a version needs a manifest, a size, three digests and the lists of its parts',
       HINT = 'Deploy with: dbinfer deploy model.xml';
   END IF;
-  IF EXISTS (SELECT 1 FROM jsonb_array_elements_text((facts->'xml_parts') || (facts->'bin_parts')) d
-              WHERE NOT EXISTS (SELECT 1 FROM dbinfer_private.part p WHERE p.digest = d)) THEN
+  IF EXISTS (SELECT 1 FROM (SELECT jsonb_array_elements_text(facts->'xml_parts') AS digest
+                    UNION ALL SELECT jsonb_array_elements_text(facts->'bin_parts')) d
+              WHERE NOT EXISTS (SELECT 1 FROM dbinfer_private.part p WHERE p.digest = d.digest)) THEN
     RAISE data_exception USING MESSAGE = 'a part of the version is missing', HINT = 'Deploy with: dbinfer deploy model.xml';
   END IF;
   PERFORM dbinfer_private.lock_registry();

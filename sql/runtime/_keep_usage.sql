@@ -11,7 +11,7 @@ BEGIN
   -- whoever scores never touches this table
   LOCK TABLE dbinfer_private.usage IN SHARE ROW EXCLUSIVE MODE;
   -- all at once: on Greenplum segments must not be at work still when the rows are written
-  SELECT coalesce(jsonb_agg(x), '[]') INTO counted FROM dbinfer._counted_usage x;
+  SELECT coalesce(json_agg(x), '[]') INTO counted FROM dbinfer._counted_usage x;
   FOR c IN SELECT x.*, coalesce(r.rolname::text, 'role ' || x.role_oid::text) AS role
              FROM jsonb_to_recordset(counted) AS x(source text, role_oid oid, version_id integer, rows bigint,
                                                    seconds double precision, last_used timestamptz)

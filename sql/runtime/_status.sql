@@ -3,11 +3,10 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   found jsonb := dbinfer._full_status();
 BEGIN
-  -- its words name hosts and folders
-  IF found->>'problem' IS NOT NULL THEN
-    found := found || '{"problem": "An administrator sees what is wrong here: dbinfer doctor"}';
-  END IF;
-  RETURN found - 'host' - 'venv' - 'cache_dir' - 'cache_bytes' - 'cache_free';
+  -- the words of a problem name hosts and folders
+  RETURN (SELECT json_object_agg(f.key, CASE WHEN f.key = 'problem' AND f.value <> 'null'
+                   THEN '"An administrator sees what is wrong here: dbinfer doctor"' ELSE f.value END)
+            FROM jsonb_each(found) f WHERE f.key NOT IN ('host', 'venv', 'cache_dir', 'cache_bytes', 'cache_free'))::jsonb;
 END $$;
 COMMENT ON FUNCTION dbinfer._status() IS 'internal: facts of this process without host and folders';
 GRANT EXECUTE ON FUNCTION dbinfer._status() TO PUBLIC;

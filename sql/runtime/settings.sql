@@ -5,7 +5,7 @@ LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 SELECT json_object_agg(s.name, s.value)::text FROM (
   SELECT name, value FROM dbinfer_private.setting WHERE name <> 'usage_since'
   UNION ALL
-  SELECT 'workers', coalesce(pg_catalog.current_setting('max_parallel_workers_per_gather', true), '0')
+  SELECT 'workers', /* greenplum6: '0' */ coalesce(pg_catalog.current_setting('max_parallel_workers_per_gather', true), '0') /* :greenplum6 */
 ) s
 $$;
 COMMENT ON FUNCTION dbinfer_private.settings() IS 'all settings of the runtime as JSON';

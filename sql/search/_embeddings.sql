@@ -14,7 +14,7 @@ BEGIN
       HINT = 'Let the function stand alone: SELECT * FROM dbinfer.similar(...)';
   END IF; */
   made_by := coalesce(dbinfer._embedded_by(images, model), 'true');
-  SELECT pg_catalog.jsonb_object_agg(a.attname, t.typname) INTO types
+  SELECT pg_catalog.json_object_agg(a.attname, t.typname) INTO types
     FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid OPERATOR(pg_catalog.=) a.atttypid
    WHERE a.attrelid OPERATOR(pg_catalog.=) images::pg_catalog.oid AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped;
   chosen := coalesce(source_column, CASE WHEN types OPERATOR(pg_catalog.?) 'embedding' THEN 'embedding' ELSE 'img' END);

@@ -7,6 +7,7 @@ SELECT m.name AS model,
                    WHERE g.model = m.name AND pg_has_role(r.oid, 'USAGE')
                      AND (g.role_oid = r.oid OR g.cluster IS DISTINCT FROM c.identifier))
        OR EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = 'dbinfer_admin' AND pg_has_role(r.oid, 'USAGE')) AS shown
-  FROM dbinfer_private.model m, (SELECT system_identifier::text AS identifier FROM pg_catalog.pg_control_system()) c;
+  FROM dbinfer_private.model m, (SELECT /* greenplum6: dbinfer_private.cluster() AS identifier) c */ system_identifier::text AS identifier FROM pg_catalog.pg_control_system()) c
+       /* :greenplum6 */;
 COMMENT ON VIEW dbinfer._shown_models IS 'internal: whether the reader may run or administer a model, and so see what it is';
 GRANT SELECT ON dbinfer._shown_models TO PUBLIC;

@@ -9,12 +9,12 @@ WITH entry AS (
 ), told AS (
   -- 5 sets a parameter, 6 state and values, 7 the score of an epoch, 8 an attribute
   SELECT e.study, e.trial,
-         jsonb_object_agg(e.entry->>'param_name',
+         json_object_agg(e.entry->>'param_name',
            -- of a parameter with choices, Optuna stores which one
            CASE WHEN (e.entry->>'distribution')::jsonb->>'name' = 'CategoricalDistribution'
                 THEN (e.entry->>'distribution')::jsonb->'attributes'->'choices'->((e.entry->>'param_value_internal')::numeric::integer)
-                ELSE e.entry->'param_value_internal' END) FILTER (WHERE e.op = 5) AS params,
-         jsonb_object_agg(e.entry->>'step', e.entry->'intermediate_value') FILTER (WHERE e.op = 7) AS scores,
+                ELSE e.entry->'param_value_internal' END) FILTER (WHERE e.op = 5)::jsonb AS params,
+         json_object_agg(e.entry->>'step', e.entry->'intermediate_value') FILTER (WHERE e.op = 7)::jsonb AS scores,
          (array_agg(e.entry ORDER BY e.number DESC) FILTER (WHERE e.op = 6))[1] AS last,
          max(e.entry->'user_attr'->>'worker') FILTER (WHERE e.op = 8) AS worker
     FROM entry e WHERE e.op BETWEEN 5 AND 8 GROUP BY e.study, e.trial
