@@ -92,7 +92,7 @@ def _rights(conn: Any) -> list[Check]:
         lacking = lacks_rights(cur)
         try:
             # What stops an upgrade is a line of the report here
-            check_foreign(cur, Content())
+            check_foreign(cur, detect(conn), Content())
             foreign = None
         except InstallError as err:
             foreign = err

@@ -73,9 +73,11 @@ def _rows(query: str, dsn: str | None) -> Iterator[Pair]:
             )
         with conn.cursor("dbinfer_judge") as cursor:
             cursor.itersize = FETCH
-            both = "pg_catalog.to_jsonb(q.true_boxes), pg_catalog.to_jsonb(q.found_boxes)"
+            # the whole row, so that Greenplum 6, which has no to_jsonb, calls dbinfer.detect once
+            both = "pg_catalog.row_to_json(q)"
             cursor.execute(f"SELECT {both} FROM ({text}) AS q(true_boxes, found_boxes)")
-            for number, (true, found) in enumerate(cursor):
+            for number, (row,) in enumerate(cursor):
+                true, found = row["true_boxes"], row["found_boxes"]
                 if true is None:
                     raise DataError(f"the true boxes of row {number} are NULL", "Add WHERE ... IS NOT NULL.")
                 yield true, _best(found or [], number)

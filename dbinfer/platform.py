@@ -2,7 +2,8 @@
 
 SQL files are valid on PostgreSQL as they stand. What is special on one platform stands in a comment like
 `/* greenplum: DISTRIBUTED REPLICATED */`, which `adapt` opens on that platform. Greenplum 6 and 7, WarehousePG,
-Greengage and Cloudberry are all `greenplum` to the SQL files.
+Greengage and Cloudberry are all `greenplum` to the SQL files. What Greenplum 6 takes
+instead of some text stands before it: `/* greenplum6: instead */ text /* :greenplum6 */`; without the end mark it is added.
 """
 
 from __future__ import annotations
@@ -15,8 +16,23 @@ from dbinfer.relatives import Features, probe, product
 
 FAMILY = ("greenplum", "warehousepg", "greengage", "cloudberry")
 RUN = ("postgresql", "greenplum")
-# Greenplum 6 is a PostgreSQL 9.4, which has no parallel plans and does not know the word
 PARALLEL_SINCE = 90600
+# Greenplum 6 is a PostgreSQL 9.4, Greenplum 7 a PostgreSQL 12; between them there is nothing that we know
+GREENPLUM7 = 120000
+
+# Upgrades are frozen, and so are not marked; in bodies of PL/Python no mark can stand
+GREENPLUM6 = (
+    (r"/\* greenplum6:((?:(?!\*/).)*)\*/((?:(?!/\* greenplum6:).)*?)/\* :greenplum6 \*/", r"\1"),
+    (r"/\* greenplum6: (.*?) \*/", r"\1"),
+    (r"(, )?\bPARALLEL (= )?(SAFE|RESTRICTED|UNSAFE)\b", ""),
+    (r"(CREATE SEQUENCE \S+) AS integer", r"\1"),
+    (r"([a-z.]+)::regrole::text", r"pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(\1))"),
+    # plpy.error takes no hint there; this is how PL/Python keeps what an SPIError reports
+    (
+        r'plpy\.error\("dbinfer: ([^"]*)", hint=("[^"]*"), sqlstate="22023"\)',
+        r'raise type("dbinfer", (plpy.SPIError,), {"__module__": "builtins", "spidata": (50856066, None, \2, None, 0)})("\1")',
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -69,9 +85,7 @@ class Platform:
         """Return a SQL file's text as this platform takes it."""
         mark = "greenplum" if self.mpp else "postgresql"
         sql = re.sub(r"/\* " + mark + r": (.*?) \*/", r"\1", sql, flags=re.DOTALL)
-        if self.kernel < PARALLEL_SINCE:
-            sql = re.sub(r"(, )?\bPARALLEL (= )?(SAFE|RESTRICTED|UNSAFE)\b", "", sql)
-        return sql
+        return _for_greenplum6(sql) if self.kernel < GREENPLUM7 else sql
 
     def host_settings(self, cur: Any) -> dict[str, str]:
         """Return the settings `segments@HOST`: how many segments score at once on each host."""
@@ -81,6 +95,13 @@ class Platform:
         cur.execute("SELECT dbinfer_private.place() FROM gp_dist_random('gp_id')")
         hosts = [str(row[0]).split()[0] for row in cur.fetchall()]
         return {f"segments@{host}": str(hosts.count(host)) for host in set(hosts)}
+
+
+def _for_greenplum6(sql: str) -> str:
+    """Return what a PostgreSQL 9.4 takes: no parallel plans, and no words that came later."""
+    for pattern, instead in GREENPLUM6:
+        sql = re.sub(pattern, instead, sql, flags=re.DOTALL)
+    return sql
 
 
 def detect(conn: Any) -> Platform:

@@ -16,6 +16,7 @@ from dbinfer.load import LoadOptions, load
 from dbinfer.names import TableName
 from dbinfer.progress import OnProgress, silent
 from dbinfer.report import Report
+from dbinfer.sqlfiles import read
 
 Truths = dict[str, bytes | str]  # by the name of the image's file
 
@@ -89,7 +90,10 @@ def sample(
 def _store(table: TableName, kind: Kind, truths: Truths, dsn: str | None) -> None:
     place = {"table": table.identifier, "column": SQL(kind.column), "type": SQL(f"pg_catalog.{kind.type}")}
     with session(dsn, needs_dbinfer=False) as conn, conn.cursor() as cur:
-        cur.execute(SQL("ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column} {type}").format(**place))
+        # Asked, because Greenplum 6 does not know ADD COLUMN IF NOT EXISTS
+        cur.execute(read("client/columns.sql"), {"table": table.identifier.as_string(cur)})
+        if kind.column not in dict(cur.fetchall()):
+            cur.execute(SQL("ALTER TABLE {table} ADD COLUMN {column} {type}").format(**place))
         given = "ROWS FROM (pg_catalog.unnest(%s::pg_catalog.text[]), pg_catalog.unnest(%s::{type}[]))"
         cur.execute(
             SQL(

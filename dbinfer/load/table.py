@@ -90,7 +90,8 @@ class ImageTable:
         # A name that is not valid UTF-8 cannot be sent; its file is refused when it is read
         texts = [path.encode(errors="replace").decode() for path in asked]
         with self.conn.cursor() as cur:
-            cur.execute(self.format(read(file), asked=sql.Literal(texts), **more))
+            text = self.platform.adapt(read(file))
+            cur.execute(self.format(text, asked=sql.Literal(texts), **more))
             return cur.fetchall()
 
     def row(self, item: Found, data: bytes) -> Row:

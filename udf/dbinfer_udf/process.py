@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Optional, Tuple
 
 DISPATCH = b"dispatch"
+ERROR_FIELDS_SINCE = 90600  # server_version_num
 
 
 def server() -> Any:
@@ -42,6 +43,11 @@ def setting(name: str) -> Optional[str]:
     # missing_ok, not restricted: an error of the server would jump over the frames of Python
     value = option(name.encode(), True, False)
     return None if value is None else str(value, "utf-8", "replace")
+
+
+def lacks_error_fields() -> bool:
+    """Return whether PL/Python is that of a PostgreSQL 9.4 (Greenplum 6), whose errors take no detail and no hint."""
+    return hasattr(server(), "GetConfigOption") and int(setting("server_version_num") or 0) < ERROR_FIELDS_SINCE
 
 
 def server_log(name: str) -> str:

@@ -37,6 +37,11 @@ def _cancelled(plpy: Any, message: str, detail: str) -> Exception:
 
 def database_error(plpy: Any, message: str, detail: str, hint: str, sqlstate: str) -> Exception:
     """Return an exception that PL/Python reports as `dbinfer: message` (plpy.error would say `plpy.Error: message`)."""
+    if process.lacks_error_fields():
+        # how PL/Python there keeps what an SPIError reports
+        code = sum((ord(letter) - 48 & 63) << 6 * place for place, letter in enumerate(sqlstate))
+        told = {"__module__": "builtins", "spidata": (code, detail or None, hint or None, None, 0)}
+        return type("dbinfer", (plpy.SPIError,), told)(message)  # type: ignore[no-any-return]
     kind = type("dbinfer", (plpy.Error,), {"__module__": "builtins"})
     error: Exception = kind(message)
     for name, value in (("detail", detail), ("hint", hint or None), ("sqlstate", sqlstate)):

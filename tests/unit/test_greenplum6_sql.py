@@ -1,0 +1,89 @@
+"""What Greenplum 6, a PostgreSQL 9.4, is given of our SQL and our errors: nothing that it does not know."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dbinfer.platform import Platform
+from dbinfer.sqlfiles import root
+from dbinfer_udf import process, ticket
+
+SIX = Platform("greenplum", "6.24.3", 90426, 3)
+SEVEN = Platform("greenplum", "7.1.0", 120012, 3)
+POSTGRESQL = Platform("postgresql", "17.2", 170002, 0)
+
+# Each with the version of PostgreSQL that brought it
+LATER = (
+    r"\bPARALLEL\b",  # 9.6
+    r"\bjsonb_(agg|object_agg|build_\w+|set|strip_nulls|pretty|insert)\(",  # 9.5
+    r"\bto_jsonb\(",  # 9.5
+    r"::reg(role|namespace)\b",  # 9.5
+    r"\bON CONFLICT\b",  # 9.5
+    r"\bpg_policy\b",  # 9.5
+    r"\bpg_control_system\b",  # 9.6
+    r"current_setting\([^()]*, true\)",  # 9.6
+    r"\bADD COLUMN IF NOT EXISTS\b",  # 9.6
+    r"plpy\.error\([^)]*hint=",  # 9.6
+    r"CREATE SEQUENCE \S+ AS\b",  # 10
+    r"\bpg_statistic_ext\b",  # 10
+    r"(?<!hashlib\.)\bsha256\((?!text)",  # 11
+    r"\bjit = ",  # 11
+    r"\bAS MATERIALIZED\b",  # 12
+)
+# Files that Greenplum 6 never sees: of PostgreSQL alone, and of the benchmark and the demo of the embedded server
+ELSEWHERE = ("client/job_group.sql", "bench/", "demo/")
+
+
+def _files() -> list[Path]:
+    names = [(file, str(file.relative_to(root()))) for file in sorted(root().rglob("*.sql"))]
+    return [file for file, name in names if not name.startswith(ELSEWHERE)]
+
+
+def _code(sql: str) -> str:
+    return re.sub(r"--[^\n]*|/\*.*?\*/", "", sql, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("file", _files(), ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_nothing_that_came_after_9_4(file: Path) -> None:
+    text = SIX.adapt(file.read_text())
+    assert "greenplum6" not in _code(text)
+    assert [word for word in LATER if re.search(word, _code(text))] == []
+
+
+def test_instead_of_a_text_and_beside_it() -> None:
+    text = "a /* greenplum6: b */ c /* :greenplum6 */ d /* greenplum6: e */ f /* greenplum6: */ g /* :greenplum6 */"
+    assert SIX.adapt(text).split() == ["a", "b", "d", "e", "f"]
+    # what follows the first mark is not taken for the end of another
+    text = "/* greenplum6: b */ c /* greenplum6: d */ e /* :greenplum6 */"
+    assert SIX.adapt(text).split() == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize("platform", [SEVEN, POSTGRESQL], ids=["greenplum 7", "postgresql"])
+def test_other_servers_see_comments(platform: Platform) -> None:
+    for file in _files():
+        text = platform.adapt(file.read_text())
+        assert text.count("greenplum6") == file.read_text().count("greenplum6")
+        assert "spidata" not in text
+
+
+class _Plpy:
+    Error = type("Error", (Exception,), {})
+    SPIError = type("SPIError", (Exception,), {})
+
+
+def test_an_error_keeps_its_hint_and_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "lacks_error_fields", lambda: True)
+    error = ticket.database_error(_Plpy, "what is wrong", "On this server", "Do this.", "22P03")
+    assert isinstance(error, _Plpy.SPIError)
+    # PostgreSQL packs six bits of each character, the first one lowest
+    assert error.spidata == (50462850, "On this server", "Do this.", None, 0)  # type: ignore[attr-defined]
+    assert (type(error).__name__, type(error).__module__) == ("dbinfer", "builtins")
+    without = ticket.database_error(_Plpy, "what is wrong", "", "", "22P03")
+    assert without.spidata[1:3] == (None, None)  # type: ignore[attr-defined]
+
+
+def test_a_process_that_is_no_server_has_the_fields() -> None:
+    assert not process.lacks_error_fields()
