@@ -30,7 +30,8 @@ GREENPLUM6 = (
     # plpy.error takes no hint there; this is how PL/Python keeps what an SPIError reports
     (
         r'plpy\.error\("dbinfer: ([^"]*)", hint=("[^"]*"), sqlstate="22023"\)',
-        r'raise type("dbinfer", (plpy.SPIError,), {"__module__": "builtins", "spidata": (50856066, None, \2, None, 0)})("\1")',
+        r'told = {"__module__": "builtins", "spidata": (50856066, None, \2, None, 0)}'
+        r'; raise type("dbinfer", (plpy.SPIError,), told)("\1")',
     ),
 )
 

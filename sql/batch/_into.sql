@@ -18,7 +18,9 @@ BEGIN
   /* greenplum: written := n;
   FOR rest IN EXECUTE dbinfer._rest_query(scan, function, model, on_error) LOOP
     EXECUTE pg_catalog.format(statement, 'SELECT pg_catalog.unnest($1) AS id, pg_catalog.unnest($2) AS result, pg_catalog.unnest($3) AS file')
-      USING rest.ids, rest.texts, rest.files;
+      -- Greenplum 6 gives no row where one unnest has none
+      USING rest.ids, coalesce(rest.texts, pg_catalog.array_fill(NULL::pg_catalog.text, ARRAY[pg_catalog.cardinality(rest.ids)])),
+            coalesce(rest.files, pg_catalog.array_fill(NULL::pg_catalog.bytea, ARRAY[pg_catalog.cardinality(rest.ids)]));
     GET DIAGNOSTICS n = ROW_COUNT;
     written := written OPERATOR(pg_catalog.+) n;
     handed := handed OPERATOR(pg_catalog.+) rest.handed OPERATOR(pg_catalog.+) n;

@@ -15,7 +15,8 @@ BEGIN
   GET DIAGNOSTICS n = ROW_COUNT;
   FOR rest IN EXECUTE dbinfer._rest_query(scan, function, model, on_error) LOOP
     handed := handed OPERATOR(pg_catalog.+) rest.handed;
-    RETURN QUERY SELECT pg_catalog.unnest(rest.ids), pg_catalog.unnest(rest.texts), pg_catalog.unnest(rest.files);
+    RETURN QUERY SELECT r.id, r.result, r.file
+      FROM ROWS FROM (pg_catalog.unnest(rest.ids), pg_catalog.unnest(rest.texts), pg_catalog.unnest(rest.files)) r(id, result, file);
   END LOOP;
   PERFORM dbinfer._check_rest(function, n, handed);
 END $$;
