@@ -47,7 +47,9 @@ def setting(name: str) -> Optional[str]:
 
 def lacks_error_fields() -> bool:
     """Return whether PL/Python is that of a PostgreSQL 9.4 (Greenplum 6), whose errors take no detail and no hint."""
-    return hasattr(server(), "GetConfigOption") and int(setting("server_version_num") or 0) < ERROR_FIELDS_SINCE
+    return (
+        hasattr(server(), "GetConfigOption") and int(setting("server_version_num") or 0) < ERROR_FIELDS_SINCE
+    )
 
 
 def server_log(name: str) -> str:
