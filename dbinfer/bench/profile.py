@@ -18,7 +18,7 @@ from dbinfer.bench.sessions import (
     megabytes,
     scored,
     stop_engine,
-    with_engine,
+    warm_engine,
 )
 from dbinfer.bench.workers import Job
 from dbinfer.sqlfiles import read
@@ -35,9 +35,8 @@ def profile(context: Context) -> dict[str, Any]:
     stop_engine(context.database)
     known = {"cores": context.workers.processes, "agreement": context.files.agreement}
     measured = {**steps(context), "first_row_ms": first_row_ms(context), **memory(context)}
-    with with_engine(context):
-        measured["first_row_warm_ms"] = first_row_ms(context)
-    return {**measured, **planned(context), **known}
+    warm_engine(context)
+    return {**measured, "first_row_warm_ms": first_row_ms(context), **planned(context), **known}
 
 
 def steps(context: Context) -> dict[str, float]:

@@ -74,16 +74,14 @@ def stop_engine(database: Database) -> None:
         time.sleep(BETWEEN_ROWS)
 
 
-@contextmanager
-def with_engine(context: Context) -> Iterator[None]:
-    """Have an engine on the server's host that holds the model; its isolation stays what it was."""
+def warm_engine(context: Context) -> None:
+    """Have an engine on the server's host that holds the model; the model's isolation stays what it was."""
     database, model = context.database, context.case.model
     before = database.one("SELECT isolation FROM dbinfer.models WHERE name = %s", (model,))
     database.rows(ISOLATE, (model, "always"))
     with fresh(context) as conn:
         _seconds(conn, database.format(FIRST, call=context.call(), table=database.table("first")))
     database.rows(ISOLATE, (model, before))
-    yield
 
 
 def _engine_mb(database: Database) -> float:
