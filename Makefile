@@ -34,8 +34,8 @@ test-greenplum: ## the database tests on the cluster that DBINFER_TEST_GREENPLUM
 test-docker: bootstrap ## the container images and compose files (needs a container engine)
 	@.venv/bin/pytest tests/docker
 
-test-matrix: bootstrap ## the database tests on PostgreSQL 13 to 18 in containers, with a table at the end; ENGINES="14 17" chooses, RESUME=1 goes on
-	@.venv/bin/python tests/matrix $(if $(RESUME),--resume) $(if $(ONLY),--only "$(ONLY)") $(ENGINES)
+test-matrix: bootstrap ## the database tests on PostgreSQL 13 to 18 in containers, with a table at the end; ENGINES="14 17" and PART=core choose, RESUME=1 goes on
+	@.venv/bin/python tests/matrix $(if $(RESUME),--resume) $(if $(PART),--part $(PART)) $(if $(ONLY),--only "$(ONLY)") $(ENGINES)
 
 train-env: bootstrap ## Horovod for training with several processes (compiles for some minutes)
 	@bash scripts/train-env

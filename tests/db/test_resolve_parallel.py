@@ -153,8 +153,11 @@ def test_sql_wrapper(parallel: Connection, kind: str) -> None:
 
 def test_a_wrapper_with_an_exception_block_gives_one_clear_error_or_results(parallel: Connection) -> None:
     rows(parallel, "SET parallel_leader_participation = off")
-    with pytest.raises(psycopg2.Error, match="parallel"):
-        rows(parallel, "SELECT catching(img) FROM images ORDER BY id")
+    if parallel.server_version >= 170000:  # since then workers may have subtransactions of their own
+        assert [row[0] for row in rows(parallel, "SELECT catching(img) FROM images ORDER BY id")] == LABELS
+    else:
+        with pytest.raises(psycopg2.Error, match="parallel"):
+            rows(parallel, "SELECT catching(img) FROM images ORDER BY id")
     rows(parallel, "RESET parallel_leader_participation")
     rows(parallel, "ALTER FUNCTION catching(bytea) PARALLEL UNSAFE")
     assert [row[0] for row in rows(parallel, "SELECT catching(img) FROM images ORDER BY id")] == LABELS

@@ -1,6 +1,6 @@
 """`make test-matrix`: the database tests and the bench ratio of digits on every PostgreSQL that distributions have.
 
-Usage: python tests/matrix [--resume] [--only "PYTEST WORDS"] [MAJOR...]
+Usage: python tests/matrix [--resume] [--part core] [--only "PYTEST WORDS"] [MAJOR...]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 
 import container
 import results
-from engines import ENGINES, LEFT_OUT, Engine, select
+from engines import ENGINES, LEFT_OUT, PARTS, Engine, select
 
 BUILD = container.ROOT / "build" / "matrix"
 
@@ -24,7 +24,8 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="make test-matrix", description=__doc__)
     parser.add_argument("engines", nargs="*", help=f"of {' '.join(map(str, ENGINES))}; all by default")
     parser.add_argument("--resume", action="store_true", help="leave out engines that have a whole row")
-    parser.add_argument("--only", default="", help="what pytest gets instead of tests/db")
+    parser.add_argument("--part", choices=PARTS, default="all", help="core takes a third of the time")
+    parser.add_argument("--only", default="", help="what pytest gets instead of the part's files")
     options = parser.parse_args(words)
     try:
         chosen = select(options.engines)
@@ -32,21 +33,24 @@ def main(words: list[str]) -> int:
         parser.error(str(err))
     if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
         parser.error("no container engine answers (docker info)")
-    known = {} if not (BUILD / "matrix.json").exists() else _known()
     digits()
     for engine in chosen:
-        if options.resume and engine.base in known and not known[engine.base].problem:
-            print(f"{engine.major}: has a row of {known[engine.base].date}")
+        known = row_of(engine)
+        if options.resume and known and not known.problem:
+            print(f"{engine.major}: has a row of {known.date}")
             continue
-        known[engine.base] = run(engine, options.only.split())
-        write([known[one.base] for one in ENGINES.values() if one.base in known])
-    shown = [known[engine.base] for engine in chosen]
+        row = run(engine, options.only or options.part)
+        (BUILD / str(engine.major) / "row.json").write_text(results.as_json([row]))
+        write([row for row in map(row_of, ENGINES.values()) if row])
+    shown = [row for row in map(row_of, chosen) if row]
     print(f"\n{results.as_text(shown, LEFT_OUT)}\n\n{BUILD}/matrix.md, matrix.json")
     return int(any(row.failed or row.problem for row in shown))
 
 
-def _known() -> dict[str, results.Row]:
-    return {row.base: row for row in results.load((BUILD / "matrix.json").read_text())}
+def row_of(engine: Engine) -> results.Row | None:
+    """Return what the last whole run of an engine found; each has a file, because several may run at once."""
+    file = BUILD / str(engine.major) / "row.json"
+    return results.load(file.read_text())[0] if file.exists() else None
 
 
 def digits() -> None:
@@ -59,18 +63,19 @@ def digits() -> None:
     subprocess.run([sys.executable, "-m", "dbinfer.bench.build", "digits", str(folder)], check=True)
 
 
-def run(engine: Engine, words: list[str]) -> results.Row:
-    """Return the row of one engine, and print a line on it."""
+def run(engine: Engine, part: str) -> results.Row:
+    """Return the row of one engine, with a part's tests or those that these words name, and print a line on it."""
     begin, date = time.monotonic(), datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     folder = container.fresh(BUILD / str(engine.major))
     say = _progress(engine, begin)
     try:
         say("building")
         container.build(engine, folder / "build.txt")
-        container.run(engine, folder, words, say)
+        container.run(engine, folder, PARTS.get(part) or part.split(), say)
         row = results.read(engine.major, engine.base, folder, date)
     except container.CannotBeHad as err:
         row = results.Row(f"PostgreSQL {engine.major}", engine.base, date, problem=f"cannot be had: {err}")
+    row.part = part
     counts = f"{row.passed} passed, {len(row.failed)} failed, {sum(row.skipped.values())} skipped"
     say(f"{row.engine}: {row.problem or counts}", end=True)
     return row

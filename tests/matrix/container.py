@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[2]
 # What of this tree goes into the container; tests read the documentation and the Dockerfiles, too
 TREE = ("dbinfer", "docker", "docs", "models", "scripts", "sql", "tests", "udf", "build/matrix/digits")
 TREE_FILES = ("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "pyproject.toml")
+# a test looks at the sockets of the server's processes, which belong to another user
+RIGHTS = ("--cap-add", "SYS_PTRACE")
 PHASE = re.compile(r"^matrix: (\w+)$|\[\s*(\d+)%\]")
 
 
@@ -53,11 +55,11 @@ def build(engine: Engine, log: Path) -> None:
         raise CannotBeHad(f"its image cannot be built: {_last(done.stdout + done.stderr)} ({log})")
 
 
-def run(engine: Engine, folder: Path, words: list[str], progress: Callable[[str], None]) -> int:
+def run(engine: Engine, folder: Path, words: Iterable[str], progress: Callable[[str], None]) -> int:
     """Run tests and bench in a container, into files of this folder; return the container's exit status."""
     ignored = [f"--ignore-glob=*/{pattern}" for pattern in LEFT_OUT]
     with (
-        _container(engine, [*ignored, *(words or ["tests/db"])]) as name,
+        _container(engine, [*ignored, *words]) as name,
         (folder / "log.txt").open("w") as log,
     ):
         _send(name)
@@ -72,7 +74,7 @@ def _container(engine: Engine, words: list[str]) -> Iterator[str]:
     _docker("rm", "-f", "-v", name)
     volume = f"{name}-runtime:/var/lib/dbinfer/runtime"
     made = _docker(
-        *("create", "--init", "--name", name, "--shm-size", "1g", "-v", volume),
+        *("create", "--init", "--name", name, "--shm-size", "1g", *RIGHTS, "-v", volume),
         *(engine.image, "bash", "tests/matrix/inside", *words),
     )
     if made.returncode:

@@ -54,6 +54,38 @@ LEFT_OUT = {
     "test_page_browser.py": "the browser is the client's",
 }
 
+# PART=core: what speaks most of a server's own ways (catalogue, planner, PL/Python, transactions); a third of the time
+CORE = (
+    "test_classify_table",
+    "test_doctor_checks",
+    "test_engine_results",
+    "test_install_twice",
+    "test_install_uninstall",
+    "test_install_upgrade",
+    "test_jobs_batches",
+    "test_jobs_plan",
+    "test_jobs_roles",
+    "test_predict_process",
+    "test_predict_values",
+    "test_privileges_golden",
+    "test_registry_deploy",
+    "test_registry_versions",
+    "test_resolve_parallel",
+    "test_resolve_rights",
+    "test_resolve_statements",
+    "test_resolve_versions",
+    "test_runtime_code",
+    "test_scan_sisters",
+    "test_score_tables",
+    "test_search",
+    "test_server_lifecycle",
+    "test_trust_definer",
+    "test_trust_roles",
+    "test_trust_transactions",
+    "test_upgrade_from_0_1_0",
+)
+PARTS = {"all": ("tests/db",), "core": tuple(f"tests/db/{name}.py" for name in CORE)}
+
 
 def select(words: list[str]) -> list[Engine]:
     """Return the engines of these major versions, all of them where none is named.

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-HEAD = ("engine", "base", "Python", "numpy", "OpenVINO", "passed", "failed", "skipped", "ratio")
+HEAD = ("engine", "base", "Python", "numpy", "OpenVINO", "part", "passed", "failed", "skipped", "ratio")
 RATIO = "ratio: images per second of SQL to those of a bare OpenVINO loop, for the digits, in the same run"
 
 
@@ -21,6 +21,7 @@ class Row:
 
     Attributes:
         engine: PostgreSQL's full version, or its major one where it could not be had.
+        part: which tests ran: all, core, or other words for pytest.
         failed: names of tests; skipped: reason -> number of tests.
         ratio: of SQL to a bare loop on the digits; None where it was not measured.
         problem: why this row is not whole, or empty.
@@ -32,6 +33,7 @@ class Row:
     python: str = ""
     numpy: str = ""
     openvino: str = ""
+    part: str = "all"
     passed: int = 0
     failed: list[str] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
@@ -42,7 +44,7 @@ class Row:
         """Return this row of the table."""
         ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
         counts = (str(self.passed), str(len(self.failed)), str(sum(self.skipped.values())))
-        return (self.engine, self.base, self.python, self.numpy, self.openvino, *counts, ratio)
+        return (self.engine, self.base, self.python, self.numpy, self.openvino, self.part, *counts, ratio)
 
 
 def read(major: int, base: str, folder: Path, date: str) -> Row:

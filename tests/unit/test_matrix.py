@@ -42,7 +42,7 @@ def row(folder: Path) -> results.Row:
 def test_a_row_counts_and_names(run: Path) -> None:
     found = row(run)
     assert found.cells()[0] == "PostgreSQL 17.11"
-    assert found.cells()[2:] == ("3.13.5", "2.4.6", "2026.4.1", "1", "2", "2", "0.96")
+    assert found.cells()[2:] == ("3.13.5", "2.4.6", "2026.4.1", "all", "1", "2", "2", "0.96")
     assert found.failed == ["tests/db/test_a.py::test_two", "tests/db/test_b.py::test_three"]
     assert found.skipped == {"needs pgvector": 1, "needs TensorFlow": 1}
     assert found.problem == ""
@@ -93,4 +93,5 @@ def test_progress_is_what_the_log_says_last() -> None:
 def test_what_is_left_out_is_there() -> None:
     for pattern in engines.LEFT_OUT:
         assert list((container.ROOT / "tests" / "db").glob(pattern)), pattern
-    assert all((container.ROOT / part).exists() for part in container.TREE_FILES)
+    parts = (*container.TREE_FILES, *engines.PARTS["core"])
+    assert all((container.ROOT / part).exists() for part in parts)
