@@ -27,6 +27,7 @@ from dbinfer.install import InstallOptions, InstallReport, UpgradeOptions, insta
 from dbinfer.judge import JudgeReport, judge
 from dbinfer.load import LoadOptions, LoadReport, load
 from dbinfer.page import PageReport, ReportOptions, report
+from dbinfer.plan import PlanOptions, PlanReport, plan
 from dbinfer.progress import OnProgress, Progress, silent
 from dbinfer.quantize import QuantizeOptions, QuantizeReport, quantize
 from dbinfer.registry import (
@@ -89,6 +90,8 @@ __all__ = [
     "ModelsReport",
     "OnProgress",
     "PageReport",
+    "PlanOptions",
+    "PlanReport",
     "PredictOptions",
     "PredictReport",
     "Progress",
@@ -131,6 +134,7 @@ __all__ = [
     "judge",
     "load",
     "models",
+    "plan",
     "predict",
     "quantize",
     "report",

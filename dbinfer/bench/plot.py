@@ -27,7 +27,8 @@ COLORS = {
 COLUMNS = 3
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """Return matplotlib.pyplot, drawing into files."""
     try:
         import matplotlib
     except ImportError as err:
@@ -42,7 +43,7 @@ def _pyplot() -> Any:
 
 
 def _panels(count: int) -> tuple[Any, list[Any]]:
-    plt = _pyplot()
+    plt = pyplot()
     columns = min(COLUMNS, count)
     lines = -(-count // columns)
     figure, axes = plt.subplots(lines, columns, figsize=(5 * columns, 2.8 * lines), squeeze=False)

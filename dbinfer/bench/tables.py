@@ -112,7 +112,8 @@ def environment_lines(about: Row) -> list[str]:
     ]
 
 
-def _markdown_table(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+def markdown_table(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     return "\n".join([*lines, *("| " + " | ".join(line) + " |" for line in cells)])
 
@@ -129,7 +130,7 @@ def markdown(report: Row) -> str:
     ):
         if not cells:
             continue
-        parts.append(f"### {title}\n\n{_markdown_table(headings, cells)}")
+        parts.append(f"### {title}\n\n{markdown_table(headings, cells)}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -139,7 +140,7 @@ def scaling_markdown(report: Row) -> str:
     for title, rows in report["scaling"].items():
         headings = list(rows[0]) if rows else []
         parts.append(
-            f"### {title}\n\n{_markdown_table(headings, [[number(v) for v in row.values()] for row in rows])}"
+            f"### {title}\n\n{markdown_table(headings, [[number(v) for v in row.values()] for row in rows])}"
         )
     return "\n\n".join(parts) + "\n"
 
@@ -152,7 +153,7 @@ def isolation_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 def isolation_markdown(report: Row) -> str:
     """Return the comparison of the engine with in-process scoring as Markdown."""
     facts = "\n".join(f"- {line}" for line in environment_lines(report["environment"]))
-    return f"{facts}\n\n{_markdown_table(*isolation_table(report['isolation']))}\n"
+    return f"{facts}\n\n{markdown_table(*isolation_table(report['isolation']))}\n"
 
 
 def put_between(text: str, name: str, content: str) -> str:

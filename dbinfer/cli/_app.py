@@ -29,6 +29,7 @@ GROUPS = (
     "score",
     "judge",
     "jobs",
+    "plan",
     "bench",
     "train",
     "tune",

@@ -44,3 +44,38 @@ def size(option: str, text: str | None) -> tuple[int, int] | None:
             f"--{option} is {text!r}, but must be pixels such as 224 or 480x640 (height x width)"
         )
     return int(match[1]), int(match[2] or match[1])
+
+
+COUNTS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
+HOURS = {"": 1, "h": 1, "m": 1 / 60, "min": 1 / 60, "s": 1 / 3600}
+AMOUNT = r"(\d+(?:\.\d+)?|\.\d+)"
+
+
+def count(option: str, text: str | None) -> float | None:
+    """Return the number of `50M`, `1.5k` or `2000000`."""
+    if text is None:
+        return None
+    match = re.fullmatch(AMOUNT + r"\s*([kKmMgGbB]?)", text.strip())
+    if not match or not float(match[1]):
+        raise UsageError(f"--{option} is {text!r}, but must be a number above 0 such as 2000000, 1.5k or 50M")
+    return float(match[1]) * COUNTS[match[2].lower()]
+
+
+def hours(option: str, text: str | None) -> float | None:
+    """Return the hours of `6`, `6h`, `90m` or `30s`."""
+    if text is None:
+        return None
+    match = re.fullmatch(AMOUNT + r"\s*(h|m|min|s|)", text.strip().lower())
+    if not match or not float(match[1]):
+        raise UsageError(f"--{option} is {text!r}, but must be a time above 0 such as 6, 6h or 90m")
+    return float(match[1]) * HOURS[match[2]]
+
+
+def pixels(option: str, text: str | None) -> tuple[int, int] | None:
+    """Return (width, height) of `500x375` (width x height)."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,5})[xX](\d{1,5})", text.strip())
+    if not match:
+        raise UsageError(f"--{option} is {text!r}, but must be width x height in pixels such as 500x375")
+    return int(match[1]), int(match[2])

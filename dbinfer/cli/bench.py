@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dbinfer.cli import bench_engine
+from dbinfer.cli import bench_engine, bench_plan
 from dbinfer.cli._bench import (
     JsonFile,
     Keep,
@@ -39,6 +39,8 @@ Examples:
     $ dbinfer bench scaling --plot scaling.png
 
     $ dbinfer bench engine
+
+    $ dbinfer bench plan
 """
 SCALING_HELP = """Measure how the cost grows with rows, processes, model size and image size.
 
@@ -55,6 +57,7 @@ bench = typer.Typer(help=HELP, invoke_without_command=True, rich_markup_mode="ma
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
     bench_engine.register(bench)
+    bench_plan.register(bench)
     app.add_typer(bench, name="bench", rich_help_panel="Images")
 
 

@@ -21,11 +21,12 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("boxes", "isolation", "machine", "names", "pins", "platform", "samples", "state"),
     ("dsn", "sqlalchemy"),
     ("connection",),
-    ("agree", "backends", "imagefiles", "ir", "judge"),
+    ("agree", "backends", "cost", "imagefiles", "ir", "judge"),
     ("cache", "convert", "install", "load", "mirrors", "page", "quantize", "registry", "score"),
     ("engine", "server", "train"),
     ("doctor", "sample", "tune"),
     ("bench", "demo"),
+    ("plan",),
     ("cli",),
     ("dbinfer",),
 )
@@ -33,11 +34,13 @@ PIXELS = ("errors", "image", "mask", "postprocess", "preprocess")
 # What a room takes of dbinfer_udf beside its manifest.
 RUNTIME: dict[str, tuple[str, ...]] = {
     "agree": (*PIXELS, "detection"),
-    "bench": (*PIXELS, "cache", "fetched", "libraries", "model", "tasks"),
+    "bench": (*PIXELS, "cache", "fetched", "libraries", "model", "tasks", "trial"),
+    "cost": ("header", "image", "shrink"),
     "engine": ("engine.client", "errors"),
     "imagefiles": ("header",),
     "machine": ("limits",),
     "page": ("draw", "errors", "image"),
+    "plan": ("errors", "header"),
     "quantize": PIXELS,
     "server": ("venv",),
     "registry": ("processor", "trial"),

@@ -1,0 +1,126 @@
+"""Measures what a plan is made of, and how far its predictions are off on statements that it was not fitted to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+from dbinfer.bench.benchmark import server_dsn
+from dbinfer.bench.database import Database, database
+from dbinfer.bench.environment import environment
+from dbinfer.bench.fitting import Timed, coefficients, timed_steps
+from dbinfer.bench.plan_cases import FITTED, HELD, SEGMENTS, STARTS, STEPS
+from dbinfer.bench.points import Case, Point, Points
+from dbinfer.bench.probe import probe
+from dbinfer.bench.sessions import fresh
+from dbinfer.bench.speed import KIND, NETWORK, Speed
+from dbinfer.bench.steps import Crew, crew
+from dbinfer.cost import Coefficients, row_seconds, shipped
+from dbinfer.machine import cores
+from dbinfer.progress import OnProgress, Progress
+from dbinfer.report import Report
+
+MACHINE = ("cpu", "flags", "cores", "memory_mb", "system", "versions", "server", "date")
+
+
+@dataclass(frozen=True)
+class PlanningReport(Report):
+    """What was measured.
+
+    Attributes:
+        environment: on what; coefficients: as their file has them; points: statements, with `predicted` and `error`.
+    """
+
+    environment: dict[str, Any]
+    coefficients: dict[str, Any]
+    points: list[dict[str, Any]]
+
+
+def run_planning(
+    dsn: str | None, given: Coefficients | None, progress: OnProgress, keep: bool = False
+) -> PlanningReport:
+    """Fit coefficients, unless they are given, and measure the statements that they shall predict.
+
+    Args:
+        given: coefficients to check; on Greenplum those that are shipped, where none are given.
+    """
+    with crew(cores()) as processes, database(server_dsn(dsn, progress), keep) as opened:
+        timed = timed_steps(processes, progress)
+        run = _Run(opened, Points(opened, given or shipped(), speed_of(processes, timed)), progress)
+        fitted: list[Point] = []
+        if given is None and opened.platform.mpp:
+            given = shipped()
+        if given is None:
+            fitted = run.points(FITTED)
+        found = given or run.fitted(timed, fitted)
+        held = run.points(SEGMENTS if opened.platform.mpp else HELD)
+        models = {f"{one.name} {one.precision}": one for one in run.measured.networks.values()}
+        found = replace(found, models={**found.models, **models}, error=errors(found, held))
+        about = environment(opened.platform, [])
+    return PlanningReport(about, found.to_dict(), [row(point, found) for point in (*fitted, *held)])
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What measures on one database."""
+
+    opened: Database
+    measured: Points
+    progress: OnProgress
+
+    def points(self, cases: Sequence[Case]) -> list[Point]:
+        taken = []
+        for case in cases:
+            self.progress(Progress(f"plan: {case.title}, {case.processes} processes"))
+            taken.append(self.measured.measure(case))
+        return taken
+
+    def fitted(self, timed: Sequence[Timed], fitted: Sequence[Point]) -> Coefficients:
+        """Return coefficients that fit steps and statements, and what they were measured on."""
+        known = {name: self.measured.facts(name, "f32") for name, _ in STEPS}
+        found = coefficients(timed, known, fitted, {})
+        about = environment(self.opened.platform, [])
+        machine = {**{name: about[name] for name in MACHINE}, "probe": probe()}
+        start = {place: self.start(case, found) for place, case in STARTS.items()}
+        return replace(found, machine=machine, start=start)
+
+    def start(self, case: Case, found: Coefficients) -> float:
+        """Return the seconds of a fresh session's first row beyond the row itself, and beyond compiling."""
+        text, network = self.measured.first(case), self.measured.network(case)
+
+        def first() -> float:
+            with fresh(self.opened) as conn, conn.cursor() as cur:
+                started = time.perf_counter()
+                cur.execute(text)
+                cur.fetchall()
+                return time.perf_counter() - started
+
+        first()  # the engine opens the model for the first of all sessions
+        compiling = 0.0 if network.in_engine else network.compile_milliseconds / 1e3
+        one = row_seconds(found, (case.kind.picture(case.kind.files()),), network)
+        return round(max(0.0, self.measured.speed.measured(first)[0] - one - compiling), 4)
+
+
+def speed_of(processes: Crew, timed: Sequence[Timed]) -> Speed:
+    """Return what compares the machine with its best while the steps were timed."""
+    place = [(name, kind) for name, kind in STEPS].index((NETWORK, KIND))
+    return Speed.of(processes, timed[place].alone, timed[place].together)
+
+
+def errors(found: Coefficients, points: Sequence[Point]) -> dict[str, float]:
+    """Return the largest and the median relative error."""
+    taken = [abs(point.predicted(found) / point.seconds - 1) for point in points]
+    return {"largest": round(max(taken), 3), "median": round(median(taken), 3), "points": len(taken)}
+
+
+def row(point: Point, found: Coefficients) -> dict[str, Any]:
+    """Return a point with what is predicted for it."""
+    predicted = point.predicted(found)
+    more: Mapping[str, float] = {
+        "predicted": round(predicted, 4),
+        "error": round(predicted / point.seconds - 1, 3),
+    }
+    return {**point.to_dict(), **more}

@@ -1,0 +1,92 @@
+"""Times the steps of a row in processes of their own: one alone, and as many as cores together."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.pool import Pool
+from statistics import mean, median
+
+from dbinfer.bench.networks import ModelFiles
+from dbinfer_udf.model import Model
+from dbinfer_udf.tasks import TASKS
+
+NAMES = {"decode": "decode", "preprocess": "fit", "infer": "infer", "postprocess": "finish"}
+LEAST_ROWS = 4
+Steps = dict[str, float]
+# by file: compiling a network takes longer than timing it
+kept: dict[str, Model] = {}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A network, image files, and for how many seconds to time them."""
+
+    files: ModelFiles
+    images: tuple[bytes, ...]
+    seconds: float
+
+
+def timed(job: Job) -> Steps:
+    """Return the mean seconds of each step of a row."""
+    model = _model(job.files)
+    taken: list[dict[str, float]] = []
+    profile, until = TASKS["profile"], time.monotonic() + job.seconds
+    while time.monotonic() < until or len(taken) < LEAST_ROWS:
+        image = job.images[len(taken) % len(job.images)]
+        taken.append(json.loads(profile(model, image, None))["microseconds"])
+    return {group: mean(row[name] for row in taken) / 1e6 for name, group in NAMES.items()}
+
+
+def _model(files: ModelFiles) -> Model:
+    key = files.entry.path("xml")
+    if key not in kept:
+        kept[key] = files.compile()
+    return kept[key]
+
+
+class Crew:
+    """Processes that time; see `crew`."""
+
+    def __init__(self, pool: Pool, processes: int) -> None:
+        self.pool, self.processes = pool, processes
+
+    def steps(self, job: Job) -> tuple[Steps, Steps]:
+        """Return the seconds of each step in a process alone, and in one of as many as cores."""
+        alone = self.pool.apply(timed, (job,))
+        # one job each, because none ends before the others have begun
+        together = self.pool.map(timed, [job] * self.processes, chunksize=1)
+        return alone, {group: median(one[group] for one in together) for group in alone}
+
+    def row(self, job: Job, processes: int) -> float:
+        """Return the seconds of a row where so many processes time one."""
+        taken = self.pool.map(timed, [job] * processes, chunksize=1)
+        return median(sum(one.values()) for one in taken)
+
+    def best_steps(self, jobs: Sequence[Job], rounds: int) -> list[tuple[Steps, Steps]]:
+        """Return the least of some rounds, job by job and step by step.
+
+        The jobs take turns, so that a minute in which the machine is slow does not decide on one of them.
+        """
+        taken = [[self.steps(job) for job in jobs] for _ in range(rounds)]
+        return [
+            (_least([one[0] for one in of]), _least([one[1] for one in of]))
+            for of in zip(*taken, strict=True)
+        ]
+
+
+def _least(taken: Sequence[Steps]) -> Steps:
+    return {group: min(one[group] for one in taken) for group in taken[0]}
+
+
+@contextmanager
+def crew(processes: int) -> Iterator[Crew]:
+    """Yield that many processes, and end them."""
+    # setsid as in bench.workers: Linux shares the cores between sessions
+    with multiprocessing.get_context("spawn").Pool(processes, os.setsid) as pool:
+        yield Crew(pool, processes)

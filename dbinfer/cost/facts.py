@@ -1,0 +1,89 @@
+"""What the cost of a row depends on: the image file and the network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dbinfer_udf.manifest import Manifest
+
+# As in dbinfer_udf.isolation: an inference that is shorter runs in the backend
+ENGINE_MILLISECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image file by what its header says.
+
+    Attributes:
+        format: JPEG, PNG, BMP, TIFF, WebP or GIF; width, height: in pixels; bytes: of the file.
+    """
+
+    format: str
+    width: int
+    height: int
+    bytes: float
+
+    @property
+    def pixels(self) -> int:
+        """How many pixels it has."""
+        return self.width * self.height
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network as its manifest and its trial know it.
+
+    Attributes:
+        width, height, channels: of its input; both: whether both sides of a picture must cover that.
+        milliseconds: of an image with one thread, as the trial at deploy measured it.
+        batch_milliseconds: of an image within a batch of 32, where that pays.
+        size, peak_bytes: of its files, and of the process that tried it.
+        compile_milliseconds: that a process takes to load it.
+        isolation: auto, always or never.
+        smooth: the runtime decodes JPEGs near the size that is needed, and shrinks by samples.
+    """
+
+    name: str
+    precision: str
+    task: str
+    width: int
+    height: int
+    channels: int
+    milliseconds: float
+    batch_milliseconds: float | None = None
+    size: int = 0
+    peak_bytes: int = 0
+    compile_milliseconds: float = 0.0
+    isolation: str = "auto"
+    both: bool = True
+    smooth: bool = True
+
+    @property
+    def in_engine(self) -> bool:
+        """Whether the host's engine runs it, where there is one."""
+        return self.isolation == "always" or (
+            self.isolation == "auto" and self.milliseconds >= ENGINE_MILLISECONDS
+        )
+
+    @classmethod
+    def of(cls, manifest: Manifest, trial: Mapping[str, Any], **more: Any) -> Network:
+        """Return the network of a manifest; `trial` holds what its trial found, as the registry keeps it."""
+        chosen = ((trial.get("precision") or {}).get("tried") or {}).get(manifest.precision) or {}
+        return cls(
+            name=more.pop("name", manifest.name),
+            precision=more.pop("precision", manifest.precision),
+            task=manifest.task,
+            width=manifest.width,
+            height=manifest.height,
+            channels=manifest.channels,
+            # of many images, where precisions were compared; else of three
+            milliseconds=chosen.get("milliseconds") or trial["milliseconds"],
+            batch_milliseconds=trial.get("batch_milliseconds"),
+            peak_bytes=trial.get("peak_bytes") or 0,
+            compile_milliseconds=trial.get("compile_milliseconds") or 0.0,
+            both=manifest.resize in ("standard", "crop"),
+            smooth=manifest.decode != "exact" and manifest.interpolation in ("linear", "area"),
+            **more,
+        )

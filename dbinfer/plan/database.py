@@ -1,0 +1,89 @@
+"""A plan's numbers from a database: the model's trial, the images of a table, and the hosts' cores."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from psycopg2.extensions import connection as Connection
+
+from dbinfer.connection import session
+from dbinfer.cost import Coefficients, Network
+from dbinfer.errors import DataError, RegistryError
+from dbinfer.plan.options import PlanOptions
+from dbinfer.plan.source import Source, assumed_picture
+from dbinfer.plan.table import Images, look_at
+from dbinfer.platform import Platform, detect
+from dbinfer.progress import OnProgress, Progress
+from dbinfer.score.functions import BY_TASK
+from dbinfer.sqlfiles import read
+from dbinfer_udf.manifest import Manifest
+
+HOSTS = "SELECT host, cores FROM dbinfer.segments"
+PROCESSES = "SELECT pg_catalog.current_setting('max_parallel_workers_per_gather')::pg_catalog.int4"
+
+
+def database_source(
+    model: str | None, options: PlanOptions, found: Coefficients, dsn: str | None, progress: OnProgress
+) -> Source:
+    """Return the source of a plan with a database.
+
+    Raises:
+        RegistryError: there is no such model.
+        DataError: the table or the column is not there, or holds no image.
+    """
+    with session(dsn, error=DataError, readonly=True) as conn:
+        platform = detect(conn)
+        title, network = _network(conn, model)
+        cores, segments = _hosts(conn, platform)
+        if options.table is None:
+            picture, notes = assumed_picture(options, network)
+            images = Images((picture,), options.images or 0.0, 1.0, notes)
+        else:
+            progress(Progress(f"looking at {options.table}"))
+            images = look_at(conn, platform, options)
+    return Source(
+        title=title,
+        function=BY_TASK.get(network.task, "predict"),
+        coefficients=found,
+        network=network,
+        pictures=images.pictures,
+        images=options.images or images.rows,
+        cores=options.cores or cores,
+        # other cores than those of the database: hosts that are to be bought have a segment for each
+        segments=options.segments or (options.cores or segments),
+        skew=options.skew or images.skew,
+        notes=images.notes,
+    )
+
+
+def _network(conn: Connection, model: str | None) -> tuple[str, Network]:
+    name, _, suffix = (model or "").partition("@")
+    with conn.cursor() as cur:
+        cur.execute(read("client/plan_model.sql"), {"name": name or None, "suffix": suffix or None})
+        row = cur.fetchone()
+    if row is None:
+        what = f"no model {model!r} is deployed" if model else "the database has no default model"
+        raise RegistryError(what, "List the models: dbinfer models")
+    name, version, manifest, trial, size, isolation = row
+    if manifest is None:
+        raise RegistryError(
+            f"model {model!r} may not be looked at by your role", "Ask its owner for a grant."
+        )
+    if not (trial or {}).get("milliseconds"):
+        raise RegistryError(
+            f"{name}@{version} was deployed without a trial, by an older version", "Deploy it again."
+        )
+    network = Network.of(Manifest.from_dict(manifest), trial, name=name, size=size, isolation=isolation)
+    return f"{name}@{version}", network
+
+
+def _hosts(conn: Connection, platform: Platform) -> tuple[int, int]:
+    """Return the cores of the smallest host, and the processes of the one with most that score at once."""
+    with conn.cursor() as cur:
+        cur.execute(HOSTS)
+        rows = cur.fetchall()
+        cores = min((int(count) for _, count in rows if count), default=1)
+        if platform.mpp:
+            return cores, max(Counter(host for host, _ in rows).values(), default=1)
+        cur.execute(PROCESSES)
+        return cores, 1 + int((cur.fetchone() or (0,))[0])

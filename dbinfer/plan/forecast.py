@@ -1,0 +1,96 @@
+"""How many hosts, or how many hours: the coefficients applied to so many images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import fmean
+
+from dbinfer.cost import row_seconds
+from dbinfer.cost.hosts import crowd, last_end
+from dbinfer.cost.row import group_seconds, start_seconds
+from dbinfer.errors import UsageError
+from dbinfer.plan.find import find_source
+from dbinfer.plan.memory import host_disk, host_memory
+from dbinfer.plan.options import PlanOptions
+from dbinfer.plan.report import PlanReport
+from dbinfer.plan.source import Source
+from dbinfer.progress import OnProgress
+
+DAY_HOURS, HOUR = 24.0, 3600.0
+MOST_HOSTS = 10**7
+
+
+def run_plan(model: str | None, options: PlanOptions, dsn: str | None, progress: OnProgress) -> PlanReport:
+    """Return the plan; see dbinfer.plan.plan."""
+    return forecast(find_source(model, options, dsn, progress), options)
+
+
+def forecast(source: Source, options: PlanOptions) -> PlanReport:
+    """Return what the images of a source need."""
+    hosts = options.hosts or _hosts(source, (options.hours or DAY_HOURS) * HOUR)
+    hours = seconds(source, hosts) / HOUR
+    rate = source.images / (hours * HOUR)
+    size = fmean(picture.bytes for picture in source.pictures)
+    return PlanReport(
+        model=source.title,
+        precision=source.network.precision,
+        function=source.function,
+        images=source.images,
+        hours=hours,
+        hosts=hosts,
+        cores=source.cores,
+        segments=source.segments,
+        skew=source.skew,
+        images_per_second=rate,
+        images_per_second_host=rate / hosts,
+        row_ms=_row_ms(source),
+        efficiency=row(source, 1) / row(source, source.segments),
+        host_memory=host_memory(source.network, source.segments, source.cores),
+        host_disk=host_disk(source.network),
+        images_bytes=size * source.images,
+        host_read=size * rate / hosts,
+        error=source.coefficients.error,
+        measured=source.coefficients.machine,
+        notes=source.notes,
+    )
+
+
+def row(source: Source, processes: int) -> float:
+    """Return the seconds of one core for a row where so many processes of a host score."""
+    share = crowd(processes, source.cores)
+    return row_seconds(source.coefficients, source.pictures, source.network, share)
+
+
+def seconds(source: Source, hosts: int) -> float:
+    """Return how long the fullest host takes."""
+    mean = source.images / (hosts * source.segments)
+    # the fullest segment of all; no segment has more than everything
+    full = min(mean * source.skew, source.images)
+    # the others of its host have what is left, as all other segments do
+    rest = (source.images - full) / max(1, hosts * source.segments - 1)
+    start = start_seconds(source.coefficients, source.network)
+    per_row: Callable[[int], float] = lambda n: row(source, n) * max(1.0, n / source.cores)  # noqa: E731
+    return start + last_end([rest] * (source.segments - 1) + [full], per_row)
+
+
+def _hosts(source: Source, within: float) -> int:
+    """Return the smallest number of hosts that is done in time."""
+    if start_seconds(source.coefficients, source.network) >= within:
+        raise UsageError(f"hours is {within / HOUR:g}, which is over before the first image is scored")
+    low, high = 0, 1
+    while seconds(source, high) > within:
+        low, high = high, high * 2
+        if high > MOST_HOSTS:
+            raise UsageError(
+                f"{source.images:g} images in {within / HOUR:g} hours need more than {MOST_HOSTS} hosts"
+            )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if seconds(source, middle) <= within else (middle, high)
+    return high
+
+
+def _row_ms(source: Source) -> dict[str, float]:
+    share = crowd(source.segments, source.cores)
+    found = [group_seconds(source.coefficients, one, source.network, share) for one in source.pictures]
+    return {group: round(fmean(one[group] for one in found) * 1e3, 4) for group in found[0]}

@@ -1,0 +1,158 @@
+"""More images, larger ones or fewer cores need more; hosts and hours answer each other; skew costs what it costs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dbinfer.cli._app import app
+from dbinfer.cost import Coefficients, shipped
+from dbinfer.cost.coefficients import from_dict, read, scaled, write
+from dbinfer.errors import UsageError
+from dbinfer.plan import PlanOptions, PlanReport, plan
+
+BASE = PlanOptions(images=50e6, hours=6.0)
+
+
+@pytest.fixture(autouse=True)
+def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("DBINFER_DSN", "PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE", "PGPORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DBINFER_HOME", str(tmp_path))
+
+
+def found(model: str = "resnet50", **changes: object) -> PlanReport:
+    return plan(model, replace(BASE, **changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("less", "more"),
+    [
+        ({"images": 5e6}, {"images": 50e6}),
+        ({"hours": 12.0}, {"hours": 3.0}),
+        ({"cores": 32}, {"cores": 8}),
+        ({"size": (500, 375)}, {"size": (4000, 3000)}),
+        ({"kilobytes": 50.0}, {"kilobytes": 500.0}),
+        ({"format": "JPEG"}, {"format": "PNG"}),
+        ({"skew": 1.0}, {"skew": 1.5}),
+        ({"segments": 16}, {"segments": 8}),
+    ],
+)
+def test_what_is_more_needs_more_hosts(less: dict[str, object], more: dict[str, object]) -> None:
+    assert found(**less).hosts < found(**more).hosts
+
+
+def test_slower_networks_need_more_hosts() -> None:
+    assert found("digits").hosts < found("mobilenet_v2").hosts < found("resnet50").hosts < found("unet").hosts
+
+
+def test_the_hosts_are_enough_and_one_less_is_not() -> None:
+    needed = found()
+    assert needed.hours <= 6
+    assert found(hours=None, hosts=needed.hosts).hours == pytest.approx(needed.hours)
+    assert found(hours=None, hosts=needed.hosts - 1).hours > 6
+
+
+def test_without_a_deadline_it_is_a_day() -> None:
+    assert found(hours=None).hosts == found(hours=24.0).hosts
+
+
+def test_twice_the_hosts_take_half_the_time() -> None:
+    two, four = (found(hours=None, hosts=n).hours for n in (2, 4))
+    assert two == pytest.approx(2 * four, rel=0.01)
+
+
+def test_the_slowest_segment_decides() -> None:
+    even, skewed = found(hours=None, hosts=4), found(hours=None, hosts=4, skew=2.0)
+    # its core is hardly crowded once the others have ended, so not quite twice
+    assert 1.7 < skewed.hours / even.hours <= 2.0
+    everything = found(hours=None, hosts=4, skew=1e6)
+    assert everything.hours == pytest.approx(
+        50e6 * even.efficiency * sum(even.row_ms.values()) / 3.6e6, rel=0.02
+    )
+
+
+def test_more_segments_than_cores_win_nothing() -> None:
+    assert found(cores=16, segments=48).hosts == found(cores=16, segments=16).hosts
+
+
+def test_more_segments_hold_skew_in_check() -> None:
+    """A fuller segment of many waits less, because the others leave it the cores."""
+    few, many = (found(cores=8, segments=n, skew=1.5, hours=None, hosts=2).hours for n in (8, 32))
+    assert many < few
+
+
+def test_hours_that_are_over_before_the_first_image() -> None:
+    with pytest.raises(UsageError, match="over before the first image"):
+        found(hours=1e-7)
+
+
+def test_more_hosts_than_there_are() -> None:
+    with pytest.raises(UsageError, match="need more than 10000000 hosts"):
+        found(images=1e15, hours=0.01)
+
+
+def test_the_report_adds_up() -> None:
+    report = found()
+    assert report.images_per_second * report.hours * 3600 == pytest.approx(50e6)
+    assert report.images_per_second_host * report.hosts == pytest.approx(report.images_per_second)
+    assert 0.3 < report.efficiency <= 1
+    assert report.host_read == pytest.approx(report.images_bytes / report.hours / 3600 / report.hosts)
+    assert report.host_memory > 100e6
+    assert report.host_disk > 100e6  # ResNet-50 has 102 MB of weights
+    assert "hosts of 16 cores (--cores)" in report.notes
+
+
+def test_coefficients_go_to_a_file_and_back(tmp_path: Path) -> None:
+    write(tmp_path / "own.json", shipped())
+    assert read(tmp_path / "own.json") == shipped()
+    assert found(coefficients=tmp_path / "own.json") == found()
+
+
+def test_this_machines_own_coefficients_count_before_the_shipped_ones(tmp_path: Path) -> None:
+    slow = replace(shipped(), seconds={name: 3 * value for name, value in shipped().seconds.items()})
+    write(tmp_path / "plan.json", slow)
+    assert found().hosts > 2 * plan_of(shipped(), tmp_path).hosts
+
+
+def plan_of(coefficients: Coefficients, folder: Path) -> PlanReport:
+    write(folder / "given.json", coefficients)
+    return found(coefficients=folder / "given.json")
+
+
+def test_another_machine_is_scaled_by_what_its_probe_takes() -> None:
+    there = shipped().machine["probe"]
+    twice = scaled(shipped(), {"decode": 2 * there["decode"], "infer": 3 * there["infer"]})
+    assert twice.seconds["infer"] == pytest.approx(3 * shipped().seconds["infer"])
+    assert twice.seconds["jpeg_byte"] == pytest.approx(2 * shipped().seconds["jpeg_byte"])
+    assert from_dict(twice.to_dict(), "x") == twice
+
+
+def shown(*words: str) -> str:
+    done = CliRunner().invoke(app, ["plan", *words])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_the_command_shows_a_table() -> None:
+    text = shown("--images", "50M", "--model", "resnet50", "--hours", "6")
+    assert "50M images with resnet50 in f32" in text
+    lines = {
+        line.split("│")[1].strip(): line.split("│")[2].strip() for line in text.splitlines() if "│" in line
+    }
+    assert lines["hosts"] == str(found().hosts)
+    assert "±" in lines["time"]
+    assert "inference" in lines["one image, one core"]
+    assert "largest error there" in text
+    assert "Not in it: other processors" in text
+
+
+def test_the_command_tells_how_long_hosts_take() -> None:
+    report = json.loads(shown("--images", "1.5M", "--model", "digits", "--hosts", "4", "--json"))
+    assert (report["hosts"], report["images"]) == (4, 1.5e6)
+    assert report["hours"] == pytest.approx(found("digits", images=1.5e6, hours=None, hosts=4).hours)
+    assert report["error"]["largest"] > 0
