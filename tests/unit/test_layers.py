@@ -85,6 +85,7 @@ STANDARD_LIBRARY_ONLY = (
     "turns",
     "memory",
     "limits",
+    "own_python",
     "trial",
     "trial_facts",
     "trial_process",

@@ -14,7 +14,7 @@ from dbinfer.ir.describe import describe
 from dbinfer.ir.read import read_model
 from dbinfer.registry.prepare import PreparedModel, prepare
 from dbinfer.registry.trial import try_model
-from dbinfer_udf import trial
+from dbinfer_udf import own_python
 from dbinfer_udf.trial import AbandonedError, Limits, TrialError, run_trial
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "db"))
@@ -46,7 +46,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             super().__init__(*args, **more)
             found.append(self)
 
-    monkeypatch.setattr(trial.subprocess, "Popen", Popen)
+    monkeypatch.setattr(own_python.subprocess, "Popen", Popen)
     return found
 
 

@@ -12,9 +12,10 @@ import sys
 import time
 from typing import Any, Dict, Optional, Tuple
 
+from . import own_python
 from .engine import kernel, landlock, seccomp, wire
 from .engine.steps import STEP, look
-from .errors import ImageError
+from .errors import ImageError, UdfError
 from .tried import python_of
 
 SECONDS = 60.0
@@ -52,17 +53,15 @@ def drawn_apart(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Op
 def _started(call: Dict[str, Any], python: str, files: Any) -> Any:
     modules = getattr(globals()["__loader__"], "modules", {})
     call = dict(call, modules=modules, package=__package__, paths=[path for path in sys.path if path])
-    environment = {"OPENBLAS_NUM_THREADS": "1", "PATH": os.environ.get("PATH", "")}
-    pipes: Dict[str, Any] = {
-        "stdin": subprocess.PIPE,
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.DEVNULL,
-    }
-    process = subprocess.Popen([python, "-I", "-"], env=environment, cwd="/", pass_fds=files, **pipes)
-    bootstrap = modules.get("bootstrap", "import sys\n")
-    with contextlib.suppress(BrokenPipeError), process.stdin as source:  # type: ignore[union-attr]
-        source.write((bootstrap + RUN % json.dumps(call)).encode())
-    return process
+    program = (modules.get("bootstrap", "import sys\n") + RUN % json.dumps(call)).encode()
+    try:
+        return own_python.started(
+            python, program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=files
+        )
+    except OSError as err:
+        problem = "the Python that draws, %s, cannot be started: %s" % (python, err.strerror)
+        hint = "Make the environment again: dbinfer doctor says which."
+        raise UdfError(problem, hint=hint, sqlstate="58000", public="nothing can be drawn here") from err
 
 
 def _answer(process: Any) -> bytes:

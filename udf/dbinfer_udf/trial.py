@@ -8,7 +8,6 @@ It finds what a model does with blank, white and random images; a model that is 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import resource
@@ -20,7 +19,7 @@ import time
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional
 
-from . import trial_process
+from . import own_python, trial_process
 from .trial_facts import Limits, Result, Sample
 
 __all__ = ["AbandonedError", "Limits", "Result", "Sample", "TrialError", "run_trial"]
@@ -74,19 +73,14 @@ def run_trial(
         "memory": limits.memory_bytes,
         "sample": sample,
     }
-    environment = {"OPENBLAS_NUM_THREADS": "1", "PATH": os.environ.get("PATH", "")}
-    # -I: nothing of the environment or of the working directory decides what the process imports
-    command, pipe = [python, "-I", "-"], subprocess.PIPE
-    pipes = {"stdin": pipe, "stdout": pipe, "stderr": pipe}
+    pipe = subprocess.PIPE
     try:
         # A session of its own: Ctrl-C at the terminal ends the command, which then ends this
-        process = subprocess.Popen(command, env=environment, cwd="/", start_new_session=True, **pipes)  # type: ignore[call-overload]
+        process = own_python.started(python, _program(call), stdout=pipe, stderr=pipe, start_new_session=True)
     except OSError as err:
         message = "the Python that tries it, %s, cannot be started: %s" % (python, err.strerror)
         raise TrialError(message, lasting=False) from err
     try:
-        with contextlib.suppress(BrokenPipeError), process.stdin as source:  # it is dead: _death says why
-            source.write(_program(call))
         return _Watch(process, limits, stop).result()
     finally:
         process.kill()

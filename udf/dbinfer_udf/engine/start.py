@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
@@ -11,6 +10,7 @@ import sys
 import time
 from typing import Any, Dict
 
+from .. import own_python
 from ..tried import python_of
 from .errors import PUBLIC, EngineError
 from .steps import STEP, look
@@ -52,22 +52,16 @@ def start(call: Dict[str, Any]) -> None:
         CancelledError: the statement was cancelled meanwhile; the engine starts nevertheless.
     """
     python = python_of(call["settings"])
-    environment = {"OPENBLAS_NUM_THREADS": "1", "PATH": os.environ.get("PATH", "")}
-    pipe = subprocess.PIPE
-    pipes: Dict[str, Any] = {"stdin": pipe, "stdout": pipe, "stderr": subprocess.STDOUT}
+    pipes: Dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     try:
-        process = subprocess.Popen(
-            [python, "-I", "-", NAME], env=environment, cwd="/", start_new_session=True, **pipes
-        )
+        process = own_python.started(python, program(call), NAME, start_new_session=True, **pipes)
     except OSError as err:
         message = "the engine's Python, %s, cannot be started: %s" % (python, err.strerror)
         raise EngineError(message, public=PUBLIC) from err
     try:
-        with contextlib.suppress(BrokenPipeError), process.stdin as source:  # type: ignore[union-attr]
-            source.write(program(call))
         _wait(process)
     finally:
-        process.stdout.close()  # type: ignore[union-attr]
+        process.stdout.close()
         # the engine is its child; a backend must not collect zombies
         process.kill()
         process.wait()

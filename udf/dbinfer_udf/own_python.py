@@ -1,0 +1,33 @@
+"""Starts a Python of its own for what may crash, hang or take all memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from typing import Any
+
+
+def started(python: str, program: bytes, name: str = "", **options: Any) -> Any:
+    """Return the process that runs a program, which it reads from its standard input.
+
+    Args:
+        name: what ps shows behind the command.
+        options: of subprocess.Popen: where its output goes, and what it inherits.
+
+    Raises:
+        OSError: the Python cannot be started.
+    """
+    # -I: nothing of the environment or of the working directory decides what the process imports
+    command = [python, "-I", "-", name] if name else [python, "-I", "-"]
+    environment = {"OPENBLAS_NUM_THREADS": "1", "PATH": os.environ.get("PATH", "")}
+    process = subprocess.Popen(command, env=environment, cwd="/", stdin=subprocess.PIPE, **options)
+    try:
+        # where it is dead already, its output says why
+        with contextlib.suppress(BrokenPipeError), process.stdin as source:  # type: ignore[union-attr]
+            source.write(program)
+    except BaseException:
+        process.kill()
+        process.wait()  # a backend must not collect zombies
+        raise
+    return process
