@@ -30,6 +30,8 @@ def test_one_that_is_dead_before_it_has_read_its_program_is_no_error() -> None:
 def test_drawing_without_a_python_says_so(tmp_path: Path) -> None:
     """Before, this was an `unexpected FileNotFoundError`."""
     settings = {"venv": str(tmp_path)}
-    with pytest.raises(UdfError, match=r"the Python that draws, .* cannot be started: No such file") as caught:
+    with pytest.raises(
+        UdfError, match=r"the Python that draws, .* cannot be started: No such file"
+    ) as caught:
         draw_apart.drawn_apart(settings, b"img", (None, None))
     assert caught.value.for_everybody().message == "nothing can be drawn here"
