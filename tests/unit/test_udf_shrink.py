@@ -14,8 +14,30 @@ from dbinfer_udf.preprocess import Resizer
 from dbinfer_udf.shrink import shrink
 
 # Grey levels: the mean over both photographs, over one, what 99 of 100 values stay below, the largest
-MEAN, MEAN_OF_ONE, MOST, LARGEST = 1.0, 1.6, 12, 45
-RATIOS = [1.03, 1.1, 1.2, 1.35, 1.5, 1.67, 2, 2.23, 2.5, 2.8, 3, 3.2, 3.4, 3.6, 3.9, 4, 4.6, 5.3, 6.1, 7, 9.3]
+MEAN, MEAN_OF_ONE, MOST, LARGEST = 1.0, 1.2, 12, 45
+RATIOS = [
+    1.03,
+    1.1,
+    1.2,
+    1.35,
+    1.5,
+    1.67,
+    2,
+    2.23,
+    2.59,
+    2.8,
+    3,
+    3.2,
+    3.4,
+    3.6,
+    3.9,
+    4,
+    4.6,
+    5.3,
+    6.1,
+    7,
+    9.3,
+]
 
 
 def shrunk(image: np.ndarray, height: int, width: int) -> np.ndarray:
