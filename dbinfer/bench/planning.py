@@ -11,19 +11,19 @@ from typing import Any
 from dbinfer.bench.benchmark import server_dsn
 from dbinfer.bench.database import Database, database
 from dbinfer.bench.environment import environment
-from dbinfer.bench.fitting import Timed, coefficients, timed_steps
+from dbinfer.bench.fitting import coefficients, timed_steps
 from dbinfer.bench.plan_cases import FITTED, HELD, SEGMENTS, STARTS, STEPS
-from dbinfer.bench.points import Case, Point, Points
+from dbinfer.bench.points import Case, Point, Points, networks_of
 from dbinfer.bench.probe import probe
 from dbinfer.bench.sessions import fresh
-from dbinfer.bench.speed import KIND, NETWORK, Speed
-from dbinfer.bench.steps import Crew, crew
+from dbinfer.bench.steps import crew
 from dbinfer.cost import Coefficients, row_seconds, shipped
 from dbinfer.machine import cores
 from dbinfer.progress import OnProgress, Progress
 from dbinfer.report import Report
 
 MACHINE = ("cpu", "flags", "cores", "memory_mb", "system", "versions", "server", "date")
+FIRSTS = 8
 
 
 @dataclass(frozen=True)
@@ -47,20 +47,20 @@ def run_planning(
     Args:
         given: coefficients to check; on Greenplum those that are shipped, where none are given.
     """
-    with crew(cores()) as processes, database(server_dsn(dsn, progress), keep) as opened:
-        timed = timed_steps(processes, progress)
-        run = _Run(opened, Points(opened, given or shipped(), speed_of(processes, timed)), progress)
-        fitted: list[Point] = []
+    with database(server_dsn(dsn, progress), keep) as opened:
+        held = SEGMENTS if opened.platform.mpp else HELD
+        progress(Progress("trials of the networks"))
+        known = networks_of([(case.network, case.precision) for case in (*FITTED, *HELD)])
         if given is None and opened.platform.mpp:
             given = shipped()
-        if given is None:
-            fitted = run.points(FITTED)
-        found = given or run.fitted(timed, fitted)
-        held = run.points(SEGMENTS if opened.platform.mpp else HELD)
-        models = {f"{one.name} {one.precision}": one for one in run.measured.networks.values()}
-        found = replace(found, models={**found.models, **models}, error=errors(found, held))
+        run = _Run(opened, Points(opened, given or shipped(), known), progress)
+        points, found = ([], given) if given else run.fitted()
+        points += run.points(held)
+        models = {f"{one.name} {one.precision}": one for one in known.values()}
+        error = errors(found, [point for point in points if point.held])
+        found = replace(found, models={**found.models, **models}, error=error)
         about = environment(opened.platform, [])
-    return PlanningReport(about, found.to_dict(), [row(point, found) for point in (*fitted, *held)])
+    return PlanningReport(about, found.to_dict(), [row(point, found) for point in points])
 
 
 @dataclass(frozen=True)
@@ -72,24 +72,24 @@ class _Run:
     progress: OnProgress
 
     def points(self, cases: Sequence[Case]) -> list[Point]:
-        taken = []
-        for case in cases:
-            self.progress(Progress(f"plan: {case.title}, {case.processes} processes"))
-            taken.append(self.measured.measure(case))
-        return taken
+        self.progress(Progress(f"{len(cases)} statements, in turns"))
+        return self.measured.measure(cases)
 
-    def fitted(self, timed: Sequence[Timed], fitted: Sequence[Point]) -> Coefficients:
-        """Return coefficients that fit steps and statements, and what they were measured on."""
-        known = {name: self.measured.facts(name, "f32") for name, _ in STEPS}
-        found = coefficients(timed, known, fitted, {})
+    def fitted(self) -> tuple[list[Point], Coefficients]:
+        """Return the statements of the fit, and coefficients with what they were measured on."""
+        with crew(cores()) as processes:
+            timed = timed_steps(processes, self.progress)
+        points = self.points(FITTED)
+        known = {name: self.measured.known[name, "f32"] for name, _ in STEPS}
+        found = coefficients(timed, known, points, {})
         about = environment(self.opened.platform, [])
         machine = {**{name: about[name] for name in MACHINE}, "probe": probe()}
         start = {place: self.start(case, found) for place, case in STARTS.items()}
-        return replace(found, machine=machine, start=start)
+        return points, replace(found, machine=machine, start=start)
 
     def start(self, case: Case, found: Coefficients) -> float:
         """Return the seconds of a fresh session's first row beyond the row itself, and beyond compiling."""
-        text, network = self.measured.first(case), self.measured.network(case)
+        text, network = self.measured.first(case), self.measured.known[case.network, case.precision]
 
         def first() -> float:
             with fresh(self.opened) as conn, conn.cursor() as cur:
@@ -98,16 +98,9 @@ class _Run:
                 cur.fetchall()
                 return time.perf_counter() - started
 
-        first()  # the engine opens the model for the first of all sessions
         compiling = 0.0 if network.in_engine else network.compile_milliseconds / 1e3
         one = row_seconds(found, (case.kind.picture(case.kind.files()),), network)
-        return round(max(0.0, self.measured.speed.measured(first)[0] - one - compiling), 4)
-
-
-def speed_of(processes: Crew, timed: Sequence[Timed]) -> Speed:
-    """Return what compares the machine with its best while the steps were timed."""
-    place = [(name, kind) for name, kind in STEPS].index((NETWORK, KIND))
-    return Speed.of(processes, timed[place].alone, timed[place].together)
+        return round(max(0.0, min(first() for _ in range(FIRSTS)) - one - compiling), 4)
 
 
 def errors(found: Coefficients, points: Sequence[Point]) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,16 +14,15 @@ from dbinfer.bench import networks
 from dbinfer.bench.database import Database
 from dbinfer.bench.methods import COUNT
 from dbinfer.bench.pictures import Kind
-from dbinfer.bench.speed import Speed
 from dbinfer.cost import Coefficients, Load, Network, Picture, row_seconds, statement_seconds
 from dbinfer.machine import cores
 from dbinfer.registry import DeployOptions, deploy
 from dbinfer.sqlfiles import read
-from dbinfer_udf.trial import Limits, run_trial
+from dbinfer_udf.trial import Limits, Result, run_trial
 
 FUNCTIONS = {"segmentation": "segment", "detection": "detect"}
 SETTINGS = ("max_parallel_workers_per_gather", "max_parallel_workers")
-SECONDS, LEAST_ROWS, TRIALS = 1.2, 24, 5
+SECONDS, LEAST_ROWS, ROUNDS, TRIALS = 0.7, 24, 8, 5
 SET_TABLE = "ALTER TABLE {table} SET (parallel_workers = %s)"
 EACH = "SELECT gp_segment_id, count(*) FROM {table} GROUP BY 1"
 
@@ -57,8 +57,7 @@ class Point:
     Attributes:
         kind: of the images, for people.
         rows: of each process; fresh: how many processes were new.
-        seconds: of the whole statement at the machine's best speed, the median of some.
-        spread: the longest of them / the least; slower: than its best the machine was meanwhile.
+        seconds: of the whole statement, the least of some; spread: the longest of them / the least.
     """
 
     kind: str
@@ -69,7 +68,6 @@ class Point:
     fresh: int
     seconds: float
     spread: float
-    slower: float
     server: str
     held: bool
 
@@ -87,28 +85,41 @@ class Point:
         return {**asdict(self), "rows": list(self.rows)}
 
 
-def model_name(network: str, precision: str) -> str:
-    """Return the name of a network in the database."""
-    return f"dbinfer_bench_{network}_{precision}"
+def networks_of(keys: Sequence[tuple[str, str]], rounds: int = TRIALS) -> dict[tuple[str, str], Network]:
+    """Return the facts of networks (name, precision) of the harness by the best of some trials, in turns."""
+    files = {key: networks.model_files(*key) for key in dict.fromkeys(keys)}
+    found: dict[tuple[str, str], list[Result]] = {key: [] for key in files}
+    for _ in range(rounds):
+        for key, one in files.items():
+            found[key].append(
+                run_trial(sys.executable, one.entry.path("xml"), one.manifest.precision, Limits())
+            )
+    return {key: _network(key, one, found[key]) for key, one in files.items()}
 
 
-def network_of(name: str, precision: str, speed: Speed) -> Network:
-    """Return the facts of a network of the harness, as some trials find it at the machine's best speed."""
-    files, found = networks.model_files(name, precision), []
-
-    def tried() -> float:
-        found.append(run_trial(sys.executable, files.entry.path("xml"), files.manifest.precision, Limits()))
-        return found[-1].milliseconds
-
-    milliseconds = speed.measured(tried, rounds=TRIALS)[0]
-    middle = sorted(found, key=lambda one: one.milliseconds)[TRIALS // 2]
-    share = milliseconds / middle.milliseconds
-    trial = {**asdict(middle), "milliseconds": round(milliseconds, 4)}
-    trial["compile_milliseconds"] = round(middle.compile_milliseconds * share, 1)
-    if middle.batch_milliseconds:
-        trial["batch_milliseconds"] = round(middle.batch_milliseconds * share, 4)
+def _network(key: tuple[str, str], files: networks.ModelFiles, trials: Sequence[Result]) -> Network:
+    best = asdict(min(trials, key=lambda one: one.milliseconds))
+    batches = [one.batch_milliseconds for one in trials if one.batch_milliseconds]
+    best["batch_milliseconds"] = min(batches, default=None)
+    best["compile_milliseconds"] = min(one.compile_milliseconds for one in trials)
     size = round(files.megabytes * 1e6)
-    return Network.of(files.manifest, trial, name=name, precision=precision, size=size)
+    return Network.of(files.manifest, best, name=key[0], precision=key[1], size=size)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A case with its table filled.
+
+    Attributes:
+        table: its name; rows: of each process; processes: that score it.
+    """
+
+    case: Case
+    picture: Picture
+    network: Network
+    table: str
+    rows: tuple[float, ...]
+    processes: int
 
 
 class Points:
@@ -116,101 +127,97 @@ class Points:
 
     Args:
         found: coefficients by which the tables are made as large as is needed.
-        speed: of the machine, by which all seconds are divided.
+        known: networks by name and precision.
     """
 
-    def __init__(self, database: Database, found: Coefficients, speed: Speed) -> None:
-        self.database, self.found, self.speed = database, found, speed
-        self.networks: dict[tuple[str, str], Network] = {}
+    def __init__(
+        self, database: Database, found: Coefficients, known: Mapping[tuple[str, str], Network]
+    ) -> None:
+        self.database, self.found, self.known = database, found, known
 
-    def network(self, case: Case) -> Network:
-        """Return the facts of a case's network; the first time it is deployed."""
-        model = model_name(case.network, case.precision)
+    def measure(self, cases: Sequence[Case], rounds: int = ROUNDS) -> list[Point]:
+        """Return the points of some cases: the least of some rounds, in which the cases take turns.
+
+        On a virtual machine neighbours that nobody sees slow it by half for seconds; nothing makes it faster.
+        """
+        prepared = [self._prepare(case, f"plan{number}") for number, case in enumerate(cases)]
+        taken = [[self._seconds(one) for one in prepared] for _ in range(rounds + 1)][1:]
+        return [
+            self._point(one, seconds) for one, seconds in zip(prepared, zip(*taken, strict=True), strict=True)
+        ]
+
+    def deploy(self, case: Case) -> str:
+        """Deploy a case's network the first time; return the model's name."""
+        model = f"dbinfer_bench_{case.network}_{case.precision}"
         if model not in self.database.models:
             files = networks.model_files(case.network, case.precision)
             values = {"precision": files.manifest.precision}
             deploy(files.source, DeployOptions(name=model, values=values), self.database.dsn)
             self.database.models.add(model)
-        return self.facts(case.network, case.precision)
+        return model
 
-    def facts(self, name: str, precision: str) -> Network:
-        """Return the facts of a network; it is tried the first time."""
-        key = (name, precision)
-        if key not in self.networks:
-            self.networks[key] = network_of(*key, self.speed)
-        return self.networks[key]
+    def statement(self, case: Case, table: str) -> sql.Composed:
+        """Return the statement that scores a table."""
+        task = self.known[case.network, case.precision].task
+        function = sql.Identifier("dbinfer", FUNCTIONS.get(task, "classify"))
+        call = sql.SQL("{}(img, {})").format(function, sql.Literal(self.deploy(case)))
+        return self.database.format(COUNT, call=call, table=self.database.table(table))
 
     def first(self, case: Case) -> sql.Composed:
         """Return a statement that scores one row of a case."""
         self.database.images(case.kind.files()[:1])
-        text = "SELECT {call} FROM {source}"
-        call = self._call(self.network(case))
-        return self.database.format(text, call=call, source=self.database.table("source"))
+        return self.statement(case, "source")
 
-    def measure(self, case: Case) -> Point:
-        """Return the point of a case."""
-        files = case.kind.files()
-        picture, network = case.kind.picture(files), self.network(case)
-        mpp = self.database.platform.mpp
+    def _prepare(self, case: Case, table: str) -> Prepared:
+        files, mpp = case.kind.files(), self.database.platform.mpp
+        picture, network = case.kind.picture(files), self.known[case.network, case.precision]
         processes = self.database.platform.segments if mpp else case.processes
+        self.deploy(case)
         rate = min(processes, cores()) / row_seconds(self.found, (picture,), network)
-        rows = self._fill(case, files, max(LEAST_ROWS, round(rate * SECONDS)))
-        self._processes(processes)
-        text = self._statement(network)
-        # the session's own process loads the model; on Greenplum the segments' processes stay
-        self.database.one(text)
-        measured = self.speed.measured(lambda: self._seconds(text), processes)
-        return Point(
-            kind=case.kind.title,
-            picture=picture,
-            network=network,
-            rows=rows,
-            cores=cores(),
-            fresh=0 if mpp else processes - 1,
-            seconds=round(measured[0], 4),
-            spread=round(measured[1], 3),
-            slower=round(measured[2], 3),
-            server=f"{self.database.platform.name} {self.database.platform.version}",
-            held=case.held,
-        )
+        rows = self._fill(case, table, files, max(LEAST_ROWS, round(rate * SECONDS)))
+        return Prepared(case, picture, network, table, rows, processes)
 
-    def _fill(self, case: Case, files: tuple[bytes, ...], rows: int) -> tuple[float, ...]:
+    def _fill(self, case: Case, table: str, files: tuple[bytes, ...], rows: int) -> tuple[float, ...]:
         """Fill the table; return the rows of each process."""
         database = self.database
         database.images(files)
-        filled = database.fill("big", rows, len(files))
+        filled = database.fill(table, rows, len(files))
         if not database.platform.mpp:
+            for name in SETTINGS:
+                # of all cores, whatever the case: a backend has as many threads as this leaves it
+                database.run(f"SET {name} = %s", (cores() - 1,))
+            database.run(SET_TABLE, (case.processes - 1,), table=database.table(table))
             return (filled / case.processes,) * case.processes
         if case.skew:
-            self._skew(case.skew, rows, len(files))
-        each = database.rows(database.format(EACH, table=database.table("big")))
+            self._skew(table, case.skew, rows, len(files))
+        each = database.rows(database.format(EACH, table=database.table(table)))
         return tuple(float(count) for _, count in each)
 
-    def _skew(self, share: float, rows: int, images: int) -> None:
+    def _skew(self, table: str, share: float, rows: int, images: int) -> None:
         """Fill the table anew by a key of few values, so that most rows lie on one segment."""
         database = self.database
-        names = {"table": database.table("big"), "source": database.table("source")}
+        names = {"table": database.table(table), "source": database.table("source")}
         database.run(read("bench/skewed_table.sql"), **names)
         database.run(read("bench/fill_skewed.sql"), {"rows": rows, "images": images, "share": share}, **names)
         database.run("ANALYZE {table}", **names)
 
-    def _processes(self, count: int) -> None:
-        if self.database.platform.mpp:
-            return
-        for name in SETTINGS:
-            # of all cores, whatever the case: a backend has as many threads as this leaves it
-            self.database.run(f"SET {name} = %s", (cores() - 1,))
-        self.database.run(SET_TABLE, (count - 1,), table=self.database.table("big"))
-
-    def _statement(self, network: Network) -> sql.Composed:
-        return self.database.format(COUNT, call=self._call(network), table=self.database.table("big"))
-
-    def _call(self, network: Network) -> sql.Composed:
-        function = sql.Identifier("dbinfer", FUNCTIONS.get(network.task, "classify"))
-        model = sql.Literal(model_name(network.name, network.precision))
-        return sql.SQL("{}(img, {})").format(function, model)
-
-    def _seconds(self, text: sql.Composed) -> float:
+    def _seconds(self, prepared: Prepared) -> float:
+        text = self.statement(prepared.case, prepared.table)
         started = time.perf_counter()
         self.database.one(text)
         return time.perf_counter() - started
+
+    def _point(self, prepared: Prepared, seconds: Sequence[float]) -> Point:
+        platform = self.database.platform
+        return Point(
+            kind=prepared.case.kind.title,
+            picture=prepared.picture,
+            network=prepared.network,
+            rows=prepared.rows,
+            cores=cores(),
+            fresh=0 if platform.mpp else prepared.processes - 1,
+            seconds=round(min(seconds), 4),
+            spread=round(max(seconds) / min(seconds), 3),
+            server=f"{platform.name} {platform.version}",
+            held=prepared.case.held,
+        )

@@ -63,25 +63,20 @@ class Crew:
         together = self.pool.map(timed, [job] * self.processes, chunksize=1)
         return alone, {group: median(one[group] for one in together) for group in alone}
 
-    def row(self, job: Job, processes: int) -> float:
-        """Return the seconds of a row where so many processes time one."""
-        taken = self.pool.map(timed, [job] * processes, chunksize=1)
-        return median(sum(one.values()) for one in taken)
-
     def best_steps(self, jobs: Sequence[Job], rounds: int) -> list[tuple[Steps, Steps]]:
-        """Return the least of some rounds, job by job and step by step.
+        """Return the least of some rounds of each job, step by step, and that with all cores at work.
 
-        The jobs take turns, so that a minute in which the machine is slow does not decide on one of them.
+        The jobs take turns, so that a minute in which the machine is slow does not decide on one of them. What other
+        cores cost is the median of quotients within a round, whose two halves follow each other.
         """
         taken = [[self.steps(job) for job in jobs] for _ in range(rounds)]
-        return [
-            (_least([one[0] for one in of]), _least([one[1] for one in of]))
-            for of in zip(*taken, strict=True)
-        ]
+        return [_best(of) for of in zip(*taken, strict=True)]
 
 
-def _least(taken: Sequence[Steps]) -> Steps:
-    return {group: min(one[group] for one in taken) for group in taken[0]}
+def _best(taken: Sequence[tuple[Steps, Steps]]) -> tuple[Steps, Steps]:
+    least = {group: min(alone[group] for alone, _ in taken) for group in taken[0][0]}
+    times = {group: median(both[group] / alone[group] for alone, both in taken) for group in least}
+    return least, {group: least[group] * times[group] for group in least}
 
 
 @contextmanager

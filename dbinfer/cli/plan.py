@@ -120,7 +120,7 @@ def _show(report: PlanReport) -> None:
         f"{count_text(report.images)} images with {report.model} in {report.precision}",
         ["what", "needs"],
         [
-            ["hosts", report.hosts],
+            ["hosts", _hosts(report)],
             ["time", f"{time_text(report.hours)}{likely}"],
             ["cores a host", report.cores],
             ["segments a host", report.segments],
@@ -145,6 +145,11 @@ def _show(report: PlanReport) -> None:
     console.print(
         "Not in it: other processors, disks slower than above, other load, hyperthreads.", soft_wrap=True
     )
+
+
+def _hosts(report: PlanReport) -> str:
+    least, most = report.hosts_between
+    return str(report.hosts) if least == most else f"{report.hosts} ({least} to {most} within the error)"
 
 
 def _share(report: PlanReport) -> str:

@@ -27,7 +27,10 @@ def run_plan(model: str | None, options: PlanOptions, dsn: str | None, progress:
 
 def forecast(source: Source, options: PlanOptions) -> PlanReport:
     """Return what the images of a source need."""
-    hosts = options.hosts or _hosts(source, (options.hours or DAY_HOURS) * HOUR)
+    within = (options.hours or DAY_HOURS) * HOUR
+    hosts = options.hosts or _hosts(source, within)
+    error = source.coefficients.error.get("largest", 0.0)
+    least, most = (options.hosts or _hosts(source, within / (1 + by)) for by in (-min(error, 0.9), error))
     hours = seconds(source, hosts) / HOUR
     rate = source.images / (hours * HOUR)
     size = fmean(picture.bytes for picture in source.pictures)
@@ -38,6 +41,7 @@ def forecast(source: Source, options: PlanOptions) -> PlanReport:
         images=source.images,
         hours=hours,
         hosts=hosts,
+        hosts_between=(least, most),
         cores=source.cores,
         segments=source.segments,
         skew=source.skew,

@@ -14,7 +14,8 @@ class PlanReport(Report):
 
     Attributes:
         model: NAME, or NAME@VERSION of a database; precision: that it runs at; function: that scores it.
-        images: to score; hours: that this takes; hosts: that do it; enough: whether it is done within 24 hours.
+        images: to score; hours: that this takes; hosts: that do it.
+        hosts_between: the least and the most that it may need, by the largest error; of hosts that are given, those.
         cores, segments: of each host; skew: rows of the fullest segment / those of the mean one.
         images_per_second: of all hosts together, and of one host.
         row_ms: of one core for one image where all cores work, by step: decode, fit, infer, finish and row.
@@ -32,6 +33,7 @@ class PlanReport(Report):
     images: float
     hours: float
     hosts: int
+    hosts_between: tuple[int, int]
     cores: int
     segments: int
     skew: float

@@ -57,6 +57,14 @@ def test_the_hosts_are_enough_and_one_less_is_not() -> None:
     assert found(hours=None, hosts=needed.hosts - 1).hours > 6
 
 
+def test_the_error_is_a_margin_of_hosts() -> None:
+    error, report = shipped().error["largest"], found(images=5e9)
+    least, most = report.hosts_between
+    assert most / report.hosts == pytest.approx(1 + error, rel=0.01)
+    assert least / report.hosts == pytest.approx(1 - error, rel=0.01)
+    assert found(hours=None, hosts=3).hosts_between == (3, 3)
+
+
 def test_without_a_deadline_it_is_a_day() -> None:
     assert found(hours=None).hosts == found(hours=24.0).hosts
 
@@ -144,7 +152,9 @@ def test_the_command_shows_a_table() -> None:
     lines = {
         line.split("│")[1].strip(): line.split("│")[2].strip() for line in text.splitlines() if "│" in line
     }
-    assert lines["hosts"] == str(found().hosts)
+    least, most = found().hosts_between
+    assert least <= found().hosts <= most
+    assert lines["hosts"] == f"{found().hosts} ({least} to {most} within the error)"
     assert "±" in lines["time"]
     assert "inference" in lines["one image, one core"]
     assert "largest error there" in text
