@@ -9,6 +9,7 @@ import psycopg2
 
 from dbinfer._version import __version__
 from dbinfer.backends import Check, check_backends
+from dbinfer.balance import crowded_hosts, skewed_tables
 from dbinfer.connection import session
 from dbinfer.engine import check_engines
 from dbinfer.errors import InstallError, ServerError
@@ -54,7 +55,8 @@ def doctor(dsn: str | None = None) -> DoctorReport:
         known = (*_installed(settings), *_rights(conn), *check_mirrors(conn, platform))
         backends = check_backends(conn, platform, settings)
         if all(check.ok for check in backends):
-            backends.append(slow_hosts(conn))
+            backends += [slow_hosts(conn), *crowded_hosts(conn, platform, settings)]
+            backends += skewed_tables(conn, platform)
         return DoctorReport((*server, *known, *backends, *check_engines(conn, settings)))
 
 

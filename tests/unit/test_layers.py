@@ -22,7 +22,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("dsn", "sqlalchemy"),
     ("connection",),
     ("agree", "backends", "cost", "imagefiles", "ir", "judge"),
-    ("cache", "convert", "install", "load", "mirrors", "page", "quantize", "registry", "score"),
+    ("balance", "cache", "convert", "install", "load", "mirrors", "page", "quantize", "registry", "score"),
     ("engine", "server", "train"),
     ("doctor", "sample", "tune"),
     ("bench", "demo"),
