@@ -39,3 +39,21 @@ def test_the_role_goes_by_its_name(
 def test_postgresql_has_no_dispatcher(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "server", SimpleNamespace)
     assert process.dispatches() is False
+
+
+@pytest.mark.parametrize(
+    ("settings", "content"),
+    [
+        ({"gp_contentid": "2"}, 2),  # a segment of Greenplum, which has no such setting
+        ({"gp_contentid": "-1", "gp_internal_is_singlenode": "off"}, -1),
+        ({"gp_contentid": "-1", "gp_internal_is_singlenode": "on"}, None),
+    ],
+)
+def test_a_single_node_is_no_cluster(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], content: int | None
+) -> None:
+    """It shares one number of session among all sessions, and has one backend for all segments."""
+    monkeypatch.setattr(process, "server", lambda: cluster(b"utility", 1))
+    monkeypatch.setattr(process, "setting", settings.get)
+    assert process.content_id() == content
+    assert process.on_cluster() is (content is not None)

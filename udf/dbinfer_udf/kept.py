@@ -12,7 +12,7 @@ import struct
 import time
 
 from .errors import UdfError, UsageError
-from .process import server, session_number
+from .process import on_cluster, session_number
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
@@ -113,11 +113,6 @@ def remove_stale(scan: str) -> None:
         # a scan within a scan has the same statement
         if _ended(owner, path) or (owner == own and not found.startswith(statement)):
             remove(path)
-
-
-def on_cluster() -> bool:
-    """Return whether this process belongs to a Greenplum cluster."""
-    return hasattr(server(), "Gp_role")
 
 
 def _session() -> str:

@@ -26,11 +26,15 @@ def user_function() -> Callable[[], int]:
     return function  # type: ignore[no-any-return]
 
 
+def on_cluster() -> bool:
+    """Return whether this process belongs to a Greenplum cluster; a Cloudberry without segments is none."""
+    # only Greenplum's family exports it
+    return hasattr(server(), "Gp_role") and setting("gp_internal_is_singlenode") != "on"
+
+
 def content_id() -> Optional[int]:
     """Return the content id of this Greenplum segment (-1: coordinator); None on PostgreSQL."""
-    symbols = server()
-    # only Greenplum's server exports it
-    if not hasattr(symbols, "Gp_role"):
+    if not on_cluster():
         return None
     value = setting("gp_contentid")
     return None if value is None else int(value)

@@ -10,8 +10,8 @@ import ctypes
 
 from .batch_rows import BINARY, TASK_OF, WAITING_BYTES
 from .errors import UsageError
-from .kept import Kept, names, on_cluster, read, remove, remove_stale
-from .process import server
+from .kept import Kept, names, read, remove, remove_stale
+from .process import on_cluster, server
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
