@@ -1,0 +1,73 @@
+"""Kinds of servers that install refuses or notes, which no test can start here."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbinfer.backends import Check
+from dbinfer.cli import install as cli
+from dbinfer.errors import InstallError
+from dbinfer.install.possible import Offer, check_server, note, refusal
+from dbinfer.platform import Platform
+from dbinfer.relatives import Features
+from dbinfer.relatives.features import NEEDED
+
+ALL = tuple(NEEDED)
+
+
+def cluster(name: str, found: tuple[str, ...] = ALL, role: str = "dispatch") -> Platform:
+    lacking = tuple(feature for feature in ALL if feature not in found)
+    return Platform(name, "7.1", 120012, 4, "", Features(found, lacking, "on", role))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("redshift", "Amazon Redshift 7.1"), ("cockroachdb", "CockroachDB 7.1")]
+)
+def test_other_servers_are_refused_by_name(name: str, words: str) -> None:
+    with pytest.raises(InstallError) as caught:
+        check_server(Platform(name, "7.1", 80002, 0))
+    assert caught.value.message == f"{words} has no PL/Python 3"
+    assert "docs/platforms.md#managed-services" in caught.value.cure
+
+
+def test_a_relative_that_lacks_something_is_refused() -> None:
+    """Before, the first file of SQL failed with a syntax error."""
+    with pytest.raises(
+        InstallError, match="lacks what dbinfer needs on a cluster: replicated tables, "
+    ) as caught:
+        check_server(cluster("greenplum", ("segments in a catalog", "one row on every segment")))
+    assert "docs/platforms.md" in caught.value.cure
+
+
+def test_utility_mode_is_refused_on_a_cluster_alone() -> None:
+    with pytest.raises(InstallError, match="utility mode"):
+        check_server(cluster("greenplum", role="utility"))
+    single = Features(ALL, (), "on", "utility", single_node=True)
+    check_server(Platform("cloudberry", "2.0.0", 140004, 0, "", single))
+
+
+@pytest.mark.parametrize("name", ["greenplum", "warehousepg", "greengage", "cloudberry"])
+def test_the_family_is_let_in_with_a_note_where_nobody_has_run_it(name: str) -> None:
+    check_server(cluster(name))
+    assert note(cluster(name)) == (
+        "" if name == "greenplum" else f" Note: nobody has run dbinfer on {name} yet."
+    )
+
+
+def test_a_cluster_is_not_told_of_packages_of_debian() -> None:
+    """It said: apt-get install postgresql-plpython3-12, which is another server's."""
+    found = refusal(Offer("gpadmin", superuser=True, python=False), cluster("greenplum"))
+    assert "apt-get" not in found.cure
+    assert "on all of its hosts" in found.cure
+
+
+def test_what_is_unusual_but_not_wrong_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    checks = [Check("server", True, "a"), Check("load", True, "b", "hint"), Check("skew", False, "c", "cure")]
+    cli._show_checks(checks)
+    assert capsys.readouterr().out.splitlines() == [
+        "ok   server: a",
+        "note load: b",
+        "      hint",
+        "FAIL skew: c",
+        "      cure",
+    ]
