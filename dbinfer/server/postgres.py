@@ -12,6 +12,8 @@ from pathlib import Path
 from dbinfer.errors import ServerError
 
 SUPPORTED = range(14, 19)
+# no longer mended by its makers: only where DBINFER_PG_BIN names it
+OLDEST = 13
 # As Debian's packages and the RPMs of postgresql.org lay it out
 PATTERNS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
 INSTALL = "apt-get install postgresql postgresql-plpython3-{} (Debian, Ubuntu; scripts/bootstrap does it)"
@@ -40,7 +42,8 @@ def find(major: int | None = None) -> Installation:
     Raises:
         ServerError: no PostgreSQL, none of that version, or none with PL/Python.
     """
-    found = [one for one in map(inspect, candidates()) if one is not None and one.major in SUPPORTED]
+    versions = range(OLDEST, SUPPORTED.stop) if os.environ.get("DBINFER_PG_BIN") else SUPPORTED
+    found = [one for one in map(inspect, candidates()) if one is not None and one.major in versions]
     if major is not None:
         found = [one for one in found if one.major == major]
     if not found:

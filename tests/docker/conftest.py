@@ -15,7 +15,7 @@ from psycopg2.extensions import make_dsn
 sys.path.append(str(Path(__file__).parents[1] / "db"))  # tiny_models, asking
 
 from asking import ask
-from containers import BUILT, RUNNING, Project, compose_command, run
+from containers import BUILT, RUNNING, Project, compose_command, need
 from projects import DATABASE_IMAGE, Database, database_project, greenplum_project, training_project
 from servers import ISOLATION
 
@@ -105,13 +105,3 @@ def greenplum(compose: None) -> Iterator[Project]:
         yield project
     finally:
         project.down()
-
-
-def need(image: str, cure: str) -> None:
-    """Skip where an image is neither here nor to be had."""
-    if run(["docker", "image", "inspect", image]).returncode == 0:
-        return
-    pulled = run(["docker", "pull", "-q", image], timeout=1800)
-    if pulled.returncode:
-        reason = (pulled.stderr.strip().splitlines() or ["no reason given"])[-1]
-        pytest.skip(f"the base image {image} cannot be had ({reason}){cure}")

@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 RUNNING: dict[str, Project] = {}
 BUILT: list[str] = []
@@ -54,6 +56,16 @@ def docker(*words: str, timeout: float = 600) -> str:
     done = run(["docker", *words], timeout=timeout)
     assert done.returncode == 0, f"docker {' '.join(words)}\n{done.stdout}{done.stderr}"
     return str(done.stdout)
+
+
+def need(image: str, cure: str) -> None:
+    """Skip where an image is neither here nor to be had."""
+    if run(["docker", "image", "inspect", image]).returncode == 0:
+        return
+    pulled = run(["docker", "pull", "-q", image], timeout=1800)
+    if pulled.returncode:
+        reason = (pulled.stderr.strip().splitlines() or ["no reason given"])[-1]
+        pytest.skip(f"the base image {image} cannot be had ({reason}){cure}")
 
 
 @dataclass(frozen=True)

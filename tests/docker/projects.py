@@ -20,9 +20,9 @@ class Database:
     dsn: str
 
 
-def database_project() -> Project:
-    """Return a project of docker/database."""
-    own = {"DBINFER_DATABASE_IMAGE": DATABASE_IMAGE, "DBINFER_PORT": str(free_port())}
+def database_project(**values: str) -> Project:
+    """Return a project of docker/database, with other values than its file's where they are named."""
+    own = {"DBINFER_DATABASE_IMAGE": DATABASE_IMAGE, "DBINFER_PORT": str(free_port()), **values}
     return Project("database", CLEAN | own)
 
 

@@ -70,7 +70,11 @@ def _count(row: Row, cases: Iterable[ET.Element]) -> None:
     for case in cases:
         skipped = case.find("skipped")
         if case.find("failure") is not None or case.find("error") is not None:
-            row.failed.append(f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}")
+            # a file that cannot be imported is a case without a class
+            folder, name = case.get("classname", ""), case.get("name", "")
+            row.failed.append(
+                f"{folder.replace('.', '/')}.py::{name}" if folder else f"{name.replace('.', '/')}.py"
+            )
         elif skipped is not None:
             reason = _reason(skipped.get("message", ""))
             row.skipped[reason] = row.skipped.get(reason, 0) + 1

@@ -19,6 +19,7 @@ JUNIT = """<testsuites><testsuite>
 <testcase classname="tests.db.test_a" name="test_two"><failure message="no"/></testcase>
 <testcase classname="tests.db.test_b" name="test_three"><error message="no server"/></testcase>
 <testcase classname="tests.db.test_b" name="test_four"><skipped message="needs pgvector"/></testcase>
+<testcase classname="" name="tests.db.test_d"><error message="collection failure"/></testcase>
 <testcase classname="" name="tests.db.test_c"><skipped message="Skipped: needs TensorFlow"/></testcase>
 </testsuite></testsuites>"""
 FACTS = {"postgresql": "17.11 (Debian 17.11-1)", "python": "3.13.5", "numpy": "2.4.6", "openvino": "2026.4.1"}
@@ -42,8 +43,12 @@ def row(folder: Path) -> results.Row:
 def test_a_row_counts_and_names(run: Path) -> None:
     found = row(run)
     assert found.cells()[0] == "PostgreSQL 17.11"
-    assert found.cells()[2:] == ("3.13.5", "2.4.6", "2026.4.1", "all", "1", "2", "2", "0.96")
-    assert found.failed == ["tests/db/test_a.py::test_two", "tests/db/test_b.py::test_three"]
+    assert found.cells()[2:] == ("3.13.5", "2.4.6", "2026.4.1", "all", "1", "3", "2", "0.96")
+    assert found.failed == [
+        "tests/db/test_a.py::test_two",
+        "tests/db/test_b.py::test_three",
+        "tests/db/test_d.py",
+    ]
     assert found.skipped == {"needs pgvector": 1, "needs TensorFlow": 1}
     assert found.problem == ""
 

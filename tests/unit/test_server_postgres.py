@@ -73,6 +73,19 @@ def test_versions_outside_14_to_18_are_left_alone(root: Path, version: str) -> N
         postgres.find()
 
 
+@pytest.mark.parametrize(("version", "taken"), [("13.23", True), ("12.22", False)])
+def test_a_named_postgresql_13_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, taken: bool
+) -> None:
+    monkeypatch.setenv("DBINFER_PG_BIN", str(install(tmp_path, version)))
+    if taken:
+        assert postgres.find().version == version
+        assert postgres.find(13).version == version
+    else:
+        with pytest.raises(ServerError, match="no PostgreSQL 14 to 18"):
+            postgres.find()
+
+
 def test_greenplum_is_no_embedded_server(root: Path) -> None:
     install(root, "14.4", product="Greenplum Database")
     with pytest.raises(ServerError, match="no PostgreSQL 14 to 18"):
