@@ -24,7 +24,7 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="make test-matrix", description=__doc__)
     parser.add_argument("engines", nargs="*", help=f"of {' '.join(map(str, ENGINES))}; all by default")
     parser.add_argument("--resume", action="store_true", help="leave out engines that have a whole row")
-    parser.add_argument("--part", choices=PARTS, default="all", help="core takes a third of the time")
+    parser.add_argument("--part", choices=PARTS, default="all", help="core takes a quarter of the time")
     parser.add_argument("--only", default="", help="what pytest gets instead of the part's files")
     options = parser.parse_args(words)
     try:

@@ -54,7 +54,7 @@ LEFT_OUT = {
     "test_page_browser.py": "the browser is the client's",
 }
 
-# PART=core: what speaks most of a server's own ways (catalogue, planner, PL/Python, transactions); a third of the time
+# PART=core: what speaks most of a server's own ways (catalogue, planner, PL/Python); a quarter of the time
 CORE = (
     "test_classify_table",
     "test_doctor_checks",
@@ -69,19 +69,13 @@ CORE = (
     "test_predict_values",
     "test_privileges_golden",
     "test_registry_deploy",
-    "test_registry_versions",
     "test_resolve_parallel",
     "test_resolve_rights",
     "test_resolve_statements",
-    "test_resolve_versions",
-    "test_runtime_code",
     "test_scan_sisters",
-    "test_score_tables",
-    "test_search",
     "test_server_lifecycle",
     "test_trust_definer",
     "test_trust_roles",
-    "test_trust_transactions",
     "test_upgrade_from_0_1_0",
 )
 PARTS = {"all": ("tests/db",), "core": tuple(f"tests/db/{name}.py" for name in CORE)}
