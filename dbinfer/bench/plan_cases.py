@@ -13,6 +13,7 @@ STEPS: tuple[tuple[str, Kind], ...] = (
     ("mobilenet_v2", Kind(224, 224)),
     ("mobilenet_v2", PHOTO),
     ("mobilenet_v2", Kind(500, 375, quality=60)),
+    ("mobilenet_v2", Kind(600, 450)),
     ("mobilenet_v2", Kind(2000, 1500)),
     ("mobilenet_v2", Kind(2000, 1500, quality=60)),
     ("mobilenet_v2", Kind(4000, 3000)),

@@ -85,6 +85,13 @@ class Point:
         return {**asdict(self), "rows": list(self.rows)}
 
 
+def point_of(values: Mapping[str, Any]) -> Point:
+    """Return the point of a report."""
+    known = {name: values[name] for name in Point.__dataclass_fields__}
+    made = {"picture": Picture(**values["picture"]), "network": Network(**values["network"])}
+    return Point(**{**known, **made, "rows": tuple(values["rows"])})
+
+
 def networks_of(keys: Sequence[tuple[str, str]], rounds: int = TRIALS) -> dict[tuple[str, str], Network]:
     """Return the facts of networks (name, precision) of the harness by the best of some trials, in turns."""
     files = {key: networks.model_files(*key) for key in dict.fromkeys(keys)}

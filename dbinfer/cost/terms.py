@@ -47,7 +47,7 @@ def decode_terms(picture: Picture, part: int) -> Terms:
 
 def fit_terms(picture: Picture, network: Network) -> Terms:
     """Return those of bringing the decoded pixels into the network's input, as dbinfer_udf.shrink does it."""
-    from dbinfer_udf.shrink import FOUR, ONE, TWO
+    from dbinfer_udf.shrink import EXACT, FOUR, ONE, TWO
 
     by = part(picture, network)
     width, height = picture.width / by, picture.height / by
@@ -61,6 +61,8 @@ def fit_terms(picture: Picture, network: Network) -> Terms:
     while most > FOUR:
         halved += width * height * network.channels
         most, width, height = most / 2, width / 2, height / 2
+    if TWO < most <= EXACT:
+        return {"fit": 1.0, "fit_area": width * height * network.channels, "fit_half": halved}
     times = 2 if most <= TWO else 4
     return {"fit": 1.0, "fit_sample": values * times**2, "fit_half": halved}
 

@@ -64,6 +64,13 @@ def test_samples_and_halves_are_those_that_the_runtime_makes(
     assert found["fit_half"] == pytest.approx(made["halved"], rel=0.01)
 
 
+def test_between_two_and_four_samples_areas_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "_sampled", None)
+    runtime.shrink(np.zeros((480, 640, 3), np.uint8), np.zeros((224, 224, 3), np.uint8))
+    found = fit_terms(Picture("PNG", 640, 480, 1), NET)
+    assert found == {"fit": 1.0, "fit_area": 640 * 480 * 3, "fit_half": 0.0}
+
+
 def test_a_picture_of_the_right_size_is_copied_and_a_smaller_one_grows() -> None:
     assert "fit_copy" in fit_terms(Picture("PNG", 224, 224, 1), NET)
     assert "fit_grow" in fit_terms(Picture("PNG", 100, 100, 1), NET)

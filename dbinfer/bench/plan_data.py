@@ -1,0 +1,39 @@
+"""Makes what is shipped of reports of `dbinfer bench plan`: coefficients, points, table and picture of the docs.
+
+python -m dbinfer.bench.plan_data POSTGRESQL.json [GREENPLUM.json]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dbinfer.bench.plan_tables import plan_markdown, plot_plan
+from dbinfer.bench.planning import errors, row
+from dbinfer.bench.points import point_of
+from dbinfer.bench.tables import put_between
+from dbinfer.cost.coefficients import POINTS, SHIPPED, from_dict, write
+
+DOCS = Path("docs")
+
+
+def ship(reports: Sequence[dict[str, Any]], docs: Path = DOCS) -> None:
+    """Write the files; the first report is the one that was fitted."""
+    points = [point_of(each) for report in reports for each in report["points"]]
+    found = from_dict(reports[0]["coefficients"], "the report")
+    found = replace(found, error=errors(found, [point for point in points if point.held]))
+    rows = [row(point, found) for point in points]
+    write(SHIPPED, found)
+    POINTS.write_text("[\n" + ",\n".join(json.dumps(each) for each in rows) + "\n]\n", encoding="utf-8")
+    page = docs / "planning.md"
+    table = plan_markdown({"environment": reports[0]["environment"], "points": rows})
+    page.write_text(put_between(page.read_text(encoding="utf-8"), "plan", table), encoding="utf-8")
+    plot_plan(rows, docs / "planning.png")
+
+
+if __name__ == "__main__":
+    ship([json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:]])
