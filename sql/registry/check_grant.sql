@@ -4,6 +4,7 @@ BEGIN
   IF dbinfer_private.granted(caller, wanted) THEN
     RETURN;
   END IF;
+  PERFORM dbinfer_private.require_registry();
   RAISE insufficient_privilege USING
     MESSAGE = format('permission denied for model "%s"', wanted),
     DETAIL = format('Role "%s" may not run this model.', pg_catalog.pg_get_userbyid(caller)),

@@ -3,6 +3,7 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $
 DECLARE
   known text;
 BEGIN
+  PERFORM dbinfer_private.require_registry();
   IF EXISTS (SELECT 1 FROM dbinfer_private.model m WHERE m.name = base) THEN
     SELECT string_agg(x.n, ', ' ORDER BY x.n) INTO known FROM (
       SELECT base || '@' || v.version AS n FROM dbinfer_private.model_version v WHERE v.model = base

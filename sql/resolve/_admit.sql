@@ -30,12 +30,14 @@ BEGIN
   SELECT x.id, x.model, x.version, x.xml_digest, x.bin_digest, x.manifest, m.isolation INTO v
     FROM dbinfer_private.model_version x JOIN dbinfer_private.model m ON m.name = x.model WHERE x.id = wanted;
   IF NOT FOUND THEN
+    PERFORM dbinfer_private.require_registry();
     RAISE undefined_object USING MESSAGE = 'the model version of this token does not exist', HINT = 'Run the statement again.';
   END IF;
   -- before anything is loaded for who may not run it
   PERFORM dbinfer_private.check_grant(caller, v.model);
   PERFORM dbinfer_private.load_runtime();
   IF dbinfer_private.need_model(v.xml_digest, v.bin_digest, settings) THEN
+    PERFORM dbinfer_private.require_registry();
     FOR p IN SELECT m.kind, d.data FROM dbinfer_private.model_part m JOIN dbinfer_private.part d ON d.digest = m.digest
              -- the files are written in this order, part after part
              WHERE m.version_id = v.id ORDER BY m.kind, m.part LOOP

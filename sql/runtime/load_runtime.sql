@@ -11,6 +11,7 @@ DECLARE
 BEGIN
   SELECT s.value INTO wanted FROM dbinfer_private.setting s WHERE s.name = 'runtime_digest';
   IF dbinfer_private.need_runtime(wanted) THEN
+    PERFORM dbinfer_private.require_registry();
     -- a variable, because Greenplum would ask the Python of a segment
     here := dbinfer_private.python();
     SELECT s.value AS digest, c.code INTO m FROM dbinfer_private.setting s JOIN dbinfer_private.runtime_code c

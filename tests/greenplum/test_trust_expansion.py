@@ -20,7 +20,7 @@ from psycopg2.extensions import connection as Connection
 from dbinfer.backends import EXPAND, Check
 from dbinfer.cache import cache
 from dbinfer.doctor import doctor
-from dbinfer.errors import InstallError
+from dbinfer.errors import DataError, InstallError
 from dbinfer.install import upgrade
 from dbinfer.score import ScoreOptions, score
 
@@ -63,7 +63,8 @@ def test_both_phases_of_gpexpand(cluster: str) -> None:
         before.autocommit = True
         segments = ask(before, SEGMENTS)
         assert ask(before, SCORED.format("images")) == 60
-        mirrored.tool("gpexpand", "-i", str(listed))
+        # it makes its archive where it is started
+        mirrored.tool("bash", "-c", f"cd {folder} && gpexpand -i {listed}")
         between(cluster, before, segments + 1)
         mirrored.tool("gpexpand", "-d", "1:00:00")
         after(cluster, before, segments + 1)
@@ -76,8 +77,8 @@ def between(dsn: str, open_session: Connection, segments: int) -> None:
         db.autocommit = True
         for session in (open_session, db):
             assert ask(session, SCORED.format("images")) == 60
-        score("images", "between", ScoreOptions(model="colours"), dsn)
-        assert ask(db, "SELECT count(*) FROM between") == 60
+        with pytest.raises(DataError, match="the registry is not on this segment yet"):
+            score("images", "between", ScoreOptions(model="colours"), dsn)
         rows(db, "CREATE TABLE wide AS SELECT id + 0 AS id, img FROM images DISTRIBUTED BY (id)")
         diag = refused(db, "55000", SCORED.format("wide"))
         print(diag.message_primary, diag.message_hint)
@@ -96,6 +97,7 @@ def after(dsn: str, open_session: Connection, segments: int) -> None:
         for session in (open_session, db):
             for table in ("images", "wide"):
                 assert ask(session, SCORED.format(table)) == 60
+        assert score("images", "between", ScoreOptions(model="colours"), dsn).rows == 60
         assert ask(db, "SELECT count(DISTINCT gp_segment_id) FROM images") == segments
         assert [row[0] for row in rows(db, "SELECT content FROM dbinfer.warm('colours')")] == list(
             range(segments)

@@ -173,3 +173,28 @@ def test_image_info_uses_no_model() -> None:
     gd: dict[str, Any] = {"dbinfer.tickets": {"t": SimpleNamespace(version_id=0)}}
     usage.Usage(gd).count("t", ROLE)
     assert not isinstance(gd["dbinfer.tickets"]["t"], usage.Counted)
+
+
+def test_a_copy_of_another_segments_folder_begins_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gpexpand copies the coordinator's: with the same number the counts of both were taken for one, the higher."""
+    monkeypatch.setattr(usage_file.process, "content_id", lambda: -1)
+    usage.Meter({}, (ROLE, VERSION)).add(50, 1.0)
+    (coordinator,) = read()
+    monkeypatch.setattr(usage_file.process, "content_id", lambda: 2)
+    first, second = {}, {}
+    usage.Meter(first, (ROLE, VERSION)).add(3, 1.0)
+    usage.Meter(second, (ROLE, VERSION)).add(4, 1.0)
+    (found,) = read()
+    assert found["rows"] == 4 + 3
+    assert found["source"] != coordinator["source"]
+
+
+def test_a_copy_of_the_same_segments_folder_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage_file.process, "content_id", lambda: 0)
+    usage.Meter({}, (ROLE, VERSION)).add(50, 1.0)
+    place = Path(usage_file.path())
+    copy = place.read_bytes()
+    place.unlink()
+    place.write_bytes(copy)
+    usage.Meter({}, (ROLE, VERSION)).add(3, 1.0)
+    assert [found["rows"] for found in read()] == [53]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 DISPATCH = b"dispatch"
 ERROR_FIELDS_SINCE = 90600  # server_version_num
+COORDINATOR = -1  # its content id
 
 
 def server() -> Any:

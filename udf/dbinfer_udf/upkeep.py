@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from typing import Any, List, Optional
 
@@ -34,6 +36,9 @@ def leave(session: Any, plpy: Any, settings: str) -> int:
         report(plpy, err)
     if process.dispatches():
         handover.leave()
+    elif process.content_id() not in (None, process.COORDINATOR):
+        # gpexpand makes a new segment of the coordinator's folder, and nobody reads it there
+        shutil.rmtree(os.path.dirname(handover.session_folder()), ignore_errors=True)
     session.usage().leave(values["databases"])
     return len(removed)
 

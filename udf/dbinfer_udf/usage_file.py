@@ -1,7 +1,8 @@
 """The file in which the processes of one database and data directory count: records of 32 bytes, each of one process.
 
-The first record is the file's own number. A process takes a record of its role and version by locking its bytes, which
-the kernel unlocks however the process ends; the next one with that role and version goes on with the same record.
+The first record is the file's own number, with the segment whose it is. A process takes a record of its role and version
+by locking its bytes, which the kernel unlocks however the process ends; the next one with that role and version goes on with
+the same record.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import fcntl
 import os
 import struct
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from . import process
 
@@ -19,6 +20,8 @@ BOOK = "dbinfer.usage"  # in GD: an upgraded runtime goes on with the same file 
 RECORD = struct.Struct("=IIqdd")  # oid of the role, id of the version, rows, seconds, when the last row came
 SIZE = RECORD.size
 MAGIC = b"dbinfer usage 1\n"
+OWNER = struct.Struct("=i")  # the segment, at the end of the file's number
+NO_SEGMENT = -2  # PostgreSQL; -1 is Greenplum's coordinator
 MOST = 100_000  # records of a file that are looked at; nobody has so many processes
 
 Key = Tuple[int, int]
@@ -42,23 +45,43 @@ def book_of(gd: Dict[str, Any], make: bool = True) -> Any:
             if not make:
                 return None
             _make(place)
-        book = gd[BOOK] = {"fd": os.open(place, os.O_RDWR | os.O_NOFOLLOW), "records": {}}
+        book = gd[BOOK] = {"fd": _open(place), "records": {}}
     return book
 
 
-def _make(place: str) -> None:
+def _open(place: str) -> int:
+    """Return the open file; where it is a copy of another segment's, one that begins at nothing takes its place."""
+    while True:
+        fd = os.open(place, os.O_RDWR | os.O_NOFOLLOW)
+        if os.pread(fd, OWNER.size, SIZE - OWNER.size) == OWNER.pack(_owner()):
+            return fd
+        # gpexpand makes a new segment of the coordinator's folder: counts of one number would be taken for one counter's
+        with os.fdopen(fd, "rb") as foreign, contextlib.suppress(FileNotFoundError):
+            fcntl.flock(foreign, fcntl.LOCK_EX)
+            # who waited for the lock finds the new one
+            if os.fstat(fd).st_ino == os.stat(place).st_ino:
+                _make(place, os.rename)
+
+
+def _owner() -> int:
+    content = process.content_id()
+    return NO_SEGMENT if content is None else content
+
+
+def _make(place: str, put: Callable[[str, str], None] = os.link) -> None:
     """Make the file with its number; complete at once, by a link, for several processes may come together."""
     os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
     new = "%s.%d" % (place, os.getpid())
     with contextlib.suppress(FileNotFoundError):
         os.unlink(new)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(MAGIC + os.urandom(SIZE - len(MAGIC)))
+        file.write(MAGIC + os.urandom(SIZE - len(MAGIC) - OWNER.size) + OWNER.pack(_owner()))
     try:
         with contextlib.suppress(FileExistsError):
-            os.link(new, place)
+            put(new, place)
     finally:
-        os.unlink(new)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new)
 
 
 def records_of(fd: int) -> Tuple[str, List[Tuple[int, Key, int, float, float]]]:
