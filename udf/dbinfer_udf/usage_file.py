@@ -1,8 +1,8 @@
 """The file in which the processes of one database and data directory count: records of 32 bytes, each of one process.
 
-The first record is the file's own number, with the segment whose it is. A process takes a record of its role and version
-by locking its bytes, which the kernel unlocks however the process ends; the next one with that role and version goes on with
-the same record.
+The first record is the file's own number, with the segment whose it is. A process takes a record of its role and
+version by locking its bytes, which the kernel unlocks however the process ends; the next one with them goes
+on with the same record.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _open(place: str) -> int:
         fd = os.open(place, os.O_RDWR | os.O_NOFOLLOW)
         if os.pread(fd, OWNER.size, SIZE - OWNER.size) == OWNER.pack(_owner()):
             return fd
-        # gpexpand makes a new segment of the coordinator's folder: counts of one number would be taken for one counter's
+        # gpexpand makes a new segment of the coordinator's folder: the view would take both for one counter
         with os.fdopen(fd, "rb") as foreign, contextlib.suppress(FileNotFoundError):
             fcntl.flock(foreign, fcntl.LOCK_EX)
             # who waited for the lock finds the new one
