@@ -1,4 +1,4 @@
-"""REFRESH MATERIALIZED VIEW with our functions works where it works with any function that reads a table at plan time."""
+"""REFRESH MATERIALIZED VIEW with our functions works where any function that reads a table at plan time does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ INSERT INTO read_at_plan_time VALUES (7);
 CREATE FUNCTION at_plan_time() RETURNS integer LANGUAGE plpgsql STABLE AS
   'BEGIN RETURN (SELECT v FROM read_at_plan_time); END';
 CREATE MATERIALIZED VIEW control AS SELECT id, at_plan_time() AS v FROM images DISTRIBUTED BY (id);
-CREATE MATERIALIZED VIEW scored AS SELECT id, (dbinfer.predict(img, 'constant'))[1] AS v FROM images DISTRIBUTED BY (id)"""
+CREATE MATERIALIZED VIEW scored AS
+  SELECT id, (dbinfer.predict(img, 'constant'))[1] AS v FROM images DISTRIBUTED BY (id)"""
 CLEAR = """
 DROP MATERIALIZED VIEW IF EXISTS control, scored;
 DROP FUNCTION IF EXISTS at_plan_time();
