@@ -16,7 +16,7 @@ from dbinfer.cost.row import row_seconds
 from dbinfer.cost.terms import FINISH, GROUPS, row_terms, terms
 from dbinfer.progress import OnProgress, Progress
 
-SECONDS, ROUNDS = 0.25, 4
+SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Timed:
     together: Steps
 
 
-def timed_steps(crew: Crew, progress: OnProgress, rounds: int = ROUNDS) -> list[Timed]:
+def timed_steps(crew: Crew, progress: OnProgress, rounds: int) -> list[Timed]:
     """Return the steps of all networks and images of STEPS."""
     progress(Progress("steps of a row"))
     files = [kind.files() for _, kind in STEPS]

@@ -23,7 +23,7 @@ from dbinfer.progress import OnProgress, Progress
 from dbinfer.report import Report
 
 MACHINE = ("cpu", "flags", "cores", "memory_mb", "system", "versions", "server", "date")
-FIRSTS = 8
+ROUNDS = 6
 
 
 @dataclass(frozen=True)
@@ -40,20 +40,21 @@ class PlanningReport(Report):
 
 
 def run_planning(
-    dsn: str | None, given: Coefficients | None, progress: OnProgress, keep: bool = False
+    dsn: str | None, given: Coefficients | None, progress: OnProgress, rounds: int = ROUNDS
 ) -> PlanningReport:
     """Fit coefficients, unless they are given, and measure the statements that they shall predict.
 
     Args:
         given: coefficients to check; on Greenplum those that are shipped, where none are given.
+        rounds: in which trials, steps and statements take turns; the least of each counts.
     """
-    with database(server_dsn(dsn, progress), keep) as opened:
+    with database(server_dsn(dsn, progress)) as opened:
         held = SEGMENTS if opened.platform.mpp else HELD
         progress(Progress("trials of the networks"))
-        known = networks_of([(case.network, case.precision) for case in (*FITTED, *HELD)])
+        known = networks_of([(case.network, case.precision) for case in (*FITTED, *held)], rounds)
         if given is None and opened.platform.mpp:
             given = shipped()
-        run = _Run(opened, Points(opened, given or shipped(), known), progress)
+        run = _Run(opened, Points(opened, given or shipped(), known), progress, rounds)
         points, found = ([], given) if given else run.fitted()
         points += run.points(held)
         models = {f"{one.name} {one.precision}": one for one in known.values()}
@@ -70,15 +71,16 @@ class _Run:
     opened: Database
     measured: Points
     progress: OnProgress
+    rounds: int
 
     def points(self, cases: Sequence[Case]) -> list[Point]:
         self.progress(Progress(f"{len(cases)} statements, in turns"))
-        return self.measured.measure(cases)
+        return self.measured.measure(cases, self.rounds)
 
     def fitted(self) -> tuple[list[Point], Coefficients]:
         """Return the statements of the fit, and coefficients with what they were measured on."""
         with crew(cores()) as processes:
-            timed = timed_steps(processes, self.progress)
+            timed = timed_steps(processes, self.progress, self.rounds)
         points = self.points(FITTED)
         known = {name: self.measured.known[name, "f32"] for name, _ in STEPS}
         found = coefficients(timed, known, points, {})
@@ -100,7 +102,7 @@ class _Run:
 
         compiling = 0.0 if network.in_engine else network.compile_milliseconds / 1e3
         one = row_seconds(found, (case.kind.picture(case.kind.files()),), network)
-        return round(max(0.0, min(first() for _ in range(FIRSTS)) - one - compiling), 4)
+        return round(max(0.0, min(first() for _ in range(self.rounds)) - one - compiling), 4)
 
 
 def errors(found: Coefficients, points: Sequence[Point]) -> dict[str, float]:

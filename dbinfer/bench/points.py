@@ -22,7 +22,7 @@ from dbinfer_udf.trial import Limits, Result, run_trial
 
 FUNCTIONS = {"segmentation": "segment", "detection": "detect"}
 SETTINGS = ("max_parallel_workers_per_gather", "max_parallel_workers")
-SECONDS, LEAST_ROWS, ROUNDS, TRIALS = 0.7, 24, 8, 5
+SECONDS, LEAST_ROWS = 0.7, 24
 SET_TABLE = "ALTER TABLE {table} SET (parallel_workers = %s)"
 EACH = "SELECT gp_segment_id, count(*) FROM {table} GROUP BY 1"
 
@@ -92,7 +92,7 @@ def point_of(values: Mapping[str, Any]) -> Point:
     return Point(**{**known, **made, "rows": tuple(values["rows"])})
 
 
-def networks_of(keys: Sequence[tuple[str, str]], rounds: int = TRIALS) -> dict[tuple[str, str], Network]:
+def networks_of(keys: Sequence[tuple[str, str]], rounds: int) -> dict[tuple[str, str], Network]:
     """Return the facts of networks (name, precision) of the harness by the best of some trials, in turns."""
     files = {key: networks.model_files(*key) for key in dict.fromkeys(keys)}
     found: dict[tuple[str, str], list[Result]] = {key: [] for key in files}
@@ -142,7 +142,7 @@ class Points:
     ) -> None:
         self.database, self.found, self.known = database, found, known
 
-    def measure(self, cases: Sequence[Case], rounds: int = ROUNDS) -> list[Point]:
+    def measure(self, cases: Sequence[Case], rounds: int) -> list[Point]:
         """Return the points of some cases: the least of some rounds, in which the cases take turns.
 
         On a virtual machine neighbours that nobody sees slow it by half for seconds; nothing makes it faster.

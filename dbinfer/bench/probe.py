@@ -25,8 +25,9 @@ def probe() -> dict[str, float]:
 def _least(run: Callable[[], Any]) -> float:
     """Return the least mean of many short parts: other programs make some slower and none faster."""
     run()
-    taken, until = [], time.monotonic() + SECONDS
-    while time.monotonic() < until:
+    taken: list[float] = []
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until or not taken:
         count, started = 0, time.perf_counter()
         while time.perf_counter() - started < PART:
             run()

@@ -9,7 +9,6 @@ import typer
 
 from dbinfer.cli._bench import (
     JsonFile,
-    Keep,
     MarkdownFile,
     PlotFile,
     console,
@@ -43,11 +42,13 @@ def _plan(
     coefficients: Annotated[
         Path | None, typer.Option(help="File of coefficients to check, instead of fitting them.")
     ] = None,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="How often each is measured, in turns; the least counts.")
+    ] = 6,
     dsn: Dsn = None,
     json_file: JsonFile = None,
     plot_file: PlotFile = None,
     markdown_file: MarkdownFile = None,
-    keep: Keep = False,
 ) -> None:
     from dbinfer.bench.plan_tables import plan_markdown, plan_table, plot_plan
     from dbinfer.bench.planning import run_planning
@@ -56,7 +57,7 @@ def _plan(
 
     given = read(coefficients) if coefficients else None
     with status() as progress:
-        report: dict[str, Any] = run_planning(dsn, given, progress, keep).to_dict()
+        report: dict[str, Any] = run_planning(dsn, given, progress, rounds).to_dict()
     write_json(json_file, report)
     for line in environment_lines(report["environment"]):
         console().print(line, markup=False)

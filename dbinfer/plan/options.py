@@ -67,5 +67,5 @@ class PlanOptions:
                 f"hours is {self.hours:g}, but must be at most 24, because images are those of a day",
                 "Divide both by the number of days.",
             )
-        if self.images is None and self.table is None and not self.calibrate:
+        if self.images is None and self.table is None:
             raise UsageError("neither images nor a table is given", "Say how many, for example --images 50M.")

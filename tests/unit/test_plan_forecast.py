@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -138,6 +140,31 @@ def test_another_machine_is_scaled_by_what_its_probe_takes() -> None:
     assert twice.seconds["infer"] == pytest.approx(3 * shipped().seconds["infer"])
     assert twice.seconds["jpeg_byte"] == pytest.approx(2 * shipped().seconds["jpeg_byte"])
     assert from_dict(twice.to_dict(), "x") == twice
+
+
+def test_calibrate_keeps_what_it_measures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    slow = replace(shipped(), seconds={name: 3 * value for name, value in shipped().seconds.items()})
+    # not by name: `dbinfer.bench` is the function
+    planning = import_module("dbinfer.bench.planning")
+    monkeypatch.setattr(planning, "run_planning", lambda *rest: SimpleNamespace(coefficients=slow.to_dict()))
+    first = found(calibrate=True)
+    assert read(tmp_path / "plan.json") == slow
+    assert found() == first
+    assert first.hosts > 2 * plan_of(shipped(), tmp_path).hosts
+
+
+def test_here_scales_by_a_probe_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = shipped().machine["probe"]
+    twice = {name: 2 * value for name, value in there.items()}
+    monkeypatch.setattr(import_module("dbinfer.bench.probe"), "probe", lambda: twice)
+    assert found(here=True).hours == pytest.approx(6, rel=0.2)
+    assert found(here=True).hosts == pytest.approx(2 * found().hosts, abs=2)
+
+
+def test_the_probe_times_a_photograph_and_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module("dbinfer.bench.probe")
+    monkeypatch.setattr(module, "SECONDS", 0.0)
+    assert {name: value > 0 for name, value in module.probe().items()} == {"decode": True, "infer": True}
 
 
 def shown(*words: str) -> str:
