@@ -137,9 +137,10 @@ def _upgrade(options: UpgradeOptions, dsn: str | None) -> InstallReport:
     content = Content()
     with transaction(dsn) as conn, conn.cursor() as cur:
         platform, version = detect(conn), installed_version(cur)
+        # first: in utility mode the coordinator has no row of our tables
+        check_server(platform)
         if version is None:
             raise not_installed(InstallError)
-        check_server(platform)
         expansion = unfinished(conn, platform)
         if expansion is not None:
             raise InstallError(expansion.detail, expansion.hint)
