@@ -57,7 +57,7 @@ def look_at(conn: Connection, platform: Platform, options: PlanOptions) -> Image
             raise DataError(f"{table} holds no image in its column {img!r}")
         each = _each(cur, table, platform.segments if kind in WITH_PAGES else 0)
         count, skew = sum(each), max(each) * len(each) / max(1, sum(each))
-    notes: tuple[str, ...] = (f"{len(pictures)} images of {table}",)
+    notes: tuple[str, ...] = (f"images as {len(pictures)} of {table} are",)
     if len(pictures) < len(rows):
         notes += (f"{len(rows) - len(pictures)} values of {table} are no images",)
     return Images(pictures, count, skew, notes)

@@ -38,6 +38,7 @@ def test_the_trial_of_the_version_counts(db: Connection, dsn: str) -> None:
     assert report.model == "planned@1"
     assert report.function == "classify"
     assert report.row_ms["infer"] == pytest.approx(trial["milliseconds"], rel=0.5, abs=0.01)
+    assert any(note.startswith("inference as in the trial at deploy: ") for note in report.notes)
     assert report.cores == min(ask(db, "SELECT array_agg(cores) FROM dbinfer.segments"))
 
 
@@ -46,7 +47,7 @@ def test_larger_images_of_a_table_take_longer(db: Connection, dsn: str) -> None:
     make_images(db, "plan_large", [tiny_models.file(LARGE)], copies=4)
     small, large = (found(dsn, table=f"public.plan_{name}") for name in ("small", "large"))
     assert small.hours < large.hours
-    assert "20 images of public.plan_small" in small.notes
+    assert "images as 20 of public.plan_small are" in small.notes
     rows_only = found(dsn, table="public.plan_small", images=None)
     assert rows_only.images == 40
     rows(db, "DROP TABLE public.plan_small, public.plan_large")
