@@ -13,6 +13,11 @@ from asking import ask, rows
 FOLDERS = ("dbinfer_cache", "dbinfer_entry")
 # missing_ok, without . and ..
 LIST = "SELECT {where}, '{folder}/' || pg_ls_dir('{folder}', true, false){on}"
+# Greenplum 6 has no missing_ok
+LIST_9_4 = (
+    "SELECT x.n, x.f || '/' || pg_ls_dir(x.f) "
+    "FROM (SELECT {where} AS n, pg_ls_dir('.') AS f{on}) x WHERE x.f = '{folder}'"
+)
 STAY = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 PATIENCE = 30
 
@@ -21,10 +26,11 @@ def cached(dsn: str) -> set[tuple[Any, ...]]:
     """Return (segment, folder/name) of what lies in the caches of all hosts, and of the coordinator's handover."""
     with closing(psycopg2.connect(dsn)) as db:
         db.autocommit = True
-        asked = [LIST.format(where=-1, folder=folder, on="") for folder in FOLDERS]
+        text = LIST_9_4 if db.server_version < 90500 else LIST
+        asked = [text.format(where=-1, folder=folder, on="") for folder in FOLDERS]
         if ask(db, "SELECT version() LIKE '%%Greenplum%%'"):
             segments = " FROM gp_dist_random('gp_id')"
-            asked += [LIST.format(where="gp_segment_id", folder=folder, on=segments) for folder in FOLDERS]
+            asked += [text.format(where="gp_segment_id", folder=folder, on=segments) for folder in FOLDERS]
         return {row for query in asked for row in rows(db, query)}
 
 
