@@ -108,7 +108,7 @@ class Feeder:
             yield keys
 
     def _next(self, low: Bound | None, retry: bool) -> Range | None:
-        prefix = KEYS_BY_INDEX if self._plan.ordered else ""
+        prefix = self._plan.platform.adapt(KEYS_BY_INDEX) if self._plan.ordered else ""
         if self._plan.platform.mpp and prefix:
             prefix += "SET LOCAL optimizer = off; "
         with self._conn, self._conn.cursor() as cur:

@@ -44,7 +44,10 @@ def session(cluster: str, request: pytest.FixtureRequest) -> Iterator[Connection
     """A new session on the cluster, once with each planner; it must be usable at the end."""
     with closing(psycopg2.connect(cluster)) as connection:
         connection.autocommit = True
-        rows(connection, f"SET optimizer = {PLANNERS[request.param]}")
+        try:
+            rows(connection, f"SET optimizer = {PLANNERS[request.param]}")
+        except psycopg2.errors.InvalidParameterValue as err:
+            pytest.skip(str(err.diag.message_primary))  # the server was built without ORCA
         yield connection
         assert rows(connection, "SELECT count(dbinfer.classify(img, 'colours')) FROM images") == [(IMAGES,)]
 
