@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from dbinfer.platform import Platform
 from dbinfer.sqlfiles import root
-from dbinfer_udf import process, ticket
+from dbinfer_udf import interrupts, process, ticket
 
 SIX = Platform("greenplum", "6.24.3", 90426, 3)
 SEVEN = Platform("greenplum", "7.1.0", 120012, 3)
@@ -76,7 +79,7 @@ class _Plpy:
 
 
 def test_an_error_keeps_its_hint_and_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "lacks_error_fields", lambda: True)
+    monkeypatch.setattr(process, "is_9_4", lambda: True)
     error = ticket.database_error(_Plpy, "what is wrong", "On this server", "Do this.", "22P03")
     assert isinstance(error, _Plpy.SPIError)
     # PostgreSQL packs six bits of each character, the first one lowest
@@ -86,5 +89,19 @@ def test_an_error_keeps_its_hint_and_state(monkeypatch: pytest.MonkeyPatch) -> N
     assert without.spidata[1:3] == (None, None)  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(("old", "noted"), [(True, False), (False, True)])
+def test_a_flag_is_one_byte(monkeypatch: pytest.MonkeyPatch, old: bool, noted: bool) -> None:
+    """Before: another flag beside it, that enough rows had come, was taken for the end of the process."""
+    memory = ctypes.create_string_buffer(b"\0\1\0\0")
+
+    def reads(kind: Any) -> SimpleNamespace:
+        return SimpleNamespace(in_dll=lambda server, name: kind.from_buffer(memory))
+
+    kinds = SimpleNamespace(c_bool=reads(ctypes.c_bool), c_int=reads(ctypes.c_int))
+    monkeypatch.setattr(interrupts, "ctypes", kinds)
+    monkeypatch.setattr(interrupts, "is_9_4", lambda: old)
+    assert interrupts._noted("ProcDiePending") is noted
+
+
 def test_a_process_that_is_no_server_has_the_fields() -> None:
-    assert not process.lacks_error_fields()
+    assert not process.is_9_4()

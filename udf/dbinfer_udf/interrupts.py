@@ -6,7 +6,7 @@ import ctypes
 import os
 import time
 
-from .process import postmaster, server
+from .process import is_9_4, postmaster, server
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ def cancelled() -> bool:
 def _noted(flag: str) -> bool:
     try:
         # the handlers only set these; the C code that acts on them is not reached while Python runs
-        return bool(ctypes.c_int.in_dll(server(), flag).value)
+        # one byte on Greenplum 6: the next bytes are other flags, such as that enough rows have come
+        kind = ctypes.c_bool if is_9_4() else ctypes.c_int
+        return bool(kind.in_dll(server(), flag).value)
     except ValueError:
         return False  # an older server; or none: a test
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Optional, Tuple
 
 DISPATCH = b"dispatch"
-ERROR_FIELDS_SINCE = 90600  # server_version_num
+AFTER_9_4 = 90500  # server_version_num
 COORDINATOR = -1  # its content id
 
 
@@ -50,11 +50,12 @@ def setting(name: str) -> Optional[str]:
     return None if value is None else str(value, "utf-8", "replace")
 
 
-def lacks_error_fields() -> bool:
-    """Return whether PL/Python is that of a PostgreSQL 9.4 (Greenplum 6), whose errors take no detail and no hint."""
-    return (
-        hasattr(server(), "GetConfigOption") and int(setting("server_version_num") or 0) < ERROR_FIELDS_SINCE
-    )
+def is_9_4() -> bool:
+    """Return whether the server is a PostgreSQL 9.4 (Greenplum 6).
+
+    PL/Python's errors take no detail and no hint there, and what signal handlers set is one byte.
+    """
+    return hasattr(server(), "GetConfigOption") and int(setting("server_version_num") or 0) < AFTER_9_4
 
 
 def server_log(name: str) -> str:

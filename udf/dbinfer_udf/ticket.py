@@ -37,7 +37,7 @@ def _cancelled(plpy: Any, message: str, detail: str) -> Exception:
 
 def database_error(plpy: Any, message: str, detail: str, hint: str, sqlstate: str) -> Exception:
     """Return an exception that PL/Python reports as `dbinfer: message` (plpy.error would say `plpy.Error: message`)."""
-    if process.lacks_error_fields():
+    if process.is_9_4():
         # how PL/Python there keeps what an SPIError reports
         code = sum((ord(letter) - 48 & 63) << 6 * place for place, letter in enumerate(sqlstate))
         told = {"__module__": "builtins", "spidata": (code, detail or None, hint or None, None, 0)}
