@@ -4,8 +4,8 @@ CREATE OR REPLACE FUNCTION dbinfer._scan_query(scan text, function text, images 
 RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT pg_catalog.format($q$
   SELECT pg_catalog.unnest((s.b).ids) AS id,
-         /* greenplum6: pg_catalog.unnest(coalesce((s.b).texts, pg_catalog.array_fill(NULL::text, ARRAY[pg_catalog.cardinality((s.b).ids)]))) AS result,
-         pg_catalog.unnest(coalesce((s.b).files, pg_catalog.array_fill(NULL::bytea, ARRAY[pg_catalog.cardinality((s.b).ids)]))) AS file */
+         /* greenplum6: pg_catalog.unnest(coalesce((s.b).texts, pg_catalog.array_fill(NULL::pg_catalog.text, ARRAY[pg_catalog.cardinality((s.b).ids)]))) AS result,
+         pg_catalog.unnest(coalesce((s.b).files, pg_catalog.array_fill(NULL::pg_catalog.bytea, ARRAY[pg_catalog.cardinality((s.b).ids)]))) AS file */
          pg_catalog.unnest((s.b).texts) AS result, pg_catalog.unnest((s.b).files) AS file /* :greenplum6 */
     FROM (SELECT dbinfer._take(%L, %L, %3$I, %4$I, dbinfer._resolve(%5$L, %4$I IS NULL), %6$L) AS b FROM %7$s) s
    WHERE (s.b).ids IS NOT NULL

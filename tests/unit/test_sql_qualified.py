@@ -23,7 +23,7 @@ GRAMMAR = {
     "coalesce", "exists", "any", "all", "values", "filter", "in", "case", "over", "array", "row", "returns", "table",
     "format", "on", "by", "select", "and", "or", "not", "where", "from", "as", "distinct", "with", "key", "least",
     "greatest", "operator", "s", "a", "x", "q", "w", "join", "gp_dist_random",
-    "materialized",
+    "materialized", "lateral", "r",
 }  # fmt: skip
 TYPES = "text|bytea|json|jsonb|name|oid|regclass|regtype|regprocedure"
 LOOKS_UP_AN_OPERATOR = r"\b(LIKE|ILIKE|SIMILAR TO|BETWEEN|DISTINCT FROM|NULLIF|USING ?\(|IN \()"
@@ -31,7 +31,7 @@ LOOKS_UP_AN_OPERATOR = r"\b(LIKE|ILIKE|SIMILAR TO|BETWEEN|DISTINCT FROM|NULLIF|U
 
 def bare(text: str) -> str:
     """Return SQL without comments and literals, and without what is qualified."""
-    text = re.sub(r"/\* (?:greenplum|postgresql): (.*?) \*/", r"\1", text, flags=re.DOTALL)
+    text = re.sub(r"/\* (?:greenplum6?|postgresql): (.*?) \*/", r"\1", text, flags=re.DOTALL)
     text = re.sub(r"--.*|/\*.*?\*/", "", text)
     text = re.sub(r"'(?:[^']|'')*'", "''", text)
     text = re.sub(r"%\(\w+\)s|%\d?\$?[sIL]|\{\w+\}", "x", text)
