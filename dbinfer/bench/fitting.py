@@ -8,7 +8,7 @@ from statistics import median
 
 from dbinfer.bench import networks
 from dbinfer.bench.plan_cases import STEPS
-from dbinfer.bench.points import Point
+from dbinfer.bench.point import Point
 from dbinfer.bench.steps import Crew, Job, Steps
 from dbinfer.cost import Coefficients, Network, Picture
 from dbinfer.cost.fit import Sample, fit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbinfer.bench.pictures import Kind
-from dbinfer.bench.points import Case
+from dbinfer.bench.point import Case
 
 DIGIT, PHOTO = Kind(28, 28, "PNG"), Kind(500, 375)
 PNG, WEBP, BMP, TIFF = "PNG", "WebP", "BMP", "TIFF"

@@ -14,7 +14,7 @@ from typing import Any
 
 from dbinfer.bench.plan_tables import plan_markdown, plot_plan
 from dbinfer.bench.planning import errors, row
-from dbinfer.bench.points import point_of
+from dbinfer.bench.point import point_of
 from dbinfer.bench.tables import put_between
 from dbinfer.cost.coefficients import POINTS, SHIPPED, from_dict, write
 

@@ -13,7 +13,8 @@ from dbinfer.bench.database import Database, database
 from dbinfer.bench.environment import environment
 from dbinfer.bench.fitting import coefficients, timed_steps
 from dbinfer.bench.plan_cases import FITTED, HELD, SEGMENTS, STARTS, STEPS
-from dbinfer.bench.points import Case, Point, Points, networks_of
+from dbinfer.bench.point import Case, Point
+from dbinfer.bench.points import Points, networks_of
 from dbinfer.bench.probe import probe
 from dbinfer.bench.sessions import fresh
 from dbinfer.bench.steps import crew

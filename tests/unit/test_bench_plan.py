@@ -12,7 +12,7 @@ from dbinfer.bench.pictures import Kind
 from dbinfer.bench.plan_cases import FITTED, HELD, SEGMENTS, STEPS
 from dbinfer.bench.plan_tables import plan_markdown, plan_table, plot_plan
 from dbinfer.bench.planning import errors, row
-from dbinfer.bench.points import Point
+from dbinfer.bench.point import Point
 from dbinfer.bench.steps import Crew
 from dbinfer.cost import Coefficients, Network, Picture, row_seconds
 from dbinfer_udf.header import read_header

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dbinfer.bench.points import Point, point_of
+from dbinfer.bench.point import Point, point_of
 from dbinfer.cost import shipped
 from dbinfer.cost.coefficients import POINTS
 
