@@ -15,6 +15,7 @@ from dbinfer.engine import check_engines
 from dbinfer.errors import InstallError, ServerError
 from dbinfer.install.content import Content
 from dbinfer.install.foreign import check_foreign
+from dbinfer.install.possible import check_server
 from dbinfer.install.roles import lacks_rights
 from dbinfer.mirrors import check_mirrors
 from dbinfer.platform import Platform, detect
@@ -47,6 +48,11 @@ def doctor(dsn: str | None = None) -> DoctorReport:
     with session(dsn, error=ServerError, needs_dbinfer=False, catalog_only=True) as conn:
         platform = detect(conn)
         server = _server(platform)
+        try:
+            check_server(platform)
+        except InstallError as err:
+            # More checks would only fail there, each with a sentence of the server's own
+            return DoctorReport((*server, Check("server", False, err.message, err.cure)))
         settings = _settings(conn)
         if settings is None:
             missing = Check("installed", False, "dbinfer is not in this database", "dbinfer install")

@@ -67,8 +67,6 @@ class Platform:
     @property
     def warning(self) -> str:
         """Return what is unusual about this server, in one sentence; "" for those on which dbinfer was run."""
-        if self.mpp and self.features.role == "utility":
-            return "the session is in utility mode (gp_role), which reaches one node of the cluster alone"
         if self.mpp and self.name == "postgresql":
             named = f"{self.brand or 'no name that we know'}"
             return f"the catalog is a relative of Greenplum's, with {named}; it has {self.features}"

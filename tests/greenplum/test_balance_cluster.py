@@ -112,3 +112,10 @@ def test_a_session_in_utility_mode_is_refused(cluster: str, verb: object) -> Non
     with pytest.raises(InstallError, match="utility mode") as caught:
         verb(dsn=make_dsn(cluster, options="-c gp_role=utility"))  # type: ignore[operator]
     assert "without gp_role=utility" in caught.value.cure
+
+
+def test_doctor_in_utility_mode_says_so(cluster: str) -> None:
+    """It ended with: current transaction is aborted."""
+    checks = doctor(make_dsn(cluster, options="-c gp_role=utility")).checks
+    assert [check.name for check in checks if not check.ok] == ["server"]
+    assert "utility mode" in checks[-1].detail
