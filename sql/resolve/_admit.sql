@@ -5,7 +5,7 @@ SET search_path = pg_catalog, pg_temp /* postgresql: SET jit = off */ AS $$
 DECLARE
   -- takes the note, so that a call which fails below leaves none behind
   caller oid := dbinfer_private.caller(model, note);
-  settings text := dbinfer_private.settings_of(caller);
+  settings text;
   wanted integer;
   v record;
   p record;
@@ -18,6 +18,8 @@ BEGIN
   /* greenplum: IF current_setting('gp_role') = 'execute' AND current_setting('gp_contentid') = '-1' THEN
     RETURN dbinfer_private.take_ticket(caller, model, given_token);
   END IF; */
+  -- not before: the coordinator's reader may read no table of ours on Greenplum 6
+  settings := dbinfer_private.settings_of(caller);
   -- a token says what is wanted and gives no right: the grant is checked below all the same
   wanted := CASE WHEN given_token IS NOT NULL THEN dbinfer_private.token_version(given_token)
                  -- no model: image_info, which needs the limits alone
