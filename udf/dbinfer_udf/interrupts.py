@@ -57,8 +57,16 @@ def orphan_flag() -> Any:
 
 def orphaned() -> bool:
     """Return whether the postmaster of this process has ended."""
-    # the signal alone says little: anybody of this user may send it
-    return bool(orphan_flag().value) and os.getppid() != postmaster()
+    flag = orphan_flag()
+    if not flag.value:
+        return False
+    # it is set from the first moment on, and anybody of this user may send the signal: whoever looks resets it first,
+    # as the server does, so that rows do not look again and a signal that comes meanwhile is not lost
+    flag.value = False
+    if os.getppid() == postmaster():
+        return False
+    flag.value = True
+    return True
 
 
 def cancelled() -> bool:
