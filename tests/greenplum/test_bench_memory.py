@@ -30,6 +30,8 @@ def test_memory_is_that_of_a_segment_that_scored(
     with database(cluster) as opened:
         files = prepared(tiny_models.colour_classifier(tmp_path), tmp_path / "none.keras", "f32")
         opened.deploy(case, files)
+        # an engine that runs would serve the first rows
+        opened.rows("SELECT dbinfer.set_isolation(%s, 'never')", (case.model,))
         opened.images([tiny_models.file(tiny_models.picture(250, 0, 0))])
         opened.fill("first", 8, 1)
         context: Any = SimpleNamespace(database=opened, case=case)

@@ -21,7 +21,7 @@ from costly_models import slow_model, weighty_model
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.install import InstallOptions, install
-from dbinfer.registry import deploy
+from dbinfer.registry import DeployOptions, deploy
 from dbinfer.server import ServerReport
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
@@ -149,7 +149,8 @@ def breakable(server: ServerReport, folder: Path) -> Breakable:
         slow_model(folder, TRIPS),
         weighty_model(folder, 1),
     ):
-        deploy(model, dsn=server.dsn)
+        # in the backend, whose death is tried; an engine would serve its first rows
+        deploy(model, DeployOptions(isolation="never"), dsn=server.dsn)
     return Breakable(server, server.dsn, cache)
 
 
