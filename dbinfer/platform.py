@@ -27,6 +27,8 @@ GREENPLUM6 = (
     (r"/\* greenplum6: (.*?) \*/", r"\1"),
     (r"(, )?\bPARALLEL (= )?(SAFE|RESTRICTED|UNSAFE)\b", ""),
     (r"SET LOCAL jit = off; ", ""),
+    # hints and comments; no statement of ours names an argument
+    (r"\b(\w+) => ", r"\1 := "),
     (r"(CREATE SEQUENCE \S+) AS integer", r"\1"),
     (r"([a-z.]+)::regrole::text", r"pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(\1))"),
     # plpy.error takes no hint there; this is how PL/Python keeps what an SPIError reports

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, Integer, LargeBinary, Text, func, literal_column
+from sqlalchemy import ARRAY, BigInteger, Integer, LargeBinary, Text, cast, func, literal_column
 from sqlalchemy.dialects.postgresql import JSONB, REAL
 from sqlalchemy.sql.elements import ColumnElement, Grouping
 from sqlalchemy.sql.functions import Function
@@ -71,7 +71,7 @@ def classify_top(
     img: Image, k: int = 5, model: str | None = None, on_error: str = "error"
 ) -> ColumnElement[list[dict[str, Any]]]:
     """Return the k best classes, best first, as JSON objects with class, label and score."""
-    return func.to_jsonb(func.dbinfer.classify_top(img, k, model, on_error), type_=JSONB)
+    return to_json(func.dbinfer.classify_top(img, k, model, on_error))
 
 
 def segment(img: Image, model: str | None = None, on_error: str = "error") -> ColumnElement[bytes]:
@@ -83,7 +83,7 @@ def detect(
     img: Image, model: str | None = None, on_error: str = "error"
 ) -> ColumnElement[list[dict[str, Any]]]:
     """Return the objects found, highest score first, as JSON objects: label, class, score, x, y, width, height."""
-    return func.to_jsonb(func.dbinfer.detect(img, model, on_error), type_=JSONB)
+    return to_json(func.dbinfer.detect(img, model, on_error))
 
 
 def embed(img: Image, model: str | None = None, on_error: str = "error") -> ColumnElement[list[float]]:
@@ -96,6 +96,7 @@ def image_info(img: Image) -> Composite:
     return Composite(func.dbinfer.image_info(img), ("format", "width", "height", "channels", "bytes"))
 
 
-def to_json(answer: Composite | ColumnElement[Any]) -> Function[Any]:
+def to_json(answer: Composite | ColumnElement[Any]) -> ColumnElement[Any]:
     """Return an answer with its fields as one JSON object."""
-    return func.to_jsonb(answer.call if isinstance(answer, Composite) else answer, type_=JSONB)
+    # a cast, because Greenplum 6 has no to_jsonb
+    return cast(func.to_json(answer.call if isinstance(answer, Composite) else answer), JSONB)

@@ -23,7 +23,7 @@ LATER = (
     r"\bPARALLEL\b",  # 9.6
     r"\bjsonb_(agg|object_agg|build_\w+|set|strip_nulls|pretty|insert)\(",  # 9.5
     r"\bto_jsonb\(",  # 9.5
-    r"\(days =>",  # 9.5; := means the same everywhere
+    r"\w =>",  # 9.5; := means the same everywhere
     r"::reg(role|namespace)\b",  # 9.5
     r"\bON CONFLICT\b",  # 9.5
     r"\bpg_policy\b",  # 9.5

@@ -60,6 +60,14 @@ def test_a_success_is_remembered_until_a_limit_or_openvino_changes(trials: Trial
     assert trials.count == 3
 
 
+def test_another_processor_tries_again(trials: Trials, entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data directory that moved kept the milliseconds of the processor that it came from."""
+    use(entry)
+    monkeypatch.setattr(tried, "kind", lambda: ["model name: another one"])
+    use(entry)
+    assert trials.count == 2
+
+
 def test_what_an_inference_took_is_kept(trials: Trials, entry: Entry) -> None:
     assert figures.milliseconds(entry.folder) is None
     use(entry)

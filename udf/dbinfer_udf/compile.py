@@ -12,6 +12,7 @@ from typing import Any, Dict, List
 from .cache import Entry, file_state
 from .errors import ModelError
 from .housekeeping import COMPILE_SECONDS
+from .processor import kind
 from .unfinished import temporary_folder
 from .use import keep
 
@@ -78,11 +79,7 @@ def _compile_new(core: Any, source: Any, config: Dict[str, Any], blobs: str) -> 
 
 def _blob_key(openvino: Any, config: Dict[str, Any], rows: int) -> str:
     # a blob fits one kind of CPU, and a data directory may move to another machine
-    with open("/proc/cpuinfo") as cpuinfo:
-        cpu = cpuinfo.read(4096)
-    # `Features` on ARM; the first core stands for all
-    flags = [line for line in cpu.splitlines() if line.startswith(("model name", "flags", "Features"))][:2]
-    text = json.dumps([openvino.get_version(), flags, sorted(config.items()), rows])
+    text = json.dumps([openvino.get_version(), kind(), sorted(config.items()), rows])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""Which precisions this host's processor computes in, by its own words."""
+"""What this host's processor is, and which precisions it computes in, by its own words."""
 
 from __future__ import annotations
 
@@ -24,6 +24,17 @@ def flags(path: str = "/proc/cpuinfo") -> List[str]:
     except OSError:
         pass
     return []
+
+
+def kind(path: str = "/proc/cpuinfo") -> List[str]:
+    """Return its name and its abilities: what was compiled or timed here holds for processors with the same."""
+    try:
+        with open(path) as cpuinfo:
+            # the first core stands for all
+            text = cpuinfo.read(4096)
+    except OSError:
+        return []
+    return [line for line in text.splitlines() if line.startswith(("model name", "flags", "Features"))][:2]
 
 
 def precisions(path: str = "/proc/cpuinfo") -> List[str]:

@@ -17,6 +17,7 @@ from . import figures, interrupts, signals
 from .cache import Entry
 from .errors import ModelError
 from .memory import no_room, room_beside
+from .processor import kind
 from .trial import AbandonedError, Limits, Result, TrialError, run_trial
 from .turns import cancelled, turn
 from .use import Waiting
@@ -29,13 +30,14 @@ def require_tried(entry: Entry, precision: str, settings: Dict[str, str], openvi
     """Return where the model passed its trial on this host; try it now where nobody has.
 
     Args:
-        openvino: its version; another one tries again.
+        openvino: its version; another one tries again, and so does another processor.
 
     Raises:
         ModelError: it failed, now or a short time ago under the same limits; or the statement was cancelled meanwhile.
     """
     limits = Limits.from_settings(settings)
-    asked = [openvino, precision, *limits]
+    # another processor takes another time, and a data directory may move to another machine
+    asked = [openvino, precision, *limits, *kind()]
     outcome = _read(entry, asked)
     if outcome is None:
         with _alone(entry), signals.signals_open():

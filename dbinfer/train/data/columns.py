@@ -112,7 +112,7 @@ def classes_of_boxes(snapshot: Snapshot, text: str, key: str) -> tuple[str, ...]
     labels: set[str] = set()
     rows = 0
     with snapshot.cursor("dbinfer_train") as cursor:
-        cursor.execute(f"SELECT pg_catalog.to_jsonb(target) FROM ({text}) AS q({names})")
+        cursor.execute(f"SELECT pg_catalog.to_json(target) FROM ({text}) AS q({names})")
         for (found,) in cursor:
             rows += 1
             labels.update(boxes.labels_of(found, "a row of the query") if found is not None else ())

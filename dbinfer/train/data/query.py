@@ -126,7 +126,7 @@ class Query:
     @property
     def _target(self) -> str:
         """The second column as psycopg2 reads it: an array of rows it would leave as text."""
-        return "pg_catalog.to_jsonb(target)" if self.task == "detection" else "target"
+        return "pg_catalog.to_json(target)" if self.task == "detection" else "target"
 
     @property
     def _ordered(self) -> str:
