@@ -90,7 +90,7 @@ class Platform:
         """Return a SQL file's text as this platform takes it."""
         mark = "greenplum" if self.mpp else "postgresql"
         sql = re.sub(r"/\* " + mark + r": (.*?) \*/", r"\1", sql, flags=re.DOTALL)
-        return _for_greenplum6(sql) if self.kernel < GREENPLUM7 else sql
+        return _for_greenplum6(sql) if self.mpp and self.kernel < GREENPLUM7 else sql
 
     def host_settings(self, cur: Any) -> dict[str, str]:
         """Return the settings `segments@HOST`: how many segments score at once on each host."""

@@ -14,6 +14,7 @@ from dbinfer.errors import InstallError
 from dbinfer.install import roles
 from dbinfer.install.content import Content, Upgrade
 from dbinfer.install.foreign import check_foreign
+from dbinfer.install.possible import cure
 from dbinfer.platform import Platform
 from dbinfer.sqlfiles import read
 
@@ -52,20 +53,16 @@ def check_schemas(cur: Cursor) -> None:
         )
 
 
-def make_extension(cur: Cursor) -> bool:
+def make_extension(cur: Cursor, platform: Platform) -> bool:
     cur.execute("SELECT count(*) FROM pg_language WHERE lanname = 'plpython3u'")
     if one(cur):
         return False
     try:
         cur.execute("CREATE EXTENSION plpython3u")
     except (psycopg2.errors.UndefinedFile, psycopg2.errors.FeatureNotSupported) as err:
-        # The failed statement has aborted the transaction, and the version is still to be asked
-        cur.connection.rollback()
-        cur.execute("SHOW server_version_num")
-        major = int(str(one(cur))) // 10000
+        # the extension is listed, but its library or that of Python is not on the host
         raise InstallError(
-            "the server does not have PL/Python (language plpython3u)",
-            f"Install it on the server's host: apt-get install postgresql-plpython3-{major}",
+            "the server does not have PL/Python (language plpython3u)", cure(platform)
         ) from err
     return True
 

@@ -69,14 +69,16 @@ def install(
 def _install(dsn: str | None, options: InstallOptions) -> InstallReport:
     settings, content = options.settings(), Content()
     with transaction(dsn) as conn, conn.cursor() as cur:
-        platform, version = detect(conn), installed_version(cur)
+        platform = detect(conn)
+        # first: what follows asks for what some servers do not have
         check_server(platform)
+        version = installed_version(cur)
         if version is not None:
             check_foreign(cur, platform, content)
             return _already(cur, version, dict(settings), content)
         check_offer(cur, platform)
         check_schemas(cur)
-        made_extension = make_extension(cur)
+        made_extension = make_extension(cur, platform)
         apply(cur, platform, content, options.adopt_role)
         write_settings(cur, {"venv": DEFAULT_VENV, **settings, "made_extension": str(made_extension)})
         message = f"dbinfer {__version__} is installed on {platform}.{note(platform)}"
@@ -136,9 +138,10 @@ def _tell_engines(dsn: str | None, action: str) -> None:
 def _upgrade(options: UpgradeOptions, dsn: str | None) -> InstallReport:
     content = Content()
     with transaction(dsn) as conn, conn.cursor() as cur:
-        platform, version = detect(conn), installed_version(cur)
+        platform = detect(conn)
         # first: in utility mode the coordinator has no row of our tables
         check_server(platform)
+        version = installed_version(cur)
         if version is None:
             raise not_installed(InstallError)
         expansion = unfinished(conn, platform)

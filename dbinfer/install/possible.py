@@ -24,6 +24,8 @@ SERVICES = {
     "doadmin": "DigitalOcean",
     "tsdbadmin": "Timescale",
 }
+# The upgrades and the functions name what came with it; Greenplum 6 gets texts of its own
+OLDEST = 120000
 BESIDE = (
     "Run a PostgreSQL of your own beside it, which reads the images there: docs/platforms.md#managed-services"
 )
@@ -57,11 +59,17 @@ def check_server(platform: Platform) -> None:
     """Refuse servers on which nothing of dbinfer could run, and sessions that see one node of a cluster alone.
 
     Raises:
-        InstallError: another kind of server, a relative of Greenplum that lacks something, or utility mode.
+        InstallError: another kind of server, one that is too old, a relative of Greenplum that lacks something, or
+            utility mode.
     """
     if platform.name in STRANGERS:
         raise InstallError(f"{STRANGERS[platform.name]} {platform.version} has no PL/Python 3", BESIDE)
     if not platform.mpp:
+        if platform.kernel < OLDEST:
+            raise InstallError(
+                f"{platform} is too old: dbinfer needs a server that is PostgreSQL 12 or newer inside",
+                "Upgrade the server; docs/platforms.md says on which ones dbinfer was run.",
+            )
         return
     if platform.features.lacking:
         missing = ", ".join(platform.features.lacking)
@@ -114,7 +122,7 @@ def refusal(found: Offer, platform: Platform) -> InstallError:
             message = f"{service} does not offer PL/Python (language plpython3u), in which dbinfer runs"
         return InstallError(message, BESIDE)
     if found.superuser:
-        return InstallError("the server does not have PL/Python (language plpython3u)", _cure(platform))
+        return InstallError("the server does not have PL/Python (language plpython3u)", cure(platform))
     if found.python:
         return InstallError(
             f"role {found.role!r} is not a superuser, and creating functions in PL/Python takes one",
@@ -122,11 +130,12 @@ def refusal(found: Offer, platform: Platform) -> InstallError:
         )
     return InstallError(
         f"role {found.role!r} is not a superuser, and the server does not have PL/Python (language plpython3u)",
-        f"Where you can have both: {_cure(platform)} Else: {BESIDE}",
+        f"Where you can have both: {cure(platform)} Else: {BESIDE}",
     )
 
 
-def _cure(platform: Platform) -> str:
+def cure(platform: Platform) -> str:
+    """Return where PL/Python comes from."""
     if platform.features.family:
         return "Install the PL/Python 3 of that server on all of its hosts; docs/platforms.md says where it comes from."
     return f"Install it on the server's host: apt-get install postgresql-plpython3-{platform.kernel // 10000}"

@@ -22,7 +22,7 @@ from psycopg2.extensions import connection as Connection
 
 from dbinfer import server
 from dbinfer.install import InstallOptions, ensure, install
-from dbinfer.registry import deploy
+from dbinfer.registry import DeployOptions, deploy
 from dbinfer.server import ServerReport, UpOptions
 
 pytestmark = pytest.mark.postgres_only("stops a server of its own")
@@ -40,7 +40,8 @@ def running(venv: Path, tmp_path: Path) -> Iterator[ServerReport]:
         try:
             assert report.dsn is not None
             ensure(report.dsn)
-            deploy(tiny_models.endless(tmp_path), dsn=report.dsn)
+            # in the backend, also where another test's engine still runs
+            deploy(tiny_models.endless(tmp_path), DeployOptions(isolation="never"), dsn=report.dsn)
             yield report
         finally:
             server.down(folder)

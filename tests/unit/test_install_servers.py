@@ -30,6 +30,16 @@ def test_other_servers_are_refused_by_name(name: str, words: str) -> None:
     assert "docs/platforms.md#managed-services" in caught.value.cure
 
 
+@pytest.mark.parametrize("name", ["postgresql", "yugabytedb"])
+def test_an_old_server_is_refused(name: str) -> None:
+    """It got the texts of Greenplum 6, which lack parallel plans and a check for traps."""
+    old = Platform(name, "11.22", 110022, 0)
+    with pytest.raises(InstallError, match=f"{name} 11.22 is too old: .* PostgreSQL 12 or newer"):
+        check_server(old)
+    assert old.adapt("CREATE FUNCTION f() PARALLEL SAFE") == "CREATE FUNCTION f() PARALLEL SAFE"
+    check_server(Platform(name, "15.2", 150002, 0))
+
+
 def test_a_relative_that_lacks_something_is_refused() -> None:
     """Before, the first file of SQL failed with a syntax error."""
     with pytest.raises(

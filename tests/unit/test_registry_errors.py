@@ -9,36 +9,35 @@ import pytest
 
 from dbinfer.errors import InstallError, RegistryError
 from dbinfer.install import _steps
+from dbinfer.platform import Platform
 from dbinfer.registry.versions import split
+from dbinfer.relatives import Features
 
 
 class Cursor:
     """A cursor of a server that has no PL/Python."""
 
     def __init__(self, error: type[psycopg2.Error]) -> None:
-        self.error, self.answer = error, (0,)
-        self.rolled_back = False
-        self.connection = self
-
-    def rollback(self) -> None:
-        self.rolled_back = True
+        self.error = error
 
     def execute(self, sql: str, values: Any = None) -> None:
         if sql.startswith("CREATE EXTENSION"):
             raise self.error
-        if "server_version_num" in sql:
-            assert self.rolled_back, "a failed transaction answers no further question"
-            self.answer = (150004,)
 
     def fetchone(self) -> tuple[int]:
-        return self.answer
+        return (0,)
 
 
 @pytest.mark.parametrize("error", [psycopg2.errors.UndefinedFile, psycopg2.errors.FeatureNotSupported])
 def test_a_server_without_plpython_names_the_package(error: type[psycopg2.Error]) -> None:
     with pytest.raises(InstallError, match="does not have PL/Python") as caught:
-        _steps.make_extension(Cursor(error))  # type: ignore[arg-type]
+        _steps.make_extension(Cursor(error), Platform("postgresql", "15.4", 150004, 0))  # type: ignore[arg-type]
     assert "postgresql-plpython3-15" in caught.value.cure
+    features = Features(("segments in a catalog",), ())
+    with pytest.raises(InstallError) as caught:
+        _steps.make_extension(Cursor(error), Platform("greenplum", "7.1", 120012, 4, "", features))  # type: ignore[arg-type]
+    # Debian's package is another server's
+    assert "apt-get" not in caught.value.cure
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dbinfer_udf import kept, waiting
+from dbinfer_udf.engine.errors import EngineError
 from dbinfer_udf.errors import UdfError, UsageError
 
 OWN = str(os.getpid())
@@ -184,6 +185,43 @@ def test_a_row_that_fails_waits_no_longer() -> None:
         take(model, 3)
     model.error = None
     assert take(model, 3)[0] == [0, 1, 2, 3]
+
+
+def test_a_batch_that_an_engine_loses_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row that comes again met the file that it had made itself: File exists."""
+    lost, name = Model(), scan()
+    monkeypatch.setattr(waiting, "_ends_early", lambda: True)
+
+    def gone(img: bytes | None) -> int:
+        raise EngineError("gone")
+
+    monkeypatch.setattr(lost, "batch_rows", gone)
+    with pytest.raises(EngineError):
+        take(lost, 1, name)
+    assert [take(Model(), number, name) for number in range(1, 4)] == [None] * 3
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["of other processes", "of this process"])
+def test_last_rows_that_an_engine_loses_are_still_there(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were let go before they were scored, and the statement ended without them."""
+    monkeypatch.setattr(waiting, "_ends_early", lambda: apart)
+    name, lost = scan(), Model()
+    take(Model(), 1, name)
+    lost.error = EngineError("gone")
+    with pytest.raises(EngineError):
+        waiting.rest(lost, b"", ("predict", name, "error"))
+    assert waiting.rest(Model(), b"", ("predict", name, "error")) == [([1], ["x"], None, 0)]
+    assert waiting.rest(Model(), b"", ("predict", name, "error")) == []
+
+
+def test_last_rows_of_which_one_is_bad_go_with_their_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_ends_early", lambda: True)
+    name, model = scan(), Model()
+    take(model, 1, name)
+    model.error = UdfError("bad")
+    with pytest.raises(UdfError):
+        waiting.rest(model, b"", ("predict", name, "error"))
+    assert kept.names(name) == []
 
 
 def test_large_images_end_a_batch_early() -> None:

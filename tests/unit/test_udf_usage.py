@@ -104,6 +104,16 @@ def test_what_a_killed_writer_or_a_full_disk_has_left_is_written_over(folder: Pa
     assert (total(), len(read())) == (5, 2)
 
 
+def test_a_file_of_an_earlier_release_is_kept_outside_a_cluster(folder: Path) -> None:
+    """It ends in a number of its own, and was taken for another segment's: the rows were lost."""
+    usage.Meter({}, (1, VERSION)).add(3, 1.0)
+    with open(usage_file.path(), "r+b") as file:
+        file.seek(usage_file.SIZE - usage_file.OWNER.size)
+        file.write(b"\x17" * usage_file.OWNER.size)
+    usage.Meter({}, (ROLE, VERSION)).add(2, 1.0)
+    assert total() == 5
+
+
 def test_nothing_fails_where_nothing_can_be_written(folder: Path) -> None:
     (folder / usage_file.FOLDER).write_text("")
     meter = usage.Meter({}, (1, VERSION))

@@ -8,6 +8,8 @@ from time import monotonic
 from . import figures
 from .engine.client import Engine
 from .engine.errors import EngineError
+from .errors import UdfError
+from .interrupts import CANCELLED
 from .process import server_log
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
@@ -20,6 +22,8 @@ LEAST_MILLISECONDS = 1.0
 # Rows of fast models that a fresh session may leave to a running engine. Each costs some 70 us more there, and the
 # libraries that a session imports to score by itself cost 100 ms and more: about so many rows
 FIRST_ROWS = 1000
+# and so long, because rows wait there for those of slow models
+FIRST_SECONDS = 0.25
 # What asks for these loads the model here in any case: whole tables, and who wants to know how it does here
 LOADED_HERE = ("batch", "rest", "warm", "profile")
 # How long a session does without an engine that could not be had, before it asks again
@@ -50,7 +54,7 @@ class HostEngine:
         self._digest = digest
         self._modules = modules
         self._lost = -RETRY_SECONDS
-        self._first_rows = FIRST_ROWS
+        self._first_rows, self._first_seconds = FIRST_ROWS, FIRST_SECONDS
 
     def open(self, spec: Dict[str, Any], folder: str, threads: int, task: str = "") -> Optional[Any]:
         """Return the model in the engine; None where this backend is to score.
@@ -77,11 +81,14 @@ class HostEngine:
         try:
             # not started for a few rows: 70 MB of the host's memory would wait for the next fresh session
             model = self.require(spec, folder, threads, starts=not _fast(known))
-        except EngineError:
+        except UdfError as err:
+            # what the engine has against a fast model counts for nothing here; a fault of the model shows again
+            if not isinstance(err, EngineError) and (not _fast(known) or err.sqlstate == CANCELLED):
+                raise
             self.lose(spec, passing=_fast(known))
             return None
         # known only now where the model was never tried on this host
-        model.passing = _fast(model.facts.get("infer_milliseconds"))
+        model.passing = _fast(known) or _fast(model.facts.get("infer_milliseconds"))
         if model.passing and not passing:
             # an engine full of models that nobody scores with there would be for nothing
             model.release()
@@ -95,9 +102,12 @@ class HostEngine:
         settings = started_with(spec["settings"])
         return Engine(settings, self._digest, self._modules, starts).open(spec, folder, threads, rows)
 
-    def serves_another(self) -> bool:
-        """Count a row of a fast model; return whether the engine serves this session more of them."""
+    def serves_another(self, seconds: float) -> bool:
+        """Count a row of a fast model and its seconds; return whether the engine serves this session more of them."""
         self._first_rows -= 1
+        self._first_seconds -= seconds
+        if self._first_seconds <= 0:
+            self._first_rows = 0
         return self._first_rows > 0
 
     def lose(self, spec: Dict[str, Any], passing: bool = False) -> bool:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_MODELS = 4
 MOST_REMOTE = 64  # models of the engine that a session knows; each holds labels, and nothing of the network
+# ends the keys of models of the engine: a ticket with such a key asks the engine, and must not meet a model of our own
+IN_ENGINE = " engine"
 
 
 def load_model(session: Any, spec: Dict[str, Any], task: str) -> Tuple[Dict[str, Any], str, Any]:
@@ -28,11 +30,15 @@ def load_model(session: Any, spec: Dict[str, Any], task: str) -> Tuple[Dict[str,
     fixed = {name: value for name, value in settings.items() if name not in ("workers", "hosts", "usage")}
     key = fastjson.dumps([{**spec, "settings": fixed}, threads], sort_keys=True)
     # taken out and put back at the end, so that the dict is in the order of use
-    model = session.models.pop(key, None)
+    model = session.models.pop(key, None) or session.models.pop(key + IN_ENGINE, None)
     if model is None or (isinstance(model, FirstRows) and task in LOADED_HERE):
         model = _open(session, spec, threads, task) or _load(session, spec, threads)
+    if model.in_process:
+        tasks = _tasks(settings)
+    else:
+        tasks, key = remote_tasks(settings), key + IN_ENGINE
     session.models[key] = model
-    return (_tasks(settings) if model.in_process else remote_tasks(settings)), key, model
+    return tasks, key, model
 
 
 def _open(session: Any, spec: Dict[str, Any], threads: int, task: str) -> Optional[Remote]:

@@ -6,10 +6,13 @@ Nothing here imports numpy, OpenCV or OpenVINO, which makes the first row of a s
 from __future__ import annotations
 
 import os
+from time import monotonic
 
 from . import fastjson
 from .batch_rows import pays, rows_for
+from .engine.errors import EngineError
 from .errors import sees_hosts
+from .isolation import LOADED_HERE
 from .purpose import require_task
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
@@ -65,13 +68,19 @@ class Remote:
 class FirstRows(Remote):
     """A fast model of the engine that serves the first rows of a fresh session, until that is to load it by itself.
 
+    What wants the model loaded here gets an EngineError, after which the session does so.
+
     Args:
-        another: counts a row; returns whether the engine serves one more.
+        another: counts a row and its seconds; returns whether the engine serves one more.
         let_go: makes the session forget this model.
     """
 
     def __init__(
-        self, spec: Dict[str, Any], model: Any, another: Callable[[], bool], let_go: Callable[[Any], None]
+        self,
+        spec: Dict[str, Any],
+        model: Any,
+        another: Callable[[float], bool],
+        let_go: Callable[[Any], None],
     ) -> None:
         super().__init__(spec, model)
         self.ask = self._ask
@@ -79,9 +88,26 @@ class FirstRows(Remote):
         self._let_go = let_go
 
     def _ask(self, task: str, img: Optional[bytes], k: Any) -> Any:
-        if not self._another():
+        if task in LOADED_HERE:
+            raise _loads_here()
+        started = monotonic()
+        answer = self.model.ask(task, img, k)
+        # after the answer: a row whose engine is lost on the way finds the model still known, and is scored here
+        if not self._another(monotonic() - started):
             self._let_go(self)
-        return self.model.ask(task, img, k)
+        return answer
+
+    def batch_rows(self, img: Optional[bytes]) -> int:
+        """Raise EngineError: whole tables are scored here."""
+        raise _loads_here()
+
+    def rows(self, function: str, null: bool, wanted: Sequence[Tuple[int, Optional[bytes]]]) -> List[Any]:
+        """Raise EngineError: what parallel workers have left of a whole table is scored here."""
+        raise _loads_here()
+
+
+def _loads_here() -> EngineError:
+    return EngineError("the engine serves only the first rows of this model")
 
 
 def _asking(task: str) -> Task:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 
 from .batch_rows import BINARY, TASK_OF, WAITING_BYTES
+from .engine.errors import EngineError
 from .errors import UsageError
 from .kept import Kept, names, read, remove, remove_stale
 from .process import on_cluster, server
@@ -96,8 +97,10 @@ def _begin(model: Any, function: str, scan: str, img: Optional[bytes]) -> Waitin
         model.require(task, function + "_table")
     while len(_scans) >= MOST_SCANS:
         del _scans[next(iter(_scans))]
+    # first: where the engine is lost here, the row comes again, and its file must not be there yet
+    size = model.batch_rows(img)
     kept = Kept(scan) if _ends_early() and not scan.startswith(LEFT_ALONE) else None
-    _scans[scan] = found = Waiting(model.batch_rows(img), kept)
+    _scans[scan] = found = Waiting(size, kept)
     return found
 
 
@@ -113,16 +116,30 @@ def _ends_early() -> bool:
 def rest(model: Any, _img: bytes, k: Any) -> List[Results]:
     """Score what a scan has left on this host: (function, scan, on_error); the results of each of its processes."""
     function, scan, on_error = k
-    found = [] if (own := _scans.pop(scan, None)) is None or own.kept is not None else [(own.left, own.rows)]
+    own = _scans.get(scan)
+    found = [] if own is None or own.kept is not None else [(own.left, own.rows)]
     files = names(scan)
     found += [read(path) for path in files]
+    again = False
+    try:
+        return [
+            _results(function, [row[0] for row in rows], model.rows(function, on_error == "null", rows), left)
+            for left, rows in found
+        ]
+    except EngineError:
+        # all of them are asked for again, of a model in this process
+        again = True
+        raise
+    finally:
+        if not again:
+            _forget(scan, files)
+
+
+def _forget(scan: str, files: List[str]) -> None:
+    _scans.pop(scan, None)
     for path in files:
         remove(path)
     remove_stale(scan)
-    return [
-        _results(function, [row[0] for row in rows], model.rows(function, on_error == "null", rows), left)
-        for left, rows in found
-    ]
 
 
 def _results(function: str, numbers: List[int], found: List[Any], left: int) -> Results:
