@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from dbinfer.relatives import Features, probe, product
+from dbinfer.relatives import STRANGERS, Features, probe, product
 
 FAMILY = ("greenplum", "warehousepg", "greengage", "cloudberry")
 RUN = ("postgresql", "greenplum")
@@ -48,7 +48,7 @@ class Platform:
         name: as the version string has it: postgresql, greenplum, warehousepg, greengage or cloudberry; or of a server
             that is none of these.
         version: of the product, as it names itself.
-        kernel: server_version_num of the PostgreSQL inside.
+        kernel: server_version_num of the PostgreSQL inside; 0 of servers that have none.
         segments: number of primary segments; 0 on PostgreSQL.
         brand: who else names itself in the version string, such as a fork.
         features: of Greenplum, which the catalog shows whatever the name is.
@@ -112,11 +112,13 @@ def _for_greenplum6(sql: str) -> str:
 def detect(conn: Any) -> Platform:
     """Return the platform of a connection: its name as the server says it, everything else as the catalog shows it."""
     with conn.cursor() as cur:
-        cur.execute(
-            "SELECT pg_catalog.version(), pg_catalog.current_setting('server_version_num')::pg_catalog.int4"
-        )
-        text, kernel = cur.fetchone()
-        named = product(text)
+        # Alone: servers that only speak the protocol may refuse what else is asked
+        cur.execute("SELECT pg_catalog.version()")
+        named = product(cur.fetchone()[0])
+        if named.name in STRANGERS:
+            return Platform(named.name, named.version, 0, 0, named.brand)
+        cur.execute("SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4")
+        kernel = int(cur.fetchone()[0])
         # The catalog decides: in the text of its version each fork names itself in its own way
         features = probe(cur)
         segments = _segments(cur) if features.family and not features.single_node else 0

@@ -9,9 +9,8 @@ from psycopg2.extensions import cursor as Cursor
 from dbinfer.connection import one
 from dbinfer.errors import InstallError
 from dbinfer.platform import Platform
+from dbinfer.relatives import STRANGERS
 
-# Speak PostgreSQL's protocol, but are other servers, which run no PL/Python 3
-STRANGERS = {"cockroachdb": "CockroachDB", "redshift": "Amazon Redshift"}
 # The role in which each service keeps what it leaves of a superuser, and its name
 SERVICES = {
     "rds_superuser": "Amazon RDS or Aurora",

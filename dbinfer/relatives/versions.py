@@ -14,7 +14,9 @@ FAMILY = (
     ("WarehousePG", "warehousepg"),
     ("Greenplum Database", "greenplum"),
 )
-# Speak PostgreSQL's protocol, and have a version string of their own
+# Speak PostgreSQL's protocol, but are other servers, which run no PL/Python 3
+STRANGERS = {"cockroachdb": "CockroachDB", "redshift": "Amazon Redshift"}
+# Have a version string of their own
 OTHERS = (
     (r"^CockroachDB \S+ v(\S+)", "cockroachdb"),
     (r"\bRedshift (\S+)", "redshift"),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg2
 import pytest
 
+from dbinfer.errors import InstallError
+from dbinfer.install.possible import check_server
 from dbinfer.platform import Platform, detect
 from dbinfer.relatives import Features
 from dbinfer.relatives.features import COLUMNS, NEEDED
@@ -38,7 +41,9 @@ class Server:
     def fetchone(self) -> tuple[Any, ...]:
         query = self.asked[-1]
         if "pg_catalog.version()" in query:
-            return self.text, 140004
+            return (self.text,)
+        if "server_version_num" in query:
+            return (140004,)
         return (int("optimizer" in self.settings),) if "gp_opt_version" in query else (self.segments,)
 
     def fetchall(self) -> list[tuple[str, ...]]:
@@ -47,11 +52,38 @@ class Server:
         return [(column,) for column in self.columns]
 
 
-def test_postgresql_is_asked_twice() -> None:
+def test_postgresql_is_asked_three_times() -> None:
     server = Server("PostgreSQL 14.4 (Debian 14.4-1) on x86_64-pc-linux-gnu", set(), {})
     found = detect(server)
     assert (found.name, found.version, found.segments, found.mpp) == ("postgresql", "14.4", 0, False)
-    assert (str(found), found.warning, len(server.asked)) == ("postgresql 14.4", "", 2)
+    assert (str(found), found.warning, len(server.asked)) == ("postgresql 14.4", "", 3)
+
+
+class Stranger(Server):
+    """Answers nothing but its version string, as Redshift has no to_regclass and CockroachDB not every catalog."""
+
+    def execute(self, query: str, values: object = None) -> None:
+        if query != "SELECT pg_catalog.version()":
+            raise psycopg2.errors.UndefinedFunction(query)
+        super().execute(query, values)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (
+            "PostgreSQL 8.0.2 on i686-pc-linux-gnu, compiled by GCC gcc (GCC) 3.4.2, Redshift 1.0.73359",
+            "redshift",
+        ),
+        ("CockroachDB CCL v23.1.11 (x86_64-pc-linux-gnu, built 2023/09/27, go1.19.13)", "cockroachdb"),
+    ],
+)
+def test_strangers_are_asked_their_version_alone(text: str, name: str) -> None:
+    """Before, they were asked for a setting and the catalog first, and install showed what they said to that."""
+    found = detect(Stranger(text, set(), {}))
+    assert (found.name, found.mpp) == (name, False)
+    with pytest.raises(InstallError, match="has no PL/Python 3"):
+        check_server(found)
 
 
 def test_cloudberry() -> None:
