@@ -28,7 +28,8 @@ def versions(python: str) -> dict[str, str]:
 def openvino_note(python: str, found: str) -> str:
     """Return what there is to say on a backend's OpenVINO that is older than this client's; empty where it is not.
 
-    `dbinfer deploy` prepares models with the client's, and has the backend compile and run them before it stores them.
+    `dbinfer deploy` prepares and tries models with the client's; each host tries them again
+    with its own, at their first use.
     """
     ours = metadata.version("openvino")
     if not found or numbers(found) >= numbers(ours):
@@ -41,7 +42,7 @@ def openvino_note(python: str, found: str) -> str:
     )
     return (
         f"; its OpenVINO is older than this client's {ours.split('-')[0]}{why}: "
-        "deploy tries each model there, and refuses one that only a newer OpenVINO reads"
+        "a model that only a newer OpenVINO reads is deployed, but refused there at its first use"
     )
 
 
