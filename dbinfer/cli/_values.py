@@ -46,19 +46,19 @@ def size(option: str, text: str | None) -> tuple[int, int] | None:
     return int(match[1]), int(match[2] or match[1])
 
 
-COUNTS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
+COUNTS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
 HOURS = {"": 1, "h": 1, "m": 1 / 60, "min": 1 / 60, "s": 1 / 3600}
-AMOUNT = r"(\d+(?:\.\d+)?|\.\d+)"
+AMOUNT = r"((?:\d+(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?)"
 
 
 def count(option: str, text: str | None) -> float | None:
-    """Return the number of `50M`, `1.5k` or `2000000`."""
+    """Return the number of `50M`, `1.5k`, `2000000` or `2e6`."""
     if text is None:
         return None
-    match = re.fullmatch(AMOUNT + r"\s*([kKmMgGbB]?)", text.strip())
+    match = re.fullmatch(AMOUNT + r"\s*([kmgbt]?)", text.strip().lower())
     if not match or not float(match[1]):
         raise UsageError(f"--{option} is {text!r}, but must be a number above 0 such as 2000000, 1.5k or 50M")
-    return float(match[1]) * COUNTS[match[2].lower()]
+    return float(match[1]) * COUNTS[match[2]]
 
 
 def hours(option: str, text: str | None) -> float | None:

@@ -1,4 +1,4 @@
-"""plan: how many hosts so many images a day need."""
+"""plan: how many hosts are needed for so many images a day, or how long some hosts take."""
 
 from __future__ import annotations
 
@@ -37,12 +37,14 @@ def plan(
     size: Annotated[
         str | None, typer.Option(help="Width x height of the images, in pixels. Default: 500x375.")
     ] = None,
-    format_: Annotated[str, typer.Option("--format", help="JPEG, PNG, WebP, BMP or TIFF.")] = "JPEG",
+    format_: Annotated[
+        str | None, typer.Option("--format", help="JPEG, PNG, WebP, BMP or TIFF. Default: JPEG.")
+    ] = None,
     kilobytes: Annotated[
         float | None, typer.Option(help="Size of an image's file. Default: by its pixels.")
     ] = None,
     table: Annotated[str | None, typer.Option(help="Table whose images and rows count instead.")] = None,
-    column: Annotated[str, typer.Option(help="Column of the images.")] = "img",
+    column: Annotated[str | None, typer.Option(help="Column of the images in --table. Default: img.")] = None,
     cores: Annotated[
         int | None, typer.Option(help="Physical cores of a host. Default: the database's, else 16.")
     ] = None,
@@ -53,7 +55,9 @@ def plan(
         float | None,
         typer.Option(help="Rows of the fullest segment / the mean one. Default: the table's, else 1."),
     ] = None,
-    precision: Annotated[str, typer.Option(help="Of a measured model: f32, bf16 or int8.")] = "f32",
+    precision: Annotated[
+        str | None, typer.Option(help="Of a measured model: f32 or int8. Default: f32.")
+    ] = None,
     here: Annotated[
         bool,
         typer.Option(
@@ -70,11 +74,11 @@ def plan(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Tell how many hosts so many images a day need, or how long some hosts take.
+    """Tell how many hosts you need for so many images a day, or how long the hosts you have will take.
 
     Without a database, with models and a processor that were measured; with --dsn or --table, with the model's trial,
     the images and the hosts of that database. The figures count scoring alone: reading from disks that are slower
-    than the table says, other load and other processors are not in them.
+    than 'reading a host' in the output, other load and other processors are not in them.
 
     Examples:
 
@@ -114,14 +118,15 @@ def plan(
 
 
 def _show(report: PlanReport) -> None:
+    from dbinfer.plan.words import count_text
+
     error = report.error.get("largest")
-    likely = f" ± {error:.0%}" if error else ""
     print_table(
         f"{count_text(report.images)} images with {report.model} in {report.precision}",
         ["what", "needs"],
         [
             ["hosts", _hosts(report)],
-            ["time", f"{time_text(report.hours)}{likely}"],
+            ["time", _time(report)],
             ["cores a host", report.cores],
             ["segments a host", report.segments],
             ["images/s", f"{report.images_per_second:,.0f} ({report.images_per_second_host:,.1f} a host)"],
@@ -152,25 +157,16 @@ def _hosts(report: PlanReport) -> str:
     return str(report.hosts) if least == most else f"{report.hosts} ({least} to {most} within the error)"
 
 
+def _time(report: PlanReport) -> str:
+    from dbinfer.plan.words import time_text
+
+    found, least, most = map(time_text, (report.hours, *report.hours_between))
+    return found if least == most else f"{found} ({least} to {most} within the error)"
+
+
 def _share(report: PlanReport) -> str:
     return bytes_text(report.images_bytes / report.hosts)
 
 
 def _steps(row_ms: dict[str, float]) -> str:
     return ", ".join(f"{STEPS[name]} {value:.3g}" for name, value in row_ms.items())
-
-
-def count_text(number: float) -> str:
-    """Return 50M, 1.5k or 999."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.4g}{letter}"
-    return f"{number:.4g}"
-
-
-def time_text(hours: float) -> str:
-    """Return a time as people say it: 5.4 hours, 12 minutes, 3.1 seconds, 2.5 days."""
-    for size, name in ((24.0, "days"), (1.0, "hours"), (1 / 60, "minutes")):
-        if hours >= size * (2 if name == "days" else 1):
-            return f"{hours / size:.3g} {name}"
-    return f"{hours * 3600:.3g} seconds"

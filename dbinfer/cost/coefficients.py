@@ -28,7 +28,7 @@ class Coefficients:
         start: seconds before a process scores its first row: `backend` without compiling, `engine`.
         models: networks that were measured, by name; those of another precision as `NAME PRECISION`.
         error: largest and median relative error on statements that were not used for the fit.
-        scale: by which seconds of networks and of pixels were multiplied for another machine; empty for none.
+        scale: by which those of networks and of pixels were multiplied for another machine; empty for none.
     """
 
     machine: dict[str, Any]
@@ -55,6 +55,8 @@ def from_dict(values: Mapping[str, Any], name: str) -> Coefficients:
         if given.pop("form") != FORM:
             raise KeyError
         models = {key: Network(**facts) for key, facts in given.pop("models").items()}
+        if not all(isinstance(value, dict) for value in given.values()):
+            raise TypeError
         return Coefficients(models=models, **given)
     except (KeyError, TypeError, AttributeError) as err:
         raise DataError(
@@ -91,11 +93,29 @@ def shipped() -> Coefficients:
 
 
 def scaled(found: Coefficients, here: Mapping[str, float]) -> Coefficients:
-    """Return coefficients for another machine, by what its probe took (see bench.probe)."""
-    there = found.machine["probe"]
+    """Return coefficients for another machine, by what its probe took (see bench.probe).
+
+    Networks are scaled in their milliseconds. The coefficient of inference stays: with it come also the milliseconds of
+    deployed networks, which are another machine's trial.
+
+    Raises:
+        DataError: there is no such probe of the machine that was measured.
+    """
+    there = found.machine.get("probe")
+    if not isinstance(there, dict) or not all(_above_zero(there.get(name)) for name in here):
+        raise DataError(
+            "the coefficients do not say how fast the machine was that they were measured on",
+            "Leave out --here, or measure again: dbinfer plan --calibrate",
+        )
     networks, pixels = here["infer"] / there["infer"], here["decode"] / there["decode"]
-    seconds = {
-        name: value * (networks if name == "infer" else pixels) for name, value in found.seconds.items()
-    }
-    start = {name: value * pixels for name, value in found.start.items()}
-    return replace(found, seconds=seconds, start=start, scale={"networks": networks, "pixels": pixels})
+    return replace(
+        found,
+        seconds={name: value if name == "infer" else value * pixels for name, value in found.seconds.items()},
+        start={name: value * pixels for name, value in found.start.items()},
+        models={name: network.slowed(networks) for name, network in found.models.items()},
+        scale={"networks": networks, "pixels": pixels},
+    )
+
+
+def _above_zero(value: object) -> bool:
+    return isinstance(value, int | float) and value > 0

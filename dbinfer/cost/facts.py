@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dbinfer_udf.manifest import Manifest
@@ -65,6 +65,15 @@ class Network:
         """Whether the host's engine runs it, where there is one."""
         return self.isolation == "always" or (
             self.isolation == "auto" and self.milliseconds >= ENGINE_MILLISECONDS
+        )
+
+    def slowed(self, times: float) -> Network:
+        """Return the network on a machine where it takes so many times as long."""
+        return replace(
+            self,
+            milliseconds=self.milliseconds * times,
+            batch_milliseconds=self.batch_milliseconds and self.batch_milliseconds * times,
+            compile_milliseconds=self.compile_milliseconds * times,
         )
 
     @classmethod

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from psycopg2.extensions import connection as Connection
 
+from dbinfer.balance.crowding import PROCESSES
 from dbinfer.connection import session
 from dbinfer.cost import Coefficients, Network
-from dbinfer.errors import DataError, RegistryError
+from dbinfer.errors import DataError, RegistryError, UsageError
+from dbinfer.plan.notes import scale_note
 from dbinfer.plan.options import PlanOptions
 from dbinfer.plan.source import Source, assumed_picture
 from dbinfer.plan.table import Images, look_at
@@ -19,7 +22,9 @@ from dbinfer.sqlfiles import read
 from dbinfer_udf.manifest import Manifest
 
 HOSTS = "SELECT host, cores FROM dbinfer.segments"
-PROCESSES = "SELECT pg_catalog.current_setting('max_parallel_workers_per_gather')::pg_catalog.int4"
+LOGICAL = (
+    "cores a host, as the database counts them: two threads of a core are two, but do little more than one"
+)
 
 
 def database_source(
@@ -30,11 +35,12 @@ def database_source(
     Raises:
         RegistryError: there is no such model.
         DataError: the table or the column is not there, or holds no image.
+        UsageError: the role may not know which segments share a host, and `segments` does not say how many do.
     """
     with session(dsn, error=DataError, readonly=True) as conn:
         platform = detect(conn)
         title, network = _network(conn, model)
-        cores, segments = _hosts(conn, platform)
+        cores, segments = hosts(conn, platform, options)
         if options.table is None:
             picture, notes = assumed_picture(options, network)
             images = Images((picture,), options.images or 0.0, 1.0, notes)
@@ -48,11 +54,15 @@ def database_source(
         network=network,
         pictures=images.pictures,
         images=options.images or images.rows,
-        cores=options.cores or cores,
-        # other cores than those of the database: hosts that are to be bought have a segment for each
-        segments=options.segments or (options.cores or segments),
+        cores=cores,
+        segments=segments,
         skew=options.skew or images.skew,
-        notes=(*images.notes, f"inference as in the trial at deploy: {network.milliseconds:.3g} ms an image"),
+        notes=(
+            *images.notes,
+            f"inference as in its trial, on the machine that deployed it: {network.milliseconds:.3g} ms an image",
+            *([] if options.cores else [f"{cores} {LOGICAL} (--cores)"]),
+            *scale_note(found, networks=False),
+        ),
     )
 
 
@@ -77,13 +87,31 @@ def _network(conn: Connection, model: str | None) -> tuple[str, Network]:
     return f"{name}@{version}", network
 
 
-def _hosts(conn: Connection, platform: Platform) -> tuple[int, int]:
-    """Return the cores of the smallest host, and the processes of the one with most that score at once."""
+def hosts(conn: Connection, platform: Platform, options: PlanOptions) -> tuple[int, int]:
+    """Return the cores of the smallest host, and the processes of the one with most that score at once.
+
+    Raises:
+        UsageError: see database_source.
+    """
     with conn.cursor() as cur:
         cur.execute(HOSTS)
         rows = cur.fetchall()
-        cores = min((int(count) for _, count in rows if count), default=1)
+        cores = options.cores or min((int(count) for _, count in rows if count), default=1)
+        # other cores than those of the database: hosts that are to be bought have a segment for each
+        given = options.segments or options.cores
+        if given:
+            return cores, given
         if platform.mpp:
-            return cores, max(Counter(host for host, _ in rows).values(), default=1)
+            return cores, _fullest([host for host, _ in rows])
         cur.execute(PROCESSES)
-        return cores, 1 + int((cur.fetchone() or (0,))[0])
+        return cores, int((cur.fetchone() or (1,))[0])
+
+
+def _fullest(names: Sequence[str | None]) -> int:
+    """Return how many segments the host with most of them has, by the host of each."""
+    if None in names:
+        raise UsageError(
+            "your role is not told which segments share a host",
+            "Say with --segments how many a host has, or ask as a member of dbinfer_admin.",
+        )
+    return max(Counter(names).values(), default=1)

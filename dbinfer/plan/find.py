@@ -10,6 +10,7 @@ from dbinfer.dsn import named
 from dbinfer.errors import UsageError
 from dbinfer.plan.calibrate import calibrate, kept_file
 from dbinfer.plan.database import database_source
+from dbinfer.plan.notes import scale_note
 from dbinfer.plan.options import CORES, PlanOptions
 from dbinfer.plan.source import Source, assumed_picture
 from dbinfer.progress import OnProgress
@@ -18,8 +19,14 @@ from dbinfer.score.functions import BY_TASK
 
 def find_source(model: str | None, options: PlanOptions, dsn: str | None, progress: OnProgress) -> Source:
     """Return the source of a plan; see dbinfer.plan.plan."""
+    deployed = named(dsn) is not None or options.table is not None
+    if deployed and options.precision is not None:
+        raise UsageError(
+            f"precision is {options.precision!r}, but a deployed model has its own",
+            "Leave it out; name another version of the model, if you have one of that precision.",
+        )
     found = coefficients(options, dsn, progress)
-    if named(dsn) is None and options.table is None:
+    if not deployed:
         return _measured(model, options, found)
     return database_source(model, options, found, dsn, progress)
 
@@ -39,11 +46,12 @@ def coefficients(options: PlanOptions, dsn: str | None, progress: OnProgress) ->
 
 def _measured(model: str | None, options: PlanOptions, found: Coefficients) -> Source:
     """Return the source without a database."""
-    network = measured_network(model, options.precision, found.models)
+    network = measured_network(model, options.precision or "f32", found.models)
     picture, notes = assumed_picture(options, network)
     cores = options.cores or CORES
     if options.cores is None:
         notes += (f"hosts of {CORES} cores (--cores)",)
+    notes += scale_note(found, networks=True)
     assert options.images is not None
     return Source(
         title=network.name,
@@ -65,6 +73,11 @@ def measured_network(model: str | None, precision: str, models: Mapping[str, Net
     Raises:
         UsageError: there is none of that name, or not in that precision.
     """
+    if not models:
+        raise UsageError(
+            "the coefficients hold no network",
+            "Name a database with --dsn, where the model is deployed, or measure again: dbinfer plan --calibrate",
+        )
     names = ", ".join(sorted({network.name for network in models.values()}))
     if model is None:
         raise UsageError("no model is named", f"Measured are {names}; or name a database with --dsn.")

@@ -11,13 +11,16 @@ from dbinfer.cost.row import group_seconds, start_seconds
 from dbinfer.errors import UsageError
 from dbinfer.plan.find import find_source
 from dbinfer.plan.memory import host_disk, host_memory
-from dbinfer.plan.options import PlanOptions
+from dbinfer.plan.notes import forecast_notes
+from dbinfer.plan.options import MOST_HOSTS, PlanOptions
 from dbinfer.plan.report import PlanReport
 from dbinfer.plan.source import Source
+from dbinfer.plan.words import count_text, time_text
 from dbinfer.progress import OnProgress
 
 DAY_HOURS, HOUR = 24.0, 3600.0
-MOST_HOSTS = 10**7
+# a larger error leaves no upper bound
+MOST_ERROR = 0.9
 
 
 def run_plan(model: str | None, options: PlanOptions, dsn: str | None, progress: OnProgress) -> PlanReport:
@@ -28,9 +31,8 @@ def run_plan(model: str | None, options: PlanOptions, dsn: str | None, progress:
 def forecast(source: Source, options: PlanOptions) -> PlanReport:
     """Return what the images of a source need."""
     within = (options.hours or DAY_HOURS) * HOUR
-    hosts = options.hosts or _hosts(source, within)
-    error = source.coefficients.error.get("largest", 0.0)
-    least, most = (options.hosts or _hosts(source, within / (1 + by)) for by in (-min(error, 0.9), error))
+    between = margin(source.coefficients.error.get("largest", 0.0))
+    least, hosts, most = (options.hosts or _hosts(source, within, by) for by in (between[0], 1.0, between[1]))
     hours = seconds(source, hosts) / HOUR
     rate = source.images / (hours * HOUR)
     size = fmean(picture.bytes for picture in source.pictures)
@@ -40,6 +42,7 @@ def forecast(source: Source, options: PlanOptions) -> PlanReport:
         function=source.function,
         images=source.images,
         hours=hours,
+        hours_between=(hours * between[0], hours * between[1]),
         hosts=hosts,
         hosts_between=(least, most),
         cores=source.cores,
@@ -55,8 +58,13 @@ def forecast(source: Source, options: PlanOptions) -> PlanReport:
         host_read=size * rate / hosts,
         error=source.coefficients.error,
         measured=source.coefficients.machine,
-        notes=source.notes,
+        notes=(*source.notes, *forecast_notes(source, options)),
     )
+
+
+def margin(error: float) -> tuple[float, float]:
+    """Return by which factors the true time may differ from a predicted one: error is predicted / true - 1."""
+    return 1 / (1 + error), 1 / (1 - min(error, MOST_ERROR))
 
 
 def row(source: Source, processes: int) -> float:
@@ -77,20 +85,22 @@ def seconds(source: Source, hosts: int) -> float:
     return start + last_end([rest] * (source.segments - 1) + [full], per_row)
 
 
-def _hosts(source: Source, within: float) -> int:
-    """Return the smallest number of hosts that is done in time."""
-    if start_seconds(source.coefficients, source.network) >= within:
-        raise UsageError(f"hours is {within / HOUR:g}, which is over before the first image is scored")
+def _hosts(source: Source, within: float, by: float) -> int:
+    """Return the smallest number of hosts that is done in time where all takes `by` times as long as predicted."""
+    time = time_text(within / HOUR)
+    start = start_seconds(source.coefficients, source.network) * by
+    if start >= within:
+        cure = f"Allow more hours: a process takes {start:.2g} s to start."
+        raise UsageError(f"{time} are over before the first image is scored", cure)
     low, high = 0, 1
-    while seconds(source, high) > within:
+    while seconds(source, high) * by > within:
         low, high = high, high * 2
         if high > MOST_HOSTS:
-            raise UsageError(
-                f"{source.images:g} images in {within / HOUR:g} hours need more than {MOST_HOSTS} hosts"
-            )
+            images, most = count_text(source.images), count_text(MOST_HOSTS)
+            raise UsageError(f"{images} images in {time} need more than {most} hosts", "Allow more hours.")
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if seconds(source, middle) <= within else (middle, high)
+        low, high = (low, middle) if seconds(source, middle) * by <= within else (middle, high)
     return high
 
 

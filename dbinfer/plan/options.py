@@ -9,9 +9,33 @@ from pathlib import Path
 from dbinfer.errors import UsageError
 
 CORES = 16
-MOST = 1e15
+MOST, MOST_HOSTS, MOST_CORES = 1e15, 10**7, 10**4
 FORMATS = ("JPEG", "PNG", "WebP", "BMP", "TIFF")
-AMOUNTS = ("images", "hours", "hosts", "cores", "segments", "skew", "kilobytes")
+SPELT = {**{name.lower(): name for name in FORMATS}, "jpg": "JPEG", "tif": "TIFF"}
+# Amounts, and the most that each may be
+AMOUNTS = {
+    "images": MOST,
+    "hours": MOST,
+    "hosts": MOST_HOSTS,
+    "cores": MOST_CORES,
+    "segments": MOST_CORES,
+    "skew": MOST,
+    "kilobytes": MOST,
+}
+ITS_OWN = ("the table's images have their own", "Leave out one of them.")
+MEASURED = ("calibrating measures all that this machine takes", "Leave out one of them.")
+# Of two options one would change nothing, or contradict the other: why, and the cure
+CLASHES = {
+    ("hours", "hosts"): (
+        "one of them is what the plan finds",
+        "Leave out hosts to learn how many it takes, or hours to learn how long they take.",
+    ),
+    ("size", "table"): ITS_OWN,
+    ("format", "table"): ITS_OWN,
+    ("kilobytes", "table"): ITS_OWN,
+    ("here", "calibrate"): MEASURED,
+    ("coefficients", "calibrate"): MEASURED,
+}
 
 
 @dataclass(frozen=True)
@@ -21,11 +45,12 @@ class PlanOptions:
     Attributes:
         images: to score a day; None: all rows of the table.
         hours: within which; hosts: that there are. One of both: the other is found; without either, in 24 hours.
-        size: width and height of the images in pixels; format: JPEG, PNG, WebP, BMP or TIFF; kilobytes: of a file.
+        size: width and height of the images in pixels; format: JPEG, PNG, WebP, BMP or TIFF, None: JPEG; kilobytes: of
+            a file. Not with a table.
         cores, segments: of each host; None: those of the database, else 16, and a segment for each core.
         skew: rows of the fullest segment / rows of the mean one; None: as in the table, else 1.
-        precision: of a model that was measured: f32, bf16 or int8.
-        table, column: with such images, of which a few hundred are looked at.
+        precision: of a model that was measured: f32 (None) or int8. A deployed model has its own.
+        table, column: with such images, of which a few hundred are looked at; column None: img.
         coefficients: a file of `calibrate`; None: the one that this machine has made, else those that are shipped.
         here: measure for about a second how fast this machine is, and scale the coefficients.
         calibrate: measure all coefficients on this machine first, and keep them; takes minutes.
@@ -35,37 +60,52 @@ class PlanOptions:
     hours: float | None = None
     hosts: int | None = None
     size: tuple[int, int] | None = None
-    format: str = "JPEG"
+    format: str | None = None
     kilobytes: float | None = None
     cores: int | None = None
     segments: int | None = None
     skew: float | None = None
-    precision: str = "f32"
+    precision: str | None = None
     table: str | None = None
-    column: str = "img"
+    column: str | None = None
     coefficients: Path | None = None
     here: bool = False
     calibrate: bool = False
 
     def __post_init__(self) -> None:
-        for name in AMOUNTS:
+        self._check_amounts()
+        self._check_images()
+        self._check_together()
+        if self.format is not None:
+            object.__setattr__(self, "format", SPELT[self.format.lower()])  # the way into a frozen dataclass
+
+    def _check_amounts(self) -> None:
+        for name, most in AMOUNTS.items():
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and 0 < value <= MOST):
-                raise UsageError(f"{name} is {value:g}, but must be greater than 0")
+            if value is not None and not (math.isfinite(value) and 0 < value <= most):
+                raise UsageError(f"{name} is {value:g}, but must be greater than 0 and at most {most:g}")
         if self.skew is not None and self.skew < 1:
             raise UsageError(
                 f"skew is {self.skew:g}, but must be at least 1: the fullest segment / the mean one"
             )
-        if self.format not in FORMATS:
+
+    def _check_images(self) -> None:
+        if self.format is not None and self.format.lower() not in SPELT:
             raise UsageError(f"format is {self.format!r}, but must be one of {', '.join(FORMATS)}")
         if self.size is not None and not all(0 < side <= 65535 for side in self.size):
             raise UsageError(f"size is {self.size[0]}x{self.size[1]}, but must be 1 to 65535 pixels a side")
-        if self.hours is not None and self.hosts is not None:
-            raise UsageError("hours and hosts are both given, but one of them is what the plan finds")
-        if self.hours is not None and self.hours > 24:
+
+    def _check_together(self) -> None:
+        for (first, second), (why, cure) in CLASHES.items():
+            if getattr(self, first) and getattr(self, second):
+                raise UsageError(f"{first} and {second} are both given, but {why}", cure)
+        if self.images is None and self.table is None:
+            raise UsageError("neither images nor a table is given", "Say how many, for example --images 50M.")
+        if self.column is not None and self.table is None:
+            raise UsageError("a column is given, but no table", "Name the table with --table.")
+        # without a number of images it is the rows of the table, which are nobody's day
+        if self.images is not None and self.hours is not None and self.hours > 24:
             raise UsageError(
                 f"hours is {self.hours:g}, but must be at most 24, because images are those of a day",
                 "Divide both by the number of days.",
             )
-        if self.images is None and self.table is None:
-            raise UsageError("neither images nor a table is given", "Say how many, for example --images 50M.")

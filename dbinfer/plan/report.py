@@ -15,7 +15,8 @@ class PlanReport(Report):
     Attributes:
         model: NAME, or NAME@VERSION of a database; precision: that it runs at; function: that scores it.
         images: to score; hours: that this takes; hosts: that do it.
-        hosts_between: the least and the most that it may need, by the largest error; of hosts that are given, those.
+        hours_between: the least and the most that those hosts may take, by the largest error.
+        hosts_between: the least and the most that it may need, by the same; of hosts that are given, those.
         cores, segments: of each host; skew: rows of the fullest segment / those of the mean one.
         images_per_second: of all hosts together, and of one host.
         row_ms: of one core for one image where all cores work, by step: decode, fit, infer, finish and row.
@@ -24,7 +25,7 @@ class PlanReport(Report):
         images_bytes: of the images; host_read: bytes a second that each host reads of them.
         error: the largest and the median relative error of such predictions, as far as it was measured.
         measured: on which machine the coefficients were measured, and when.
-        notes: what was assumed, one sentence each.
+        notes: what was assumed, one note each.
     """
 
     model: str
@@ -32,6 +33,7 @@ class PlanReport(Report):
     function: str
     images: float
     hours: float
+    hours_between: tuple[float, float]
     hosts: int
     hosts_between: tuple[int, int]
     cores: int

@@ -39,7 +39,8 @@ def assumed_picture(options: PlanOptions, network: Network) -> tuple[Picture, tu
     width, height = options.size or (DIGIT if network.channels == 1 else SIZE)
     if options.size is None:
         notes += (f"images of {width} x {height} pixels (--size)",)
-    size = options.kilobytes * 1e3 if options.kilobytes else width * height * DENSITY[options.format]
+    kind = options.format or "JPEG"
+    size = options.kilobytes * 1e3 if options.kilobytes else width * height * DENSITY[kind]
     if options.kilobytes is None:
-        notes += (f"{options.format} files of {size / 1e3:.3g} kB (--format, --kilobytes)",)
-    return Picture(options.format, width, height, size), notes
+        notes += (f"{kind} files of {size / 1e3:.3g} kB (--format, --kilobytes)",)
+    return Picture(kind, width, height, size), notes

@@ -39,7 +39,7 @@ def look_at(conn: Connection, platform: Platform, options: PlanOptions) -> Image
     Raises:
         DataError: the table or the column is not there, or holds no image.
     """
-    table, img = TableName.parse(options.table or ""), column(options.column)
+    table, img = TableName.parse(options.table or ""), column(options.column or "img")
     with conn.cursor() as cur:
         name = table.identifier.as_string(cur)
         cur.execute(read("client/plan_table.sql"), {"table": name, "column": img})

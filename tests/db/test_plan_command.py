@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ from psycopg2.extensions import connection as Connection
 from typer.testing import CliRunner
 
 from dbinfer.cli._app import app
-from dbinfer.errors import DataError, RegistryError
+from dbinfer.cost import shipped
+from dbinfer.cost.coefficients import SHIPPED
+from dbinfer.errors import DataError, RegistryError, UsageError
 from dbinfer.plan import PlanOptions, PlanReport, plan
 from dbinfer.registry import DeployOptions, deploy
 
@@ -38,8 +41,42 @@ def test_the_trial_of_the_version_counts(db: Connection, dsn: str) -> None:
     assert report.model == "planned@1"
     assert report.function == "classify"
     assert report.row_ms["infer"] == pytest.approx(trial["milliseconds"], rel=0.5, abs=0.01)
-    assert any(note.startswith("inference as in the trial at deploy: ") for note in report.notes)
+    assert any(
+        note.startswith("inference as in its trial, on the machine that deployed it: ")
+        for note in report.notes
+    )
+    assert any(
+        note.startswith(f"{report.cores} cores a host, as the database counts") for note in report.notes
+    )
     assert report.cores == min(ask(db, "SELECT array_agg(cores) FROM dbinfer.segments"))
+
+
+def test_processes_are_those_that_the_server_starts(db: Connection, dsn: str) -> None:
+    if ask(db, "SELECT to_regclass('pg_catalog.gp_segment_configuration')"):
+        pytest.skip("segments score on a cluster, however many workers a plan may have")
+    few = f"{dsn} options='-c max_parallel_workers_per_gather=8 -c max_parallel_workers=3'"
+    assert found(few).segments == 1 + min(3, int(ask(db, "SHOW max_worker_processes")))
+
+
+def test_here_scales_images_alone(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network's time is that of its trial, on another machine; it was scaled, too."""
+    twice = {name: 2 * value for name, value in shipped().machine["probe"].items()}
+    monkeypatch.setattr(import_module("dbinfer.bench.probe"), "probe", lambda: twice)
+    plain, here = (found(dsn, here=here, coefficients=SHIPPED) for here in (False, True))
+    assert here.row_ms["infer"] == plain.row_ms["infer"]
+    assert here.row_ms["decode"] == pytest.approx(2 * plain.row_ms["decode"], rel=0.01)
+    assert "this machine's speed (--here): images take 2 times as long as on the measured one" in here.notes
+
+
+def test_a_role_that_is_not_told_the_hosts(db: Connection, dsn: str) -> None:
+    with role(db) as name:
+        rows(db, "RESET ROLE")
+        theirs = f"{dsn} options='-c role={name}'"
+        if ask(db, "SELECT to_regclass('pg_catalog.gp_segment_configuration')"):
+            with pytest.raises(UsageError, match="not told which segments share a host"):
+                found(theirs)
+        assert found(theirs, segments=3).segments == 3
+        rows(db, f"SET ROLE {name}")
 
 
 def test_larger_images_of_a_table_take_longer(db: Connection, dsn: str) -> None:

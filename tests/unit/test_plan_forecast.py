@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from dbinfer.cli._app import app
-from dbinfer.cost import Coefficients, shipped
-from dbinfer.cost.coefficients import from_dict, read, scaled, write
+from dbinfer.cost import shipped
 from dbinfer.errors import UsageError
 from dbinfer.plan import PlanOptions, PlanReport, plan
 
@@ -62,8 +59,11 @@ def test_the_hosts_are_enough_and_one_less_is_not() -> None:
 def test_the_error_is_a_margin_of_hosts() -> None:
     error, report = shipped().error["largest"], found(images=5e9)
     least, most = report.hosts_between
-    assert most / report.hosts == pytest.approx(1 + error, rel=0.01)
-    assert least / report.hosts == pytest.approx(1 - error, rel=0.01)
+    # error is predicted / true - 1: a prediction that is 20 % too short has to be divided by 0.8
+    assert most / report.hosts == pytest.approx(1 / (1 - error), rel=0.01)
+    assert least / report.hosts == pytest.approx(1 / (1 + error), rel=0.01)
+    assert report.hours_between[0] * (1 + error) == pytest.approx(report.hours)
+    assert report.hours_between[1] * (1 - error) == pytest.approx(report.hours)
     assert found(hours=None, hosts=3).hosts_between == (3, 3)
 
 
@@ -102,7 +102,7 @@ def test_hours_that_are_over_before_the_first_image() -> None:
 
 
 def test_more_hosts_than_there_are() -> None:
-    with pytest.raises(UsageError, match="need more than 10000000 hosts"):
+    with pytest.raises(UsageError, match=r"^1000T images in 36 seconds need more than 10M hosts"):
         found(images=1e15, hours=0.01)
 
 
@@ -115,56 +115,6 @@ def test_the_report_adds_up() -> None:
     assert report.host_memory > 100e6
     assert report.host_disk > 100e6  # ResNet-50 has 102 MB of weights
     assert "hosts of 16 cores (--cores)" in report.notes
-
-
-def test_coefficients_go_to_a_file_and_back(tmp_path: Path) -> None:
-    write(tmp_path / "own.json", shipped())
-    assert read(tmp_path / "own.json") == shipped()
-    assert found(coefficients=tmp_path / "own.json") == found()
-
-
-def test_this_machines_own_coefficients_count_before_the_shipped_ones(tmp_path: Path) -> None:
-    slow = replace(shipped(), seconds={name: 3 * value for name, value in shipped().seconds.items()})
-    write(tmp_path / "plan.json", slow)
-    assert found().hosts > 2 * plan_of(shipped(), tmp_path).hosts
-
-
-def plan_of(coefficients: Coefficients, folder: Path) -> PlanReport:
-    write(folder / "given.json", coefficients)
-    return found(coefficients=folder / "given.json")
-
-
-def test_another_machine_is_scaled_by_what_its_probe_takes() -> None:
-    there = shipped().machine["probe"]
-    twice = scaled(shipped(), {"decode": 2 * there["decode"], "infer": 3 * there["infer"]})
-    assert twice.seconds["infer"] == pytest.approx(3 * shipped().seconds["infer"])
-    assert twice.seconds["jpeg_byte"] == pytest.approx(2 * shipped().seconds["jpeg_byte"])
-    assert from_dict(twice.to_dict(), "x") == twice
-
-
-def test_calibrate_keeps_what_it_measures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    slow = replace(shipped(), seconds={name: 3 * value for name, value in shipped().seconds.items()})
-    # not by name: `dbinfer.bench` is the function
-    planning = import_module("dbinfer.bench.planning")
-    monkeypatch.setattr(planning, "run_planning", lambda *rest: SimpleNamespace(coefficients=slow.to_dict()))
-    first = found(calibrate=True)
-    assert read(tmp_path / "plan.json") == slow
-    assert found() == first
-    assert first.hosts > 2 * plan_of(shipped(), tmp_path).hosts
-
-
-def test_here_scales_by_a_probe_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = shipped().machine["probe"]
-    twice = {name: 2 * value for name, value in there.items()}
-    monkeypatch.setattr(import_module("dbinfer.bench.probe"), "probe", lambda: twice)
-    assert found(here=True).hours == pytest.approx(6, rel=0.2)
-    assert found(here=True).hosts == pytest.approx(2 * found().hosts, abs=2)
-
-
-def test_the_probe_times_a_photograph_and_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module("dbinfer.bench.probe")
-    monkeypatch.setattr(module, "SECONDS", 0.0)
-    assert {name: value > 0 for name, value in module.probe().items()} == {"decode": True, "infer": True}
 
 
 def shown(*words: str) -> str:
@@ -182,7 +132,7 @@ def test_the_command_shows_a_table() -> None:
     least, most = found().hosts_between
     assert least <= found().hosts <= most
     assert lines["hosts"] == f"{found().hosts} ({least} to {most} within the error)"
-    assert "±" in lines["time"]
+    assert lines["time"].endswith("within the error)")
     assert "inference" in lines["one image, one core"]
     assert "largest error there" in text
     assert "Not in it: other processors" in text

@@ -1,0 +1,32 @@
+"""Names the steps of a row for which there is no coefficient, so that they count as nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dbinfer.cost.coefficients import Coefficients
+from dbinfer.cost.facts import Network, Picture
+from dbinfer.cost.terms import DECODE, FINISH, FIT, INFER, ROW, terms
+
+# of every picture that is resized, so it says nothing about the way in which this one is
+COMMON = {"fit"}
+
+
+def missing(found: Coefficients, pictures: Iterable[Picture], network: Network) -> tuple[str, ...]:
+    """Return the steps that count as nothing.
+
+    One term of a step may lack its coefficient: a fit leaves out what it cannot tell from nothing.
+    """
+    names: dict[str, None] = {}
+    for picture in pictures:
+        titles = {
+            DECODE: f"decoding {picture.format}",
+            FIT: "resizing",
+            INFER: "inference",
+            FINISH: f"results of {network.task}",
+            ROW: "the way to the engine" if network.in_engine else "a row in the backend",
+        }
+        for group, amounts in terms(picture, network).items():
+            if not found.seconds.keys() & ({name for name, amount in amounts.items() if amount} - COMMON):
+                names[titles[group]] = None
+    return tuple(names)

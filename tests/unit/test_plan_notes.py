@@ -1,0 +1,97 @@
+"""A plan says what it takes for granted: cores, threads, skew, and steps that nobody has measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dbinfer.cost import Coefficients, Network, Picture
+from dbinfer.cost.missing import missing
+from dbinfer.plan import PlanOptions
+from dbinfer.plan.forecast import forecast
+from dbinfer.plan.source import Source
+
+NET = Network("net", "f32", "classification", 224, 224, 3, milliseconds=5.0)
+PHOTO = Picture("JPEG", 500, 375, 51_000)
+SECONDS = {
+    "infer": 1.0,
+    "jpeg": 1e-4,
+    "fit": 1e-6,
+    "fit_sample": 1e-9,
+    "classification": 1e-6,
+    "row_engine": 1e-4,
+}
+FOUND = Coefficients({"cores": 2}, SECONDS, {}, {"engine": 0.06}, {})
+SOURCE = Source("net", "classify", FOUND, NET, (PHOTO,), 1e6, cores=2, segments=2)
+SOUGHT = PlanOptions(images=1e6)
+
+
+def notes(options: PlanOptions = SOUGHT, **changes: object) -> tuple[str, ...]:
+    return forecast(replace(SOURCE, **changes), options).notes  # type: ignore[arg-type]
+
+
+def test_what_was_measured_needs_no_note() -> None:
+    assert notes() == ()
+    assert notes(notes=("images of 5 x 5 pixels",)) == ("images of 5 x 5 pixels",)
+
+
+def test_more_cores_than_were_measured() -> None:
+    assert notes(cores=16, segments=16) == (
+        "16 cores that slow each other no more than the 2 of the measured machine",
+    )
+    assert notes(cores=1, segments=1) == ()
+    assert notes(coefficients=replace(FOUND, machine={}), cores=16, segments=16) == ()
+
+
+@pytest.mark.parametrize(
+    ("segments", "cores", "words"),
+    [
+        (2, 16, "; the runtime gives a process 8 threads, so it may take less time"),
+        (1, 2, "; the runtime gives a process 2 threads, so it may take less time"),
+        (3, 4, ""),
+    ],
+)
+def test_fewer_segments_than_cores(segments: int, cores: int, words: str) -> None:
+    found = [note for note in notes(segments=segments, cores=cores) if "at work" in note]
+    assert found == [f"{segments} of {cores} cores of a host at work, one for each process{words}"]
+
+
+def test_as_many_segments_as_cores_or_more_leave_none_idle() -> None:
+    assert notes(segments=8) == ()
+
+
+def test_rows_of_one_key_stay_where_they_are() -> None:
+    (note,) = notes(skew=1.6)
+    assert note.startswith("a skew of 1.60 however many hosts there are; ")
+    assert notes(skew=1.5) == ()
+    assert notes(PlanOptions(images=1e6, hosts=4), skew=1.6) == ()
+
+
+@pytest.mark.parametrize(
+    ("picture", "network", "words"),
+    [
+        (Picture("GIF", 500, 375, 51_000), NET, "decoding GIF"),
+        (PHOTO, replace(NET, task="detection"), "results of detection"),
+        (PHOTO, replace(NET, milliseconds=0.1), "a row in the backend"),
+        (PHOTO, replace(NET, isolation="never"), "a row in the backend"),
+        (Picture("JPEG", 100, 100, 5_000), NET, "resizing"),
+        (
+            Picture("PNG", 224, 224, 5_000),
+            replace(NET, milliseconds=0.1),
+            "decoding PNG, resizing, a row in the backend",
+        ),
+    ],
+)
+def test_steps_without_a_coefficient_are_named(picture: Picture, network: Network, words: str) -> None:
+    """They cost nothing, without a word."""
+    assert notes(pictures=(picture, PHOTO), network=network) == (
+        f"no time for {words}: there is no coefficient",
+    )
+
+
+def test_a_term_that_the_fit_left_out_is_not_missing() -> None:
+    assert missing(FOUND, (PHOTO,), NET) == ()
+    few = replace(FOUND, seconds={**SECONDS, "row_engine_byte": 0.0})
+    del few.seconds["row_engine"]
+    assert missing(few, (PHOTO,), NET) == ()
