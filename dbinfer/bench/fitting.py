@@ -9,14 +9,13 @@ from statistics import median
 from dbinfer.bench import networks
 from dbinfer.bench.plan_cases import STEPS
 from dbinfer.bench.point import Point
-from dbinfer.bench.steps import Crew, Job, Steps
+from dbinfer.bench.steps import Crew, Job, Steps, best
 from dbinfer.cost import Coefficients, Network, Picture
 from dbinfer.cost.fit import Sample, fit
 from dbinfer.cost.row import row_seconds
 from dbinfer.cost.terms import FINISH, GROUPS, row_terms, terms
-from dbinfer.progress import OnProgress, Progress
 
-SECONDS = 0.25
+SECONDS = 0.4
 
 
 @dataclass(frozen=True)
@@ -33,19 +32,30 @@ class Timed:
     together: Steps
 
 
-def timed_steps(crew: Crew, progress: OnProgress, rounds: int) -> list[Timed]:
-    """Return the steps of all networks and images of STEPS."""
-    progress(Progress("steps of a row"))
-    files = [kind.files() for _, kind in STEPS]
-    jobs = [
-        Job(networks.model_files(name, "f32"), images, SECONDS)
-        for (name, _), images in zip(STEPS, files, strict=True)
-    ]
-    taken = crew.best_steps(jobs, rounds)
-    return [
-        Timed(name, kind.picture(images), *steps)
-        for (name, kind), images, steps in zip(STEPS, files, taken, strict=True)
-    ]
+class StepRounds:
+    """Times the steps of all networks and images of STEPS, round by round."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+        self._files = [kind.files() for _, kind in STEPS]
+        self._jobs = [
+            Job(networks.model_files(name, "f32"), images, SECONDS)
+            for (name, _), images in zip(STEPS, self._files, strict=True)
+        ]
+        self._taken: list[list[tuple[Steps, Steps]]] = []
+
+    def round(self) -> None:
+        """Time each of them once."""
+        self._taken.append([self._crew.steps(job) for job in self._jobs])
+
+    def best(self) -> list[Timed]:
+        """Return the best round of each."""
+        return [
+            Timed(name, kind.picture(images), *best(taken))
+            for (name, kind), images, taken in zip(
+                STEPS, self._files, zip(*self._taken, strict=True), strict=True
+            )
+        ]
 
 
 def coefficients(

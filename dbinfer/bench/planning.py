@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -11,10 +12,10 @@ from typing import Any
 from dbinfer.bench.benchmark import server_dsn
 from dbinfer.bench.database import Database, database
 from dbinfer.bench.environment import environment
-from dbinfer.bench.fitting import coefficients, timed_steps
+from dbinfer.bench.fitting import StepRounds, coefficients
 from dbinfer.bench.plan_cases import FITTED, HELD, SEGMENTS, STARTS, STEPS
 from dbinfer.bench.point import Case, Point
-from dbinfer.bench.points import Points, networks_of
+from dbinfer.bench.points import Points, Trials
 from dbinfer.bench.probe import probe
 from dbinfer.bench.sessions import fresh
 from dbinfer.bench.steps import crew
@@ -47,52 +48,64 @@ def run_planning(
 
     Args:
         given: coefficients to check; on Greenplum those that are shipped, where none are given.
-        rounds: in which trials, steps and statements take turns; the least of each counts.
+        rounds: in which trials, steps and statements take turns; the best of each counts.
     """
     with database(server_dsn(dsn, progress)) as opened:
-        held = SEGMENTS if opened.platform.mpp else HELD
-        progress(Progress("trials of the networks"))
-        known = networks_of([(case.network, case.precision) for case in (*FITTED, *held)], rounds)
-        if given is None and opened.platform.mpp:
+        mpp = opened.platform.mpp
+        if given is None and mpp:
             given = shipped()
-        run = _Run(opened, Points(opened, given or shipped(), known), progress, rounds)
-        points, found = ([], given) if given else run.fitted()
-        points += run.points(held)
-        models = {f"{one.name} {one.precision}": one for one in known.values()}
+        cases = SEGMENTS if mpp else HELD if given else (*FITTED, *HELD)
+        run = _Run(opened, given, cases, progress)
+        with ExitStack() as stack:
+            run.rounds(rounds, None if given else StepRounds(stack.enter_context(crew(cores()))))
+        points, found = run.points, given or run.fitted(rounds)
+        models = {f"{one.name} {one.precision}": one for one in run.known.values()}
         error = errors(found, [point for point in points if point.held])
         found = replace(found, models={**found.models, **models}, error=error)
         about = environment(opened.platform, [])
     return PlanningReport(about, found.to_dict(), [row(point, found) for point in points])
 
 
-@dataclass(frozen=True)
 class _Run:
-    """What measures on one database."""
+    """What measures on one database.
 
-    opened: Database
-    measured: Points
-    progress: OnProgress
-    rounds: int
+    Trials, steps and statements take turns, all of them in each round: a minute in which the machine is slow, or fast,
+    would otherwise decide on one kind alone, and the others would not follow from it.
+    """
 
-    def points(self, cases: Sequence[Case]) -> list[Point]:
-        self.progress(Progress(f"{len(cases)} statements, in turns"))
-        return self.measured.measure(cases, self.rounds)
+    def __init__(
+        self, opened: Database, given: Coefficients | None, cases: Sequence[Case], progress: OnProgress
+    ) -> None:
+        self.opened, self.progress = opened, progress
+        progress(Progress("networks and tables"))
+        self.trials = Trials([(case.network, case.precision) for case in cases])
+        self.trials.round()
+        self.statements = Points(opened, given or shipped(), self.trials.best(), cases)
 
-    def fitted(self) -> tuple[list[Point], Coefficients]:
-        """Return the statements of the fit, and coefficients with what they were measured on."""
-        with crew(cores()) as processes:
-            timed = timed_steps(processes, self.progress, self.rounds)
-        points = self.points(FITTED)
-        known = {name: self.measured.known[name, "f32"] for name, _ in STEPS}
-        found = coefficients(timed, known, points, {})
+    def rounds(self, rounds: int, steps: StepRounds | None) -> None:
+        """Measure all in so many rounds; without steps where nothing is to be fitted."""
+        for number in range(rounds):
+            self.progress(Progress("trials, steps and statements, in turns", number, rounds))
+            self.trials.round()
+            if steps:
+                steps.round()
+            self.statements.round()
+        self.known = self.trials.best()
+        self.points = self.statements.best(self.known)
+        self.timed = steps.best() if steps else []
+
+    def fitted(self, rounds: int) -> Coefficients:
+        """Return coefficients with what they were measured on."""
+        known = {name: self.known[name, "f32"] for name, _ in STEPS}
+        found = coefficients(self.timed, known, [one for one in self.points if not one.held], {})
         about = environment(self.opened.platform, [])
         machine = {**{name: about[name] for name in MACHINE}, "probe": probe()}
-        start = {place: self.start(case, found) for place, case in STARTS.items()}
-        return points, replace(found, machine=machine, start=start)
+        start = {place: self.start(case, found, rounds) for place, case in STARTS.items()}
+        return replace(found, machine=machine, start=start)
 
-    def start(self, case: Case, found: Coefficients) -> float:
+    def start(self, case: Case, found: Coefficients, rounds: int) -> float:
         """Return the seconds of a fresh session's first row beyond the row itself, and beyond compiling."""
-        text, network = self.measured.first(case), self.measured.known[case.network, case.precision]
+        text, network = self.statements.first(case), self.known[case.network, case.precision]
 
         def first() -> float:
             with fresh(self.opened) as conn, conn.cursor() as cur:
@@ -103,7 +116,7 @@ class _Run:
 
         compiling = 0.0 if network.in_engine else network.compile_milliseconds / 1e3
         one = row_seconds(found, (case.kind.picture(case.kind.files()),), network)
-        return round(max(0.0, min(first() for _ in range(self.rounds)) - one - compiling), 4)
+        return round(max(0.0, min(first() for _ in range(rounds)) - one - compiling), 4)
 
 
 def errors(found: Coefficients, points: Sequence[Point]) -> dict[str, float]:

@@ -26,16 +26,26 @@ SET_TABLE = "ALTER TABLE {table} SET (parallel_workers = %s)"
 EACH = "SELECT gp_segment_id, count(*) FROM {table} GROUP BY 1"
 
 
-def networks_of(keys: Sequence[tuple[str, str]], rounds: int) -> dict[tuple[str, str], Network]:
-    """Return the facts of networks (name, precision) of the harness by the best of some trials, in turns."""
-    files = {key: networks.model_files(*key) for key in dict.fromkeys(keys)}
-    found: dict[tuple[str, str], list[Result]] = {key: [] for key in files}
-    for _ in range(rounds):
-        for key, one in files.items():
-            found[key].append(
-                run_trial(sys.executable, one.entry.path("xml"), one.manifest.precision, Limits())
-            )
-    return {key: _network(key, one, found[key]) for key, one in files.items()}
+class Trials:
+    """Tries networks of the harness, round by round.
+
+    Args:
+        keys: names and precisions.
+    """
+
+    def __init__(self, keys: Sequence[tuple[str, str]]) -> None:
+        self._files = {key: networks.model_files(*key) for key in dict.fromkeys(keys)}
+        self._found: dict[tuple[str, str], list[Result]] = {key: [] for key in self._files}
+
+    def round(self) -> None:
+        """Try each of them once."""
+        for key, one in self._files.items():
+            found = run_trial(sys.executable, one.entry.path("xml"), one.manifest.precision, Limits())
+            self._found[key].append(found)
+
+    def best(self) -> dict[tuple[str, str], Network]:
+        """Return their facts by the best trial of each."""
+        return {key: _network(key, one, self._found[key]) for key, one in self._files.items()}
 
 
 def _network(key: tuple[str, str], files: networks.ModelFiles, trials: Sequence[Result]) -> Network:
@@ -57,7 +67,6 @@ class Prepared:
 
     case: Case
     picture: Picture
-    network: Network
     table: str
     rows: tuple[float, ...]
     processes: int
@@ -68,23 +77,37 @@ class Points:
 
     Args:
         found: coefficients by which the tables are made as large as is needed.
-        known: networks by name and precision.
+        known: networks by name and precision, as far as they were tried when the tables are filled.
+        cases: to measure.
     """
 
     def __init__(
-        self, database: Database, found: Coefficients, known: Mapping[tuple[str, str], Network]
+        self,
+        database: Database,
+        found: Coefficients,
+        known: Mapping[tuple[str, str], Network],
+        cases: Sequence[Case],
     ) -> None:
         self.database, self.found, self.known = database, found, known
+        self._prepared = [self._prepare(case, f"plan{number}") for number, case in enumerate(cases)]
+        self._taken: list[list[float]] = []
+        # the first time networks are compiled
+        for one in self._prepared:
+            self._seconds(one)
 
-    def measure(self, cases: Sequence[Case], rounds: int) -> list[Point]:
-        """Return the points of some cases: the least of some rounds, in which the cases take turns.
+    def round(self) -> None:
+        """Time each statement once."""
+        self._taken.append([self._seconds(one) for one in self._prepared])
 
-        On a virtual machine neighbours that nobody sees slow it by half for seconds; nothing makes it faster.
+    def best(self, known: Mapping[tuple[str, str], Network]) -> list[Point]:
+        """Return the points with the least seconds of each: neighbours slow a virtual machine, nothing makes it faster.
+
+        Args:
+            known: the networks after all trials.
         """
-        prepared = [self._prepare(case, f"plan{number}") for number, case in enumerate(cases)]
-        taken = [[self._seconds(one) for one in prepared] for _ in range(rounds + 1)][1:]
+        each = zip(self._prepared, zip(*self._taken, strict=True), strict=True)
         return [
-            self._point(one, seconds) for one, seconds in zip(prepared, zip(*taken, strict=True), strict=True)
+            self._point(one, known[one.case.network, one.case.precision], seconds) for one, seconds in each
         ]
 
     def deploy(self, case: Case) -> str:
@@ -116,7 +139,7 @@ class Points:
         self.deploy(case)
         rate = min(processes, cores()) / row_seconds(self.found, (picture,), network)
         rows = self._fill(case, table, files, max(LEAST_ROWS, round(rate * SECONDS)))
-        return Prepared(case, picture, network, table, rows, processes)
+        return Prepared(case, picture, table, rows, processes)
 
     def _fill(self, case: Case, table: str, files: tuple[bytes, ...], rows: int) -> tuple[float, ...]:
         """Fill the table; return the rows of each process."""
@@ -148,12 +171,12 @@ class Points:
         self.database.one(text)
         return time.perf_counter() - started
 
-    def _point(self, prepared: Prepared, seconds: Sequence[float]) -> Point:
+    def _point(self, prepared: Prepared, network: Network, seconds: Sequence[float]) -> Point:
         platform = self.database.platform
         return Point(
             kind=prepared.case.kind.title,
             picture=prepared.picture,
-            network=prepared.network,
+            network=network,
             rows=prepared.rows,
             cores=cores(),
             fresh=0 if platform.mpp else prepared.processes - 1,

@@ -63,20 +63,18 @@ class Crew:
         together = self.pool.map(timed, [job] * self.processes, chunksize=1)
         return alone, {group: median(one[group] for one in together) for group in alone}
 
-    def best_steps(self, jobs: Sequence[Job], rounds: int) -> list[tuple[Steps, Steps]]:
-        """Return the least of some rounds of each job, step by step, and that with all cores at work.
 
-        The jobs take turns, so that a minute in which the machine is slow does not decide on one of them. What other
-        cores cost is the median of quotients within a round, whose two halves follow each other.
-        """
-        taken = [[self.steps(job) for job in jobs] for _ in range(rounds)]
-        return [_best(of) for of in zip(*taken, strict=True)]
+def best(taken: Sequence[tuple[Steps, Steps]]) -> tuple[Steps, Steps]:
+    """Return the least of some rounds, alone and together: as of statements, and of the whole row.
+
+    The least of each step would be a row that no round had.
+    """
+    alone, together = zip(*taken, strict=True)
+    return _least(alone), _least(together)
 
 
-def _best(taken: Sequence[tuple[Steps, Steps]]) -> tuple[Steps, Steps]:
-    least = {group: min(alone[group] for alone, _ in taken) for group in taken[0][0]}
-    times = {group: median(both[group] / alone[group] for alone, both in taken) for group in least}
-    return least, {group: least[group] * times[group] for group in least}
+def _least(taken: Sequence[Steps]) -> Steps:
+    return min(taken, key=lambda one: sum(one.values()))
 
 
 @contextmanager

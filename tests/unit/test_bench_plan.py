@@ -13,7 +13,7 @@ from dbinfer.bench.plan_cases import FITTED, HELD, SEGMENTS, STEPS
 from dbinfer.bench.plan_tables import plan_markdown, plan_table, plot_plan
 from dbinfer.bench.planning import errors, row
 from dbinfer.bench.point import Point
-from dbinfer.bench.steps import Crew
+from dbinfer.bench.steps import best
 from dbinfer.cost import Coefficients, Network, Picture, row_seconds
 from dbinfer_udf.header import read_header
 
@@ -72,15 +72,13 @@ def test_the_picture_is_written(tmp_path: Path) -> None:
     )
 
 
-def test_the_best_of_rounds_counts_and_quotients_stay_within_a_round() -> None:
-    rounds = iter(
-        [({"infer": 2.0}, {"infer": 2.4}), ({"infer": 1.0}, {"infer": 1.1}), ({"infer": 3.0}, {"infer": 3.9})]
-    )
-    crew = Crew(None, 2)  # type: ignore[arg-type]
-    crew.steps = lambda job: next(rounds)  # type: ignore[method-assign]
-    ((alone, together),) = crew.best_steps(["job"], 3)  # type: ignore[list-item]
-    assert alone == {"infer": 1.0}
-    assert together == {"infer": pytest.approx(1.2)}
+def test_the_least_of_rounds_counts_alone_and_together() -> None:
+    def steps(decode: float, infer: float) -> dict[str, float]:
+        return {"decode": decode, "infer": infer}
+
+    rounds = [(steps(2, 2), steps(1, 5)), (steps(1, 2.5), steps(2, 6)), (steps(3, 1), steps(2, 3))]
+    # whole rows: the least of each step would be a row that no round had
+    assert best(rounds) == (steps(1, 2.5), steps(2, 3))
 
 
 def test_a_fit_finds_what_the_steps_and_statements_were_made_of() -> None:
