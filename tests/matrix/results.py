@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,9 +58,10 @@ def read(major: int, base: str, folder: Path, date: str) -> Row:
     row.engine = f"PostgreSQL {facts['postgresql'].split()[0]}"
     row.python, row.numpy, row.openvino = facts["python"], facts["numpy"] or "", facts["openvino"] or ""
     row.problem = facts["problem"] or ""
+    files: set[str] = set()
     for name in ("together.xml", "alone.xml"):
         if (folder / name).exists():
-            _count(row, ET.parse(folder / name).iter("testcase"))
+            _count(row, _once(ET.parse(folder / name).iter("testcase"), files))
         else:
             row.problem = row.problem or f"the tests did not end ({folder / 'log.txt'})"
     row.ratio = next((r.get("ratio_bare") for r in _measured(folder) if r["method"] == "sql"), None)
@@ -76,14 +78,28 @@ def _count(row: Row, cases: Iterable[ET.Element]) -> None:
                 f"{folder.replace('.', '/')}.py::{name}" if folder else f"{name.replace('.', '/')}.py"
             )
         elif skipped is not None:
-            reason = _reason(skipped.get("message", ""))
+            reason = _reason(skipped)
             row.skipped[reason] = row.skipped.get(reason, 0) + 1
         else:
             row.passed += 1
 
 
-def _reason(text: str) -> str:
-    return re.sub(r"^(Skipped|collection skipped): ", "", text.strip()) or "no reason given"
+def _once(cases: Iterable[ET.Element], files: set[str]) -> Iterator[ET.Element]:
+    """Yield cases; a file that is skipped or failed as a whole once, although both runs have it."""
+    for case in cases:
+        if case.get("classname"):
+            yield case
+        elif case.get("name", "") not in files:
+            files.add(case.get("name", ""))
+            yield case
+
+
+def _reason(skipped: ET.Element) -> str:
+    # of a file as a whole: (path, line, 'Skipped: reason')
+    text = skipped.get("message", "")
+    if text == "collection skipped":
+        text = str(ast.literal_eval(skipped.text or "")[2])
+    return re.sub(r"^Skipped: ", "", text.strip()) or "no reason given"
 
 
 def _measured(folder: Path) -> list[dict[str, Any]]:
