@@ -23,6 +23,7 @@ from dbinfer.cost import Coefficients, row_seconds, shipped
 from dbinfer.machine import cores
 from dbinfer.progress import OnProgress, Progress
 from dbinfer.report import Report
+from dbinfer_udf.isolation import FIRST_ROWS
 
 MACHINE = ("cpu", "flags", "cores", "memory_mb", "system", "versions", "server", "date")
 ROUNDS = 6
@@ -104,19 +105,23 @@ class _Run:
         return replace(found, machine=machine, start=start)
 
     def start(self, case: Case, found: Coefficients, rounds: int) -> float:
-        """Return the seconds of a fresh session's first row beyond the row itself, and beyond compiling."""
-        text, network = self.statements.first(case), self.known[case.network, case.precision]
+        """Return the seconds of a fresh session beyond those of its rows, and beyond compiling."""
+        network = self.known[case.network, case.precision]
+        # one that scores itself may leave its first rows to a running engine, and loads the libraries after them
+        rows = 1 if network.in_engine else 2 * FIRST_ROWS
+        text = self.statements.first(case, rows)
 
         def first() -> float:
             with fresh(self.opened) as conn, conn.cursor() as cur:
+                cur.execute("SET max_parallel_workers_per_gather = 0")
                 started = time.perf_counter()
                 cur.execute(text)
                 cur.fetchall()
                 return time.perf_counter() - started
 
         compiling = 0.0 if network.in_engine else network.compile_milliseconds / 1e3
-        one = row_seconds(found, (case.kind.picture(case.kind.files()),), network)
-        return round(max(0.0, min(first() for _ in range(rounds)) - one - compiling), 4)
+        one = row_seconds(found, (case.kind.picture(case.kind.files()[:1]),), network)
+        return round(max(0.0, min(first() for _ in range(rounds)) - rows * one - compiling), 4)
 
 
 def errors(found: Coefficients, points: Sequence[Point]) -> dict[str, float]:

@@ -127,10 +127,11 @@ class Points:
         call = sql.SQL("{}(img, {})").format(function, sql.Literal(self.deploy(case)))
         return self.database.format(COUNT, call=call, table=self.database.table(table))
 
-    def first(self, case: Case) -> sql.Composed:
-        """Return a statement that scores one row of a case."""
+    def first(self, case: Case, rows: int) -> sql.Composed:
+        """Return a statement that scores so many rows of a case, all of the same image."""
         self.database.images(case.kind.files()[:1])
-        return self.statement(case, "source")
+        self.database.fill("first", rows, 1)
+        return self.statement(case, "first")
 
     def _prepare(self, case: Case, table: str) -> Prepared:
         files, mpp = case.kind.files(), self.database.platform.mpp
