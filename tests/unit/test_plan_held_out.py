@@ -11,8 +11,8 @@ from dbinfer.cost import shipped
 from dbinfer.cost.coefficients import POINTS
 
 WITHIN = 0.15
-# Measured while others used the machine, by the loop of an f32 network, which that slows more
-BEYOND = {("mobilenet_v2", "int8"), ("resnet50", "int8")}
+# An executor of another kernel, with three processes on two cores: a row of digits takes longer there than fitted
+BEYOND = {("digits", "f32", "28x28 PNG", "greenplum 7.0.0")}
 
 ALL = [point_of(values) for values in json.loads(POINTS.read_text())]
 HELD = [each for each in ALL if each.held]
@@ -23,9 +23,9 @@ def title(each: Point) -> str:
 
 
 @pytest.mark.parametrize("each", HELD, ids=title)
-def test_a_statement_that_was_not_fitted(each: Point) -> None:
-    if (each.network.name, each.network.precision) in BEYOND:
-        pytest.skip("int8 was measured on a busy machine only, and is further off: docs/planning.md")
+def test_a_statement_that_was_not_fitted(each: Point, request: pytest.FixtureRequest) -> None:
+    if (each.network.name, each.network.precision, each.kind, each.server) in BEYOND:
+        request.applymarker(pytest.mark.xfail(strict=True, reason="further off: docs/planning.md"))
     assert each.predicted(shipped()) == pytest.approx(each.seconds, rel=WITHIN)
 
 
