@@ -23,10 +23,11 @@ from dbinfer.cost import Coefficients, row_seconds, shipped
 from dbinfer.machine import cores
 from dbinfer.progress import OnProgress, Progress
 from dbinfer.report import Report
-from dbinfer_udf.isolation import FIRST_ROWS
 
 MACHINE = ("cpu", "flags", "cores", "memory_mb", "system", "versions", "server", "date")
 ROUNDS = 6
+# twice what a running engine serves of a fresh session: dbinfer_udf.isolation.FIRST_ROWS
+START_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class _Run:
         """Return the seconds of a fresh session beyond those of its rows, and beyond compiling."""
         network = self.known[case.network, case.precision]
         # one that scores itself may leave its first rows to a running engine, and loads the libraries after them
-        rows = 1 if network.in_engine else 2 * FIRST_ROWS
+        rows = 1 if network.in_engine else START_ROWS
         text = self.statements.first(case, rows)
 
         def first() -> float:
