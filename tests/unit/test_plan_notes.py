@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from dbinfer.cost import Coefficients, Network, Picture
+from dbinfer.cost import Coefficients, Network, Picture, shipped
 from dbinfer.cost.missing import missing
 from dbinfer.plan import PlanOptions
 from dbinfer.plan.forecast import forecast
 from dbinfer.plan.source import Source
+from dbinfer_udf.header import FORMATS
+from dbinfer_udf.manifest import TASKS
 
 NET = Network("net", "f32", "classification", 224, 224, 3, milliseconds=5.0)
 PHOTO = Picture("JPEG", 500, 375, 51_000)
@@ -88,6 +92,16 @@ def test_steps_without_a_coefficient_are_named(picture: Picture, network: Networ
     assert notes(pictures=(picture, PHOTO), network=network) == (
         f"no time for {words}: there is no coefficient",
     )
+
+
+def test_the_page_names_what_the_shipped_coefficients_lack() -> None:
+    text = " ".join((Path(__file__).parents[2] / "docs" / "planning.md").read_text(encoding="utf-8").split())
+    (said,) = re.findall(r"With the coefficients that are shipped, these are: ([^.]*)\.", text)
+    # copied, made smaller, made larger, and decoded at a part of the size
+    pictures = [Picture(name, *size, 5e4) for name in FORMATS for size in ((224, 224), (700, 500), (99, 99))]
+    networks = [replace(NET, task=task, milliseconds=ms) for task in TASKS for ms in (0.1, 5.0)]
+    lacking = {step for network in networks for step in missing(shipped(), pictures, network)}
+    assert set(said.split(", ")) == lacking
 
 
 def test_a_term_that_the_fit_left_out_is_not_missing() -> None:
