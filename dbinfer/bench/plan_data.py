@@ -16,7 +16,9 @@ from dbinfer.bench.plan_tables import plan_markdown, plot_plan
 from dbinfer.bench.planning import errors, row
 from dbinfer.bench.point import point_of
 from dbinfer.bench.tables import put_between
+from dbinfer.cost import Coefficients
 from dbinfer.cost.coefficients import POINTS, SHIPPED, from_dict, write
+from dbinfer.cost.missing import lacking
 
 DOCS = Path("docs")
 
@@ -31,8 +33,14 @@ def ship(reports: Sequence[dict[str, Any]], docs: Path = DOCS) -> None:
     POINTS.write_text("[\n" + ",\n".join(json.dumps(each) for each in rows) + "\n]\n", encoding="utf-8")
     page = docs / "planning.md"
     table = plan_markdown({"environment": reports[0]["environment"], "points": rows})
-    page.write_text(put_between(page.read_text(encoding="utf-8"), "plan", table), encoding="utf-8")
+    text = put_between(page.read_text(encoding="utf-8"), "plan", table)
+    page.write_text(put_between(text, "lacking", lacking_text(found)), encoding="utf-8")
     plot_plan(rows, docs / "planning.png")
+
+
+def lacking_text(found: Coefficients) -> str:
+    """Return the paragraph of the steps for which there is no coefficient."""
+    return f"{', '.join(lacking(found)) or 'none'}.\n"
 
 
 if __name__ == "__main__":
