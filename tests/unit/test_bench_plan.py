@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from dbinfer.bench.fitting import Timed, coefficients
 from dbinfer.bench.pictures import Kind
 from dbinfer.bench.plan_cases import FITTED, HELD, SEGMENTS, STEPS
+from dbinfer.bench.plan_data import measured
 from dbinfer.bench.plan_tables import plan_markdown, plan_table, plot_plan
 from dbinfer.bench.planning import errors, row
 from dbinfer.bench.point import Point
@@ -70,6 +72,12 @@ def test_the_picture_is_written(tmp_path: Path) -> None:
     assert "| net f32 | 500x375 JPEG |" in plan_markdown(
         {"environment": {**environment, **more}, "points": shown}
     )
+
+
+def test_reports_of_one_machine_have_the_networks_of_the_first() -> None:
+    again = replace(NET, milliseconds=NET.milliseconds * 2)
+    reports = [{"points": [point(1.0, network=one).to_dict()]} for one in (NET, again)]
+    assert [each.network.milliseconds for each in measured(reports)] == [NET.milliseconds] * 2
 
 
 def test_the_least_of_rounds_counts_alone_and_together() -> None:
