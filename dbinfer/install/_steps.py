@@ -14,7 +14,7 @@ from dbinfer.errors import InstallError
 from dbinfer.install import roles
 from dbinfer.install.content import Content, Upgrade
 from dbinfer.install.foreign import check_foreign
-from dbinfer.install.possible import cure
+from dbinfer.install.possible import Offer, refusal
 from dbinfer.platform import Platform
 from dbinfer.sqlfiles import read
 
@@ -61,9 +61,7 @@ def make_extension(cur: Cursor, platform: Platform) -> bool:
         cur.execute("CREATE EXTENSION plpython3u")
     except (psycopg2.errors.UndefinedFile, psycopg2.errors.FeatureNotSupported) as err:
         # the extension is listed, but its library or that of Python is not on the host
-        raise InstallError(
-            "the server does not have PL/Python (language plpython3u)", cure(platform)
-        ) from err
+        raise refusal(Offer("", superuser=True, python=False), platform) from err
     return True
 
 

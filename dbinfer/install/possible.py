@@ -121,7 +121,7 @@ def refusal(found: Offer, platform: Platform) -> InstallError:
             message = f"{service} does not offer PL/Python (language plpython3u), in which dbinfer runs"
         return InstallError(message, BESIDE)
     if found.superuser:
-        return InstallError("the server does not have PL/Python (language plpython3u)", cure(platform))
+        return InstallError("the server does not have PL/Python (language plpython3u)", _cure(platform))
     if found.python:
         return InstallError(
             f"role {found.role!r} is not a superuser, and creating functions in PL/Python takes one",
@@ -129,12 +129,11 @@ def refusal(found: Offer, platform: Platform) -> InstallError:
         )
     return InstallError(
         f"role {found.role!r} is not a superuser, and the server does not have PL/Python (language plpython3u)",
-        f"Where you can have both: {cure(platform)} Else: {BESIDE}",
+        f"Where you can have both: {_cure(platform)} Else: {BESIDE}",
     )
 
 
-def cure(platform: Platform) -> str:
-    """Return where PL/Python comes from."""
+def _cure(platform: Platform) -> str:
     if platform.features.family:
         return "Install the PL/Python 3 of that server on all of its hosts; docs/platforms.md says where it comes from."
     return f"Install it on the server's host: apt-get install postgresql-plpython3-{platform.kernel // 10000}"

@@ -9,24 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from plans import found, nothing_named  # noqa: F401
 
 from dbinfer.cost import Coefficients, shipped
 from dbinfer.cost.coefficients import from_dict, read, scaled, write
 from dbinfer.errors import DataError, UsageError
 from dbinfer.plan import PlanOptions, PlanReport, plan
-
-BASE = PlanOptions(images=50e6, hours=6.0)
-
-
-@pytest.fixture(autouse=True)
-def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("DBINFER_DSN", "PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE", "PGPORT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("DBINFER_HOME", str(tmp_path))
-
-
-def found(model: str = "resnet50", **changes: object) -> PlanReport:
-    return plan(model, replace(BASE, **changes))  # type: ignore[arg-type]
 
 
 def test_coefficients_go_to_a_file_and_back(tmp_path: Path) -> None:

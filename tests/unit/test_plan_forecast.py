@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from plans import found, nothing_named  # noqa: F401
 from typer.testing import CliRunner
 
 from dbinfer.cli._app import app
 from dbinfer.cost import shipped
 from dbinfer.errors import UsageError
-from dbinfer.plan import PlanOptions, PlanReport, plan
-
-BASE = PlanOptions(images=50e6, hours=6.0)
-
-
-@pytest.fixture(autouse=True)
-def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("DBINFER_DSN", "PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE", "PGPORT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("DBINFER_HOME", str(tmp_path))
-
-
-def found(model: str = "resnet50", **changes: object) -> PlanReport:
-    return plan(model, replace(BASE, **changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from plans import nothing_named  # noqa: F401
 
 from dbinfer.cli._values import count, hours, pixels
 from dbinfer.cost import shipped
@@ -143,13 +144,6 @@ def test_formats_as_people_write_them() -> None:
 
 def test_rows_of_a_table_are_of_no_day() -> None:
     assert PlanOptions(table="t", hours=72.0).hours == 72
-
-
-@pytest.fixture(autouse=True)
-def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("DBINFER_DSN", "PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE", "PGPORT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("DBINFER_HOME", str(tmp_path))
 
 
 def test_models_that_were_not_measured() -> None:

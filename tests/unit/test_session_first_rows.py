@@ -147,7 +147,8 @@ def test_whole_tables_and_who_warms_a_model_load_it_here(session: Session, task:
 
 def test_a_model_that_passed_is_loaded_for_a_whole_table(session: Session) -> None:
     assert run(session, spec()) == ENGINE
-    assert run(session, spec(), "batch") == "batch in the backend"
+    row = ("classify", "passed", 1, b"", "error")
+    assert run(session, spec(), "batch", row) == "batch in the backend"
     assert run(session, spec()) == BACKEND
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from . import fastjson
 from .errors import sees_hosts
-from .isolation import LOADED_HERE
 from .remote import FirstRows, Remote, remote_tasks
 from .threads import threads as allowed_threads
 
@@ -31,7 +30,7 @@ def load_model(session: Any, spec: Dict[str, Any], task: str) -> Tuple[Dict[str,
     key = fastjson.dumps([{**spec, "settings": fixed}, threads], sort_keys=True)
     # taken out and put back at the end, so that the dict is in the order of use
     model = session.models.pop(key, None) or session.models.pop(key + IN_ENGINE, None)
-    if model is None or (isinstance(model, FirstRows) and task in LOADED_HERE):
+    if model is None:
         model = _open(session, spec, threads, task) or _load(session, spec, threads)
     if model.in_process:
         tasks = _tasks(settings)

@@ -11,19 +11,7 @@ NEEDS = {
     "bf16": ("avx512_bf16", "amx_bf16", "bf16"),
     "f16": ("avx512_fp16", "amx_fp16", "asimdhp"),
 }
-
-
-def flags(path: str = "/proc/cpuinfo") -> List[str]:
-    """Return the abilities that the processor names; none where nobody says."""
-    try:
-        with open(path) as cpuinfo:
-            for line in cpuinfo:
-                # `Features` on ARM; the first core stands for all
-                if line.startswith(("flags", "Features")):
-                    return line.partition(":")[2].split()
-    except OSError:
-        pass
-    return []
+FLAGS = ("flags", "Features")  # the latter on ARM
 
 
 def kind(path: str = "/proc/cpuinfo") -> List[str]:
@@ -34,10 +22,10 @@ def kind(path: str = "/proc/cpuinfo") -> List[str]:
             text = cpuinfo.read(4096)
     except OSError:
         return []
-    return [line for line in text.splitlines() if line.startswith(("model name", "flags", "Features"))][:2]
+    return [line for line in text.splitlines() if line.startswith(("model name", *FLAGS))][:2]
 
 
 def precisions(path: str = "/proc/cpuinfo") -> List[str]:
     """Return those of NEEDS that the processor computes in."""
-    have = set(flags(path))
+    have = {flag for line in kind(path) if line.startswith(FLAGS) for flag in line.partition(":")[2].split()}
     return [precision for precision, names in NEEDS.items() if have.intersection(names)]
