@@ -26,7 +26,7 @@ PREDICT = "SELECT dbinfer.predict(%s, 'endless')"
 RIGHT = [2.0, 3.0, 4.0]
 OTHER_RUNTIME = (
     "UPDATE dbinfer_private.runtime_module SET source = source || E'\\n# another' WHERE name = 'session'",
-    "UPDATE dbinfer_private.setting SET value = 'f' || substr(value, 2) WHERE name = 'runtime_digest'",
+    "UPDATE dbinfer_private.setting SET value = reverse(value) WHERE name = 'runtime_digest'",
 )
 
 
@@ -97,7 +97,7 @@ def test_after_an_upgrade_the_old_engine_finishes_and_goes(isolated: str, db: Co
         rows(db, statement)
     with closing(connect(isolated)) as old:
         assert ask(old, PREDICT, IMAGE) == RIGHT
-        (old_engine,) = (pid for digest, pid in supervisors(old).items() if digest.startswith("f"))
+        old_engine = supervisors(old)[Content().runtime_digest[::-1][:12]]
         assert upgrade(dsn=isolated).changed
         until(lambda: not title(old_engine), "the engine of the old runtime has gone")
         assert ask(old, PREDICT, IMAGE) == RIGHT

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from plans import found, nothing_named  # noqa: F401
+from plan_shipped import found, nothing_named  # noqa: F401
 
 from dbinfer.cost import Coefficients, shipped
 from dbinfer.cost.coefficients import from_dict, read, scaled, write

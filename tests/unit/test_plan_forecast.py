@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from plans import found, nothing_named  # noqa: F401
+from plan_shipped import found, nothing_named  # noqa: F401
 from typer.testing import CliRunner
 
 from dbinfer.cli._app import app

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from plans import nothing_named  # noqa: F401
+from plan_shipped import nothing_named  # noqa: F401
 
 from dbinfer.cli._values import count, hours, pixels
 from dbinfer.cost import shipped
