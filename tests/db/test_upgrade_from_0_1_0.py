@@ -47,6 +47,14 @@ def old(server_dsn: str, venv: Path) -> Iterator[str]:
         yield dsn
 
 
+@pytest.fixture
+def scores(old: str, venv: Path) -> str:
+    """That database, where 0.1.0 can score."""
+    if (venv / "lib" / "python3.9").exists():
+        pytest.skip("0.1.0 scores with an OpenVINO that there is not for Python 3.9")
+    return old
+
+
 def score_everything(session: Connection) -> None:
     predict = "SELECT dbinfer.predict(%s, %s)"
     assert answers(session, predict, "m", "m@1", "m@first") == [[2] * 3, [1] * 3, [1] * 3]
@@ -56,13 +64,13 @@ def score_everything(session: Connection) -> None:
     assert ask(session, "SELECT format FROM dbinfer.image_info(%s)", IMAGE) == "PNG"
 
 
-def test_open_sessions_go_on_with_right_results(old: str) -> None:
-    with closing(psycopg2.connect(old)) as one, closing(psycopg2.connect(old)) as idle:
+def test_open_sessions_go_on_with_right_results(scores: str) -> None:
+    with closing(psycopg2.connect(scores)) as one, closing(psycopg2.connect(scores)) as idle:
         for session in (one, idle):
             session.autocommit = True
             rows(session, "PREPARE p AS SELECT dbinfer.predict($1)")
             score_everything(session)
-        assert upgrade(dsn=old).changed
+        assert upgrade(dsn=scores).changed
         score_everything(one)
         rows(one, "SELECT dbinfer.activate('m', 1)")
         assert ask(idle, "EXECUTE p(%s)", IMAGE) == [1, 1, 1]
@@ -70,16 +78,18 @@ def test_open_sessions_go_on_with_right_results(old: str) -> None:
         score_everything(idle)
 
 
-def test_an_open_transaction_is_not_waited_for_without_end(old: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_transaction_is_not_waited_for_without_end(
+    scores: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(installer, "LOCK_WAIT", "200ms")
-    with closing(psycopg2.connect(old)) as session:
+    with closing(psycopg2.connect(scores)) as session:
         assert ask(session, "SELECT dbinfer.predict(%s)", IMAGE) == [2, 2, 2]
         with pytest.raises(InstallError, match="nothing changed") as caught:
-            upgrade(dsn=old)
+            upgrade(dsn=scores)
         assert "pg_stat_activity" in caught.value.cure
         assert ask(session, "SELECT dbinfer.predict(%s)", IMAGE) == [2, 2, 2]
         session.commit()
-        assert upgrade(dsn=old).changed
+        assert upgrade(dsn=scores).changed
         assert ask(session, "SELECT dbinfer.predict(%s)", IMAGE) == [2, 2, 2]
 
 
