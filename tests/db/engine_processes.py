@@ -51,6 +51,15 @@ def workers(top: int, model: str) -> list[int]:
     return [pid for pid in below(top) if title(pid).startswith(f"dbinfer-worker: {model}@")]
 
 
+def scoring(top: int, model: str) -> list[int]:
+    """Return the pids of those workers that stay busy: one that ends a row now is not scoring the next."""
+    found = workers(top, model)
+    for _ in range(3):
+        time.sleep(0.02)
+        found = [pid for pid in found if busy(pid)]
+    return found
+
+
 def until(condition: Callable[[], object], what: str) -> None:
     """Wait until it holds."""
     end = time.monotonic() + PATIENCE

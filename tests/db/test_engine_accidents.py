@@ -12,7 +12,7 @@ import psycopg2
 import pytest
 import tiny_models
 from asking import ask, make_images, refused, rows
-from engine_processes import below, busy, kill, meanwhile, title, until, workers
+from engine_processes import below, kill, meanwhile, scoring, title, until
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.engine import EngineOptions, check_engines, engine
@@ -44,13 +44,9 @@ def supervisor(db: Connection) -> int:
     return int(pid)
 
 
-def scoring(supervisor: int) -> list[int]:
-    return [pid for pid in workers(supervisor, "endless") if busy(pid)]
-
-
 def kill_who_scores(supervisor: int, number: int = signal.SIGKILL) -> None:
-    until(lambda: scoring(supervisor), "a worker scores")
-    for pid in scoring(supervisor):
+    until(lambda: scoring(supervisor, "endless"), "a worker scores")
+    for pid in scoring(supervisor, "endless"):
         kill(pid, number)
 
 
@@ -77,14 +73,14 @@ def test_a_cancel_and_a_terminate_need_not_wait_for_the_network(
             pid = other.get_backend_pid()
 
             def act(pid: int = pid, function: str = function) -> None:
-                until(lambda: scoring(supervisor), "a worker scores")
+                until(lambda: scoring(supervisor, "endless"), "a worker scores")
                 rows(db, f"SELECT {function}(%s)", pid)
 
             with meanwhile(act), pytest.raises(psycopg2.Error) as caught:
                 rows(other, PREDICT, HANGS)
             assert (caught.value.pgcode, sentence in str(caught.value)) == (sqlstate, True)
             # the worker does not go on with what nobody waits for
-            until(lambda: not scoring(supervisor), "no worker scores")
+            until(lambda: not scoring(supervisor, "endless"), "no worker scores")
             if function == "pg_cancel_backend":
                 assert ask(other, PREDICT, IMAGE) == RIGHT
     assert ask(db, PREDICT, IMAGE) == RIGHT
@@ -127,7 +123,7 @@ def test_an_engine_that_is_gone_between_two_rows_is_started_again(db: Connection
 
 def test_a_killed_supervisor_costs_no_more_than_the_row(db: Connection, supervisor: int) -> None:
     def act() -> None:
-        until(lambda: scoring(supervisor), "a worker scores")
+        until(lambda: scoring(supervisor, "endless"), "a worker scores")
         kill(supervisor)
 
     rows(db, "SET statement_timeout = '20s'")

@@ -11,7 +11,7 @@ import psycopg2
 import pytest
 import tiny_models
 from asking import ask, rows
-from engine_processes import below, busy, kill, meanwhile, title, until, workers
+from engine_processes import below, kill, meanwhile, scoring, title, until
 from psycopg2.extensions import connection as Connection
 
 from dbinfer import server as embedded
@@ -63,21 +63,17 @@ def supervisor(db: Connection) -> int:
     return supervisors(db)[Content().runtime_digest[:12]]
 
 
-def scoring(engine: int) -> list[int]:
-    return [pid for pid in workers(engine, "endless") if busy(pid)]
-
-
 def test_a_backend_killed_while_its_row_runs_leaves_no_row_running(isolated: str, db: Connection) -> None:
     engine = supervisor(db)
     victim = db.get_backend_pid()
 
     def act() -> None:
-        until(lambda: scoring(engine), "a worker scores")
+        until(lambda: scoring(engine, "endless"), "a worker scores")
         kill(victim)
 
     with meanwhile(act), pytest.raises(psycopg2.Error):
         rows(db, PREDICT, HANGS)
-    until(lambda: not scoring(engine), "nobody scores for a backend that is gone")
+    until(lambda: not scoring(engine, "endless"), "nobody scores for a backend that is gone")
     until(lambda: answers(isolated), "the server has recovered")
     with closing(connect(isolated)) as other:
         # the engine is none of the server's processes: it has not been restarted
@@ -115,7 +111,7 @@ def test_when_the_server_stops_no_process_of_ours_stays(
         assert len(everyone) >= 4
 
         def act() -> None:
-            until(lambda: any(busy(pid) for pid in everyone), "a worker scores")
+            until(lambda: scoring(everyone[0], "endless"), "a worker scores")
             kill(postmaster, mode)
 
         with meanwhile(act), pytest.raises(psycopg2.Error):
