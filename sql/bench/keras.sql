@@ -1,9 +1,12 @@
 -- Keras inside a function, as first written: the model is kept between calls or loaded in each; every row is a model.predict.
 CREATE FUNCTION {schema}.{name}(img bytea) RETURNS real[] LANGUAGE plpython3u STABLE COST 100000 AS $$
 if {each} or "keras_model" not in GD:
-    import os, site
+    import os, site, sys
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
     site.addsitedir({site})
+    # that appends, and with the system's protobuf TensorFlow crashes the server
+    sys.path.remove({site})
+    sys.path.insert(0, {site})
     import keras
     GD["keras_model"] = keras.saving.load_model({model}, compile=False)
 import cv2, numpy

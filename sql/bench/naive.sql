@@ -2,6 +2,9 @@
 CREATE FUNCTION {schema}.{name}(img bytea) RETURNS real[] LANGUAGE plpython3u STABLE PARALLEL {parallel} COST 100000 AS $$
 import site, sys
 site.addsitedir({site})
+# that appends, and the system's own numpy must not come first
+sys.path.remove({site})
+sys.path.insert(0, {site})
 sys.modules.setdefault("openvino_telemetry", None)
 import cv2, numpy, openvino
 core = openvino.Core()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tiny_models
 from asking import rows
+from common_folders import common_folder
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.bench import environment, measure, networks
@@ -22,6 +24,12 @@ pytest.importorskip("sklearn")
 CASE = Case(
     "digits", "f32", "100x80", "classify", ("sql", "batch", "ctas", "bare", "client", "benchmark_app")
 )
+KERAS = """
+import types, chunk, numpy
+assert chunk.OURS
+model = types.SimpleNamespace(predict=lambda x, verbose: numpy.zeros((1, 3)))
+saving = types.SimpleNamespace(load_model=lambda path, compile: model)
+"""
 MADE = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'dbinfer_bench%%'"
 
 
@@ -67,6 +75,23 @@ def _same(ours: str, theirs: str) -> bool:
     """Compare literals of dbinfer.classification, whose scores are real."""
     a, b = ours.strip("()").replace('"', "").split(","), theirs.strip("()").replace('"', "").split(",")
     return a[:2] == b[:2] and float(a[2]) == pytest.approx(float(b[2]), rel=1e-5)
+
+
+def test_the_keras_baseline_takes_its_packages_before_the_systems(
+    dsn: str, files: ModelFiles, venv: Path
+) -> None:
+    """With the protobuf of Debian's python3-protobuf, TensorFlow crashed the server."""
+    case = replace(CASE, methods=("keras",))
+    with common_folder("keras") as folder, database(dsn) as opened, workers(1) as processes:
+        packages = folder / "lib" / "python3" / "site-packages"
+        packages.mkdir(parents=True)
+        (packages / "chunk.py").write_text("OURS = True\n")  # the system has one, too
+        (packages / "keras.py").write_text(KERAS)
+        (packages / "numpy.pth").write_text(str(next(venv.glob("lib/python3*/site-packages"))))
+        options = BenchOptions(rows=8, rounds=1, seconds=0.1, methods=("keras",), tensorflow=str(folder))
+        results, skipped = measure.measure_case(opened, processes, case, options, silent)
+    assert [one.method for one in results] == ["keras"]
+    assert [note for note in skipped if "other programs" not in note] == []
 
 
 def test_a_run_that_fails_leaves_nothing(db: Connection, dsn: str, files: ModelFiles) -> None:
