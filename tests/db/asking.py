@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import psycopg2
 import pytest
 from psycopg2.extensions import connection as Connection
+
+
+def answers_again(dsn: str) -> bool:
+    """Return whether a server that was broken has recovered."""
+    try:
+        with closing(psycopg2.connect(dsn)) as connection:
+            return bool(ask(connection, "SELECT NOT pg_is_in_recovery()"))
+    except psycopg2.OperationalError:
+        return False
 
 
 def ask(db: Connection, query: str, *values: Any) -> Any:

@@ -126,7 +126,7 @@ def test_a_killed_supervisor_costs_no_more_than_the_row(db: Connection, supervis
         until(lambda: scoring(supervisor, "endless"), "a worker scores")
         kill(supervisor)
 
-    rows(db, "SET statement_timeout = '20s'")
+    rows(db, "SET statement_timeout = '10s'")
     with meanwhile(act), pytest.raises(psycopg2.Error) as caught:
         rows(db, PREDICT, HANGS)
     assert caught.value.pgcode in ("XX000", "58000", "57014")

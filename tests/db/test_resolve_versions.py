@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,7 @@ from asking import force_parallel, make_images, rows
 
 from dbinfer.registry import activate, deploy, drop
 
-ROUNDS = 12
+ROUNDS = 12 if os.environ.get("LONG") else 6
 QUERY = (
     "SELECT count(DISTINCT r[1]), min(r[1]), count(*) "
     "FROM (SELECT dbinfer.predict(img, 'moving') r FROM public.many OFFSET 0) x"

@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 import tiny_models
-from asking import ask
+from asking import answers_again, ask
 from common_folders import common_folder
 from psycopg2.extensions import connection as Connection
 
@@ -92,6 +92,8 @@ def test_quit_ends_the_first_inference(running: ServerReport) -> None:
         os.kill(pid, signal.SIGTERM)  # takes effect when the library returns, as in any function in C
         os.kill(pid, signal.SIGQUIT)
         _wait_until("the backend has ended", lambda: _gone(pid))
+    # PostgreSQL may not heed a fast stop that meets its recovery
+    _wait_until("the server has recovered", lambda: answers_again(str(running.dsn)))
     logs = [log.read_text() for log in Path(running.home).rglob("*.log")]
     assert any(f"(PID {pid}) exited with exit code 2" in log for log in logs)
 

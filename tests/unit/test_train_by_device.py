@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ def test_the_table_tells_epoch_test_total_and_exchange() -> None:
 
 
 @needs_horovod
+@pytest.mark.skipif(not os.environ.get("LONG"), reason="trains three times: LONG=1")
 def test_one_and_two_devices_are_trained(tmp_path: Path) -> None:
     data = digits_folder(tmp_path / "images", 40)
     job = TrainJob("digits", str(data), out=str(tmp_path / "out"), epochs=2, batch=4, ranks=2, launcher="mpi")

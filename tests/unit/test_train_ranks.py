@@ -26,6 +26,7 @@ from dbinfer.train.plan import make_plan
 from dbinfer.train.report import read_report
 
 pytestmark = needs_horovod
+LAUNCHERS = ("gloo", "mpi") if os.environ.get("LONG") else ("mpi",)
 # One rank with batch 4 sees in each step what two ranks with batch 2 see: 0 1 and 4 5, then 2 3 and 6 7
 ALONE_ORDER = (0, 1, 4, 5, 2, 3, 6, 7)
 
@@ -60,14 +61,14 @@ def alone(unet: TrainJob) -> TrainJob:
     return job
 
 
-@pytest.mark.parametrize("launcher", ["gloo", "mpi"])
+@pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_two_ranks_equal_one_with_twice_the_batch(unet: TrainJob, alone: TrainJob, launcher: str) -> None:
     job = replace(unet, launcher=launcher, out=unet.out + launcher)
     launched(job)
     assert difference(final_weights(job), final_weights(alone)) < 1e-5
 
 
-@pytest.mark.parametrize("launcher", ["gloo", "mpi"] if os.environ.get("LONG") else ["mpi"])
+@pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_without_averaged_gradients_they_differ(unet: TrainJob, alone: TrainJob, launcher: str) -> None:
     job = replace(unet, launcher=launcher, out=f"{unet.out}-unaveraged-{launcher}")
     launched(job, "unaveraged")
