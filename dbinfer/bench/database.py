@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,7 +14,7 @@ from psycopg2.extensions import connection as Connection
 
 from dbinfer.bench.networks import ModelFiles
 from dbinfer.bench.options import Case
-from dbinfer.connection import session
+from dbinfer.connection import connect, sentence, session
 from dbinfer.errors import ServerError
 from dbinfer.platform import Platform, detect
 from dbinfer.registry import DeployOptions, deploy, drop
@@ -25,6 +26,7 @@ PAD_BYTES, PADDED_ROWS = 700, 2000
 SPARE = 1.5
 # Or the statement on the small table would run in one process, and the difference to the big one would say nothing
 PARALLEL_SMALL = "SET parallel_setup_cost = 0"
+RECOVERY_SECONDS = 60.0
 
 
 class Database:
@@ -35,17 +37,38 @@ class Database:
         workers: processes that score one statement.
     """
 
-    def __init__(self, dsn: str | None, conn: Connection) -> None:
-        self.dsn, self.conn = dsn, conn
+    def __init__(self, dsn: str | None) -> None:
+        self.dsn, self.conn = dsn, _open(dsn)
         self.platform: Platform = detect(self.conn)
         self.schema = f"dbinfer_bench_{uuid.uuid4().hex[:8]}"
         self.models: set[str] = set()
         # The leader scores, too
         self.workers = self.platform.segments or 1 + int(self.one("SHOW max_parallel_workers_per_gather"))
         self.run("CREATE SCHEMA {schema}")
+        self._set()
+        self.run("CREATE TABLE {source} (id bigint, img bytea)", source=self.table("source"))
+
+    def _set(self) -> None:
         if not self.platform.mpp:
             self.run(PARALLEL_SMALL)
-        self.run("CREATE TABLE {source} (id bigint, img bytea)", source=self.table("source"))
+
+    def again(self) -> None:
+        """Open another session where the last one was lost: a foreign library may crash the server.
+
+        Raises:
+            ServerError: the server does not answer within a minute.
+        """
+        if not self.conn.closed:
+            return
+        end = time.monotonic() + RECOVERY_SECONDS
+        while self.conn.closed:
+            try:
+                self.conn = _open(self.dsn)
+            except ServerError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.5)
+        self._set()
 
     def table(self, name: str) -> sql.Identifier:
         """Return the name of a table of the harness."""
@@ -101,8 +124,9 @@ class Database:
 
     def clean(self) -> None:
         """Drop the schema and the models."""
-        # This session may be what failed; the models are dropped through another one
-        with suppress(psycopg2.Error):
+        # the models are dropped also where the server does not let the schema go
+        with suppress(psycopg2.Error, ServerError):
+            self.again()
             self.run("DROP SCHEMA {schema} CASCADE")
         for model in self.models:
             drop(model, True, self.dsn)
@@ -115,11 +139,22 @@ def database(dsn: str | None, keep: bool = False) -> Iterator[Database]:
     Raises:
         ServerError: dbinfer is not installed there.
     """
+    with session(dsn, error=ServerError):
+        pass  # it has dbinfer
+    opened = Database(dsn)
+    try:
+        yield opened
+    except psycopg2.Error as err:
+        raise sentence(err, ServerError) from err
+    finally:
+        if not keep:
+            opened.clean()
+        opened.conn.close()
+
+
+def _open(dsn: str | None) -> Connection:
+    conn = connect(dsn)
+    conn.set_client_encoding("UTF8")  # whatever PGCLIENTENCODING says
     # VACUUM runs in no transaction
-    with session(dsn, error=ServerError, autocommit=True) as conn:
-        opened = Database(dsn, conn)
-        try:
-            yield opened
-        finally:
-            if not keep:
-                opened.clean()
+    conn.autocommit = True
+    return conn

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,13 +31,20 @@ class _Udf:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        try:
+        with self._or_skip():
             context.database.run(read(f"bench/{self.file}.sql"), **self.names())
             self.table = f"rows_{self.name}"
             seconds = self.seconds(context.database.fill(self.table, FIRST_ROWS, len(context.images)))
             wanted = int(FIRST_ROWS / seconds * context.seconds)
             self.rows = context.database.fill(self.table, max(MIN_ROWS, wanted), len(context.images))
+
+    @contextmanager
+    def _or_skip(self) -> Iterator[None]:
+        try:
+            yield
         except (psycopg2.Error, OSError) as err:
+            # foreign code in a backend may take the whole server with it, but not the other methods' figures
+            self.context.database.again()
             raise Skip(f"{self.name}: {str(err).strip().splitlines()[0]}") from err
 
     def names(self) -> dict[str, sql.Composable]:
@@ -60,7 +69,8 @@ class _Udf:
 
     def measure(self) -> Sample:
         """Measure the whole statement."""
-        return Sample(self.rows / self.seconds(self.rows))
+        with self._or_skip():
+            return Sample(self.rows / self.seconds(self.rows))
 
 
 def _text(value: Any) -> sql.SQL:

@@ -30,6 +30,7 @@ assert chunk.OURS
 model = types.SimpleNamespace(predict=lambda x, verbose: numpy.zeros((1, 3)))
 saving = types.SimpleNamespace(load_model=lambda path, compile: model)
 """
+ENDS = "import plpy; plpy.execute('SELECT pg_terminate_backend(pg_backend_pid())')"
 MADE = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'dbinfer_bench%%'"
 
 
@@ -92,6 +93,21 @@ def test_the_keras_baseline_takes_its_packages_before_the_systems(
         results, skipped = measure.measure_case(opened, processes, case, options, silent)
     assert [one.method for one in results] == ["keras"]
     assert [note for note in skipped if "other programs" not in note] == []
+
+
+def test_a_baseline_that_ends_its_backend_is_left_out(db: Connection, dsn: str, files: ModelFiles) -> None:
+    options = BenchOptions(rows=32, rounds=1, seconds=0.1, methods=("keras", "sql"))
+    with common_folder("keras") as folder, database(dsn) as opened, workers(1) as processes:
+        packages = folder / "lib" / "python3" / "site-packages"
+        packages.mkdir(parents=True)
+        (packages / "keras.py").write_text(ENDS)
+        (packages / "numpy.py").write_text("")
+        options, case = replace(options, tensorflow=str(folder)), replace(CASE, methods=("keras", "sql"))
+        results, skipped = measure.measure_case(opened, processes, case, options, silent)
+    assert [one.method for one in results] == ["sql"]
+    assert [note for note in skipped if note.startswith("keras: ")]
+    assert rows(db, MADE) == [(0,)]
+    assert rows(db, "SELECT count(*) FROM dbinfer.models") == [(0,)]
 
 
 def test_a_run_that_fails_leaves_nothing(db: Connection, dsn: str, files: ModelFiles) -> None:
