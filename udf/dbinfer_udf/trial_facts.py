@@ -37,9 +37,9 @@ class Result:
 
     Attributes:
         compile_milliseconds: to compile it.
-        milliseconds: median of an image with one thread.
+        milliseconds: processor time of an image with one thread, the median.
         peak_bytes: largest resident memory of the process, before it tried a batch.
-        batch_milliseconds: of an image within a batch of 32; None where the network takes none, or too much for one.
+        batch_milliseconds: that within a batch of 32; None where the network takes none, or too much for one.
     """
 
     compile_milliseconds: float
