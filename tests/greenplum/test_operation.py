@@ -101,6 +101,9 @@ def test_warm_answers_for_every_segment(session: Connection) -> None:
 def test_after_the_idle_timeout_things_go_on(cluster: str) -> None:
     connection = psycopg2.connect(cluster, options="-c gp_vmem_idle_resource_timeout=500")
     connection.autocommit = True
+    if connection.server_version < 120000:
+        connection.close()
+        pytest.skip("Greenplum 6 keeps the processes of an idle session, also one without dbinfer")
     query = "SELECT count(*) FROM images WHERE (dbinfer.predict(img, 'constant'))[1] = 7"
     before = rows(connection, "SELECT content, pid FROM dbinfer.segments ORDER BY 1")
     assert rows(connection, query) == [(60,)]
