@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import time
@@ -63,7 +64,10 @@ def lies(db: Connection, folder: Path, name: str) -> Path:
 def test_the_oldest_model_goes_and_the_session_that_held_it_goes_on(
     db: Connection, dsn: str, folder: Path
 ) -> None:
-    assert install(InstallOptions(cache_limit_mb=6), dsn).ok
+    score(db, "a1")
+    (one,) = cache(dsn=dsn).caches
+    # room for two: what some versions of OpenVINO compile holds the weights again, and doubles each
+    assert install(InstallOptions(cache_limit_mb=math.ceil(2.4 * one.used_bytes / (1 << 20))), dsn).ok
     first, second, third = (lies(db, folder, name) for name in NAMES)
     for name, path, hours in (("a1", first, 5), ("a2", second, 4)):
         score(db, name)
