@@ -67,6 +67,15 @@ def _until_cancelled(db: Connection) -> None:
         rows(db, SLOW)
 
 
+def _threads(pid: int) -> list[tuple[int, dict[str, str]]]:
+    """Return the facts of all threads but those that end meanwhile, as one does that only imported something."""
+    found = []
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found.append((int(thread), _facts(pid, thread)))
+    return found
+
+
 def _facts(pid: int, thread: str) -> dict[str, str]:
     lines = Path(f"/proc/{pid}/task/{thread}/status").read_text().splitlines()
     return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
@@ -74,15 +83,11 @@ def _facts(pid: int, thread: str) -> dict[str, str]:
 
 @pytest.mark.in_backends("a backend that asks the engine has no threads of OpenVINO's")
 def test_only_the_main_thread_receives_the_databases_signals(scoring: int) -> None:
-    others = [thread for thread in os.listdir(f"/proc/{scoring}/task") if thread != str(scoring)]
+    others = [facts for thread, facts in _threads(scoring) if thread != scoring]
     assert others
-    for thread in others:
-        # one that only imported something may have ended meanwhile
-        if not os.path.exists(f"/proc/{scoring}/task/{thread}/status"):
-            continue
-        blocked = int(_facts(scoring, thread)["SigBlk"], 16)
-        open_ = [s.name for s in MUST_BE_BLOCKED if not blocked >> (s - 1) & 1]
-        assert open_ == [], _facts(scoring, thread)["Name"]
+    for facts in others:
+        blocked = int(facts["SigBlk"], 16)
+        assert [s.name for s in MUST_BE_BLOCKED if not blocked >> (s - 1) & 1] == [], facts["Name"]
     deadline = time.monotonic() + 60
     # closed while the model is loaded, which a new statement may do again; open for as long as rows are scored
     while (closed := _closed(scoring)) and time.monotonic() < deadline:
@@ -96,7 +101,7 @@ def _closed(pid: int) -> list[str]:
 
 
 def test_no_thread_is_pinned_to_a_core(scoring: int) -> None:
-    allowed = {_facts(scoring, thread)["Cpus_allowed_list"] for thread in os.listdir(f"/proc/{scoring}/task")}
+    allowed = {facts["Cpus_allowed_list"] for _, facts in _threads(scoring)}
     assert allowed == {_facts(os.getpid(), str(os.getpid()))["Cpus_allowed_list"]}
 
 

@@ -51,6 +51,8 @@ def test_steps_in_order_with_their_outputs(tmp_path: Path) -> None:
         ("score 0.98\n", "score 0.971\n", False, True),
         ("score 0.98\n", "score 0.5\n", False, False),
         ("--- a ---\n", "-- a  --\n", False, True),
+        ("0.052 ms and 102.5 MB of\nmemory\n", "0.07 ms and 103.4 MB of memory\n", True, True),
+        ("two\nlines\n", "two lines\n", False, False),
         ("...\nend\n", "a\nb\nend\n", False, True),
         ("...\nend\n", "a\nb\n", False, False),
     ],

@@ -70,8 +70,10 @@ def alike(step: Step, printed: str) -> bool:
     if not step.shown:
         return True
     mask = NUMBER if step.measured else DECIMAL
+    # a figure of other length breaks a sentence elsewhere
+    space, end = (r"\s+", r"\s+") if step.measured else (" ", r"\n")
     pattern = "".join(
-        r"(?:.*\n)*?" if line == "..." else re.escape(mask.sub("#", line)) + r"\n"
+        r"(?:.*\n)*?" if line == "..." else space.join(map(re.escape, mask.sub("#", line).split())) + end
         for line in _plain(step.shown).splitlines()
     )
     same = re.fullmatch(pattern, mask.sub("#", _plain(printed))) is not None

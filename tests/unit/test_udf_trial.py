@@ -97,6 +97,15 @@ def test_memory_has_a_limit(tmp_path: Path, megabytes: int) -> None:
     assert caught.value.setting == "max_model_mb"
 
 
+def test_memory_that_ends_while_a_library_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "openvino.py").write_text("raise OSError(12, 'Cannot allocate memory', '/usr/lib')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(TrialError, match="needs more than 100 MB of memory"):
+        run_trial(sys.executable, "model.xml", "f32", Limits(memory_bytes=100 << 20))
+
+
 def test_terabytes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TrialError):
         run_trial(sys.executable, on_disk(tiny_models.enormous(tmp_path)), "f32", Limits())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import resource
 import signal
@@ -40,6 +41,11 @@ def run(call_json: str) -> None:
         with contextlib.suppress(MemoryError, RuntimeError):
             _say(batch=_measure_batch(call["xml"], call["precision"], found[1]))
     except MemoryError:
+        _say(error=too_large(call["memory"]))
+    except OSError as err:
+        # an import lists folders, and the kernel has no room for what it returns
+        if err.errno != errno.ENOMEM:
+            raise
         _say(error=too_large(call["memory"]))
     except RuntimeError as err:
         lines = str(err).strip().splitlines() or [type(err).__name__]
