@@ -34,6 +34,16 @@ def busy(pid: int) -> bool:
     return False
 
 
+def threads(pid: int) -> dict[int, dict[str, str]]:
+    """Return what /proc says of each thread, but of those that end meanwhile."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            lines = (task / "status").read_text().splitlines()
+            found[int(task.name)] = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    return found
+
+
 def below(top: int) -> list[int]:
     """Return the pids of a process and all its descendants, the process first."""
     every = [int(name) for name in os.listdir("/proc") if name.isdigit()]

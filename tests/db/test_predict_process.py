@@ -15,6 +15,7 @@ import psycopg2
 import pytest
 import tiny_models
 from asking import ask, make_images, rows, without_timeout
+from engine_processes import threads
 from psycopg2.extensions import connection as Connection
 from servers import ISOLATION
 
@@ -67,23 +68,9 @@ def _until_cancelled(db: Connection) -> None:
         rows(db, SLOW)
 
 
-def _threads(pid: int) -> list[tuple[int, dict[str, str]]]:
-    """Return the facts of all threads but those that end meanwhile, as one does that only imported something."""
-    found = []
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            found.append((int(thread), _facts(pid, thread)))
-    return found
-
-
-def _facts(pid: int, thread: str) -> dict[str, str]:
-    lines = Path(f"/proc/{pid}/task/{thread}/status").read_text().splitlines()
-    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
-
-
 @pytest.mark.in_backends("a backend that asks the engine has no threads of OpenVINO's")
 def test_only_the_main_thread_receives_the_databases_signals(scoring: int) -> None:
-    others = [facts for thread, facts in _threads(scoring) if thread != scoring]
+    others = [facts for thread, facts in threads(scoring).items() if thread != scoring]
     assert others
     for facts in others:
         blocked = int(facts["SigBlk"], 16)
@@ -96,13 +83,13 @@ def test_only_the_main_thread_receives_the_databases_signals(scoring: int) -> No
 
 
 def _closed(pid: int) -> list[str]:
-    main = int(_facts(pid, str(pid))["SigBlk"], 16)
+    main = int(threads(pid)[pid]["SigBlk"], 16)
     return [s.name for s in MUST_BE_BLOCKED if main >> (s - 1) & 1]
 
 
 def test_no_thread_is_pinned_to_a_core(scoring: int) -> None:
-    allowed = {facts["Cpus_allowed_list"] for _, facts in _threads(scoring)}
-    assert allowed == {_facts(os.getpid(), str(os.getpid()))["Cpus_allowed_list"]}
+    allowed = {facts["Cpus_allowed_list"] for facts in threads(scoring).values()}
+    assert allowed == {threads(os.getpid())[os.getpid()]["Cpus_allowed_list"]}
 
 
 def _sockets(pid: int) -> list[str]:

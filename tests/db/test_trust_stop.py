@@ -18,6 +18,7 @@ import pytest
 import tiny_models
 from asking import answers_again, ask
 from common_folders import common_folder
+from engine_processes import threads
 from psycopg2.extensions import connection as Connection
 
 from dbinfer import server
@@ -64,11 +65,9 @@ def _gone(pid: int) -> bool:
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def _blocked(task: Path) -> set[signal.Signals]:
+def _blocked(facts: dict[str, str]) -> set[signal.Signals]:
     """Return which of the signals that stop a backend a thread blocks."""
-    lines = (task / "status").read_text().splitlines()
-    mask = int(next(line.split()[1] for line in lines if line.startswith("SigBlk")), 16)
-    return {number for number in STOPS if mask >> (number - 1) & 1}
+    return {number for number in STOPS if int(facts["SigBlk"], 16) >> (number - 1) & 1}
 
 
 def _start_endless(connection: Connection) -> int:
@@ -102,8 +101,8 @@ def test_signals_reach_the_backend_again_after_the_first_inference(running: Serv
     with closing(psycopg2.connect(running.dsn)) as connection:
         pid = connection.info.backend_pid
         assert len(ask(connection, "SELECT dbinfer.predict(%s, 'endless')", BLACK)) == 3
-        blocked = {task.name: _blocked(task) for task in Path(f"/proc/{pid}/task").iterdir()}
-        assert blocked.pop(str(pid)) == set()
+        blocked = {thread: _blocked(facts) for thread, facts in threads(pid).items()}
+        assert blocked.pop(pid) == set()
         assert all(signals == STOPS for signals in blocked.values())
         os.kill(pid, signal.SIGTERM)
         _wait_until("the backend has ended", lambda: _gone(pid))

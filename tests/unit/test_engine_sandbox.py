@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from typing import Any
 import engine_models
 import pytest
 import tiny_models
+from engine_processes import threads
 
 from dbinfer_udf.engine import client, kernel, landlock, loading, seccomp, worker
 
@@ -183,11 +183,10 @@ def test_the_threads_of_a_worker_are_as_shut_in_as_itself(engine: client.Engine,
     assert model.ask("predict", tiny_models.file(tiny_models.picture(1, 2, 3)), None)
     (facts,) = (one for one in client.status(engine.settings)[0]["models"] if one["model"] == "wide")
     assert (facts["sandbox"]["files"], facts["sandbox"]["seccomp"]) == (True, True)
-    threads = 0
+    most = 0
     for pid in engine_models.processes(engine)["worker"]:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        filters = [re.findall(r"Seccomp_filters:\t(\d+)", (task / "status").read_text()) for task in tasks]
+        found = threads(pid).values()
         # the zygote's and the worker's own
-        assert filters == [["2"]] * len(tasks)
-        threads = max(threads, len(tasks))
-    assert threads > 1
+        assert {facts["Seccomp_filters"] for facts in found} == {"2"}
+        most = max(most, len(found))
+    assert most > 1
