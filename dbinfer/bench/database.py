@@ -14,7 +14,7 @@ from psycopg2.extensions import connection as Connection
 
 from dbinfer.bench.networks import ModelFiles
 from dbinfer.bench.options import Case
-from dbinfer.connection import connect, sentence, session
+from dbinfer.connection import connect, require_dbinfer, sentence
 from dbinfer.errors import ServerError
 from dbinfer.platform import Platform, detect
 from dbinfer.registry import DeployOptions, deploy, drop
@@ -139,22 +139,22 @@ def database(dsn: str | None, keep: bool = False) -> Iterator[Database]:
     Raises:
         ServerError: dbinfer is not installed there.
     """
-    with session(dsn, error=ServerError):
-        pass  # it has dbinfer
-    opened = Database(dsn)
     try:
-        yield opened
+        opened = Database(dsn)
+        try:
+            yield opened
+        finally:
+            if not keep:
+                opened.clean()
+            opened.conn.close()
     except psycopg2.Error as err:
         raise sentence(err, ServerError) from err
-    finally:
-        if not keep:
-            opened.clean()
-        opened.conn.close()
 
 
 def _open(dsn: str | None) -> Connection:
     conn = connect(dsn)
     conn.set_client_encoding("UTF8")  # whatever PGCLIENTENCODING says
+    require_dbinfer(conn, ServerError)
     # VACUUM runs in no transaction
     conn.autocommit = True
     return conn

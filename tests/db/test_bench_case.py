@@ -110,6 +110,15 @@ def test_a_baseline_that_ends_its_backend_is_left_out(db: Connection, dsn: str, 
     assert rows(db, "SELECT count(*) FROM dbinfer.models") == [(0,)]
 
 
+def test_a_schema_that_cannot_be_made_is_one_sentence(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGOPTIONS", "-c default_transaction_read_only=on")
+    with (
+        pytest.raises(ServerError, match="cannot execute CREATE SCHEMA in a read-only transaction"),
+        database(dsn),
+    ):
+        pass
+
+
 def test_a_run_that_fails_leaves_nothing(db: Connection, dsn: str, files: ModelFiles) -> None:
     def broken(opened: Any) -> None:
         opened.deploy(CASE, files)

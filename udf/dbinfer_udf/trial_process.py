@@ -104,9 +104,7 @@ def _measure_batch(xml: str, precision: str, milliseconds: float) -> Optional[fl
     tensor = request.get_input_tensor(0).data
     tensor[...] = np.random.default_rng(0).integers(0, 256, tensor.shape, np.uint8)
     for _ in range(4):
-        started = time.process_time()
-        request.infer()
-        taken.append((time.process_time() - started) * 1e3)
+        taken.append(_infer(request))
     # the first one warms up
     return None if _peak() - peak > BATCH_BYTES else round(sorted(taken[1:])[1] / BATCH, 4)
 
@@ -123,15 +121,17 @@ def _request(core: Any, source: Any, precision: str) -> Any:
 
 
 def _timed(request: Any) -> float:
-    """Run one image; return its milliseconds, and say them.
-
-    They are the processor's: on a busy host the clock on the wall counts other programs, and several times as much.
-    """
-    started = time.process_time()
-    request.infer()
-    taken = (time.process_time() - started) * 1e3
+    """Run one image; return its milliseconds, and say them."""
+    taken = _infer(request)
     _say(image=taken)
     return taken
+
+
+def _infer(request: Any) -> float:
+    """Return the processor's milliseconds: on a busy host the clock on the wall counts other programs, too."""
+    started = time.process_time()
+    request.infer()
+    return (time.process_time() - started) * 1e3
 
 
 def _outputs(request: Any, images: Any, path: str, seconds: float) -> List[float]:
