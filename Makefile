@@ -1,5 +1,5 @@
 # One line each: a target sets up what it needs (scripts/bootstrap, quick the second time) and calls the real tool.
-.PHONY: help bootstrap demo test check bench test-trust test-greenplum test-docker test-matrix train-env clean
+.PHONY: help bootstrap demo test test-all check bench test-trust test-greenplum test-docker test-matrix train-env clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -11,7 +11,10 @@ bootstrap: ## install what is missing: PostgreSQL with PL/Python, .venv
 demo: bootstrap ## train, deploy and score real images with SQL, in a few minutes
 	@.venv/bin/dbinfer demo
 
-test: bootstrap train-env ## all tests that this machine can run; LONG=1 for their long forms
+test: bootstrap train-env ## the main ways of everything, with real servers, engines and trainings: 13 minutes on two cores
+	@bash scripts/test "not wide"
+
+test-all: bootstrap train-env ## all tests that this machine can run; LONG=1 for their long forms
 	@bash scripts/test
 
 check: bootstrap ## ruff, mypy and the layer test

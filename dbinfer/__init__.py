@@ -7,63 +7,67 @@ Each command of the shell is a function of the same name: verb(inputs, options, 
     dbinfer.deploy("digits.xml", dbinfer.DeployOptions(alias="candidate"))
     dbinfer.score("images", "predictions").images_per_second
 
-The functions are imported here, after which `dbinfer.load` is the function and no longer the package of that name;
-`from dbinfer.judge import JudgeReport, judge
-from dbinfer.load import ...` works as before. Nothing heavy is imported before a function needs it.
+A name is imported when it is asked for. `dbinfer.load` is the function, not the package of that name;
+`from dbinfer.load import ...` works as well. Nothing heavy is imported before a function needs it.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from dbinfer._lazy import offer_lazily
 from dbinfer._version import __version__
-from dbinfer.bench import BenchOptions, BenchReport, bench
-from dbinfer.cache import CacheOptions, CacheReport, cache
-from dbinfer.connection import connect
-from dbinfer.convert import ConvertOptions, ConvertReport, convert
-from dbinfer.demo import DemoOptions, DemoReport, demo
-from dbinfer.doctor import DoctorReport, doctor
-from dbinfer.engine import EngineOptions, EngineReport, engine
-from dbinfer.errors import DbinferError
-from dbinfer.install import InstallOptions, InstallReport, UpgradeOptions, install, uninstall, upgrade
-from dbinfer.judge import JudgeReport, judge
-from dbinfer.load import LoadOptions, LoadReport, load
-from dbinfer.page import PageReport, ReportOptions, report
-from dbinfer.plan import PlanOptions, PlanReport, plan
-from dbinfer.progress import OnProgress, Progress, silent
-from dbinfer.quantize import QuantizeOptions, QuantizeReport, quantize
-from dbinfer.registry import (
-    DeployOptions,
-    DeployReport,
-    ModelsReport,
-    RegistryReport,
-    UsageReport,
-    activate,
-    alias,
-    default,
-    deploy,
-    drop,
-    grant,
-    models,
-    revoke,
-    usage,
-)
-from dbinfer.report import Report
-from dbinfer.sample import SampleOptions, SampleReport, sample
-from dbinfer.score import (
-    CancelReport,
-    JobsReport,
-    PredictOptions,
-    PredictReport,
-    ScoreOptions,
-    ScoreReport,
-    Scoring,
-    cancel_job,
-    jobs,
-    predict,
-    score,
-)
-from dbinfer.server import ServerReport, UpOptions, down, status, up
-from dbinfer.train import TrainOptions, TrainReport, train
-from dbinfer.tune import TuneOptions, TuneReport, tune
+
+if TYPE_CHECKING:
+    from dbinfer.bench import BenchOptions, BenchReport, bench
+    from dbinfer.cache import CacheOptions, CacheReport, cache
+    from dbinfer.connection import connect
+    from dbinfer.convert import ConvertOptions, ConvertReport, convert
+    from dbinfer.demo import DemoOptions, DemoReport, demo
+    from dbinfer.doctor import DoctorOptions, DoctorReport, doctor
+    from dbinfer.engine import EngineOptions, EngineReport, engine
+    from dbinfer.errors import DbinferError
+    from dbinfer.install import InstallOptions, InstallReport, UpgradeOptions, install, uninstall, upgrade
+    from dbinfer.judge import JudgeReport, judge
+    from dbinfer.load import LoadOptions, LoadReport, load
+    from dbinfer.page import PageReport, ReportOptions, report
+    from dbinfer.plan import PlanOptions, PlanReport, plan
+    from dbinfer.progress import OnProgress, Progress, silent
+    from dbinfer.quantize import QuantizeOptions, QuantizeReport, quantize
+    from dbinfer.registry import (
+        DeployOptions,
+        DeployReport,
+        ModelsReport,
+        RegistryReport,
+        UsageReport,
+        activate,
+        alias,
+        default,
+        deploy,
+        drop,
+        grant,
+        models,
+        revoke,
+        usage,
+    )
+    from dbinfer.report import Report
+    from dbinfer.sample import SampleOptions, SampleReport, sample
+    from dbinfer.score import (
+        CancelReport,
+        JobsReport,
+        PredictOptions,
+        PredictReport,
+        ScoreOptions,
+        ScoreReport,
+        Scoring,
+        cancel_job,
+        jobs,
+        predict,
+        score,
+    )
+    from dbinfer.server import ServerReport, UpOptions, down, status, up
+    from dbinfer.train import TrainOptions, TrainReport, train
+    from dbinfer.tune import TuneOptions, TuneReport, tune
 
 __all__ = [
     "BenchOptions",
@@ -78,6 +82,7 @@ __all__ = [
     "DemoReport",
     "DeployOptions",
     "DeployReport",
+    "DoctorOptions",
     "DoctorReport",
     "EngineOptions",
     "EngineReport",
@@ -150,3 +155,5 @@ __all__ = [
     "upgrade",
     "usage",
 ]
+
+offer_lazily(__name__)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg2
@@ -12,8 +13,10 @@ from psycopg2 import sql
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import cursor as Cursor
 
+from dbinfer._version import __version__
 from dbinfer.dsn import resolve
 from dbinfer.errors import DataError, DbinferError, ServerError
+from dbinfer.sqlfiles import upgrades
 
 
 def connect(dsn: str | None = None) -> Connection:
@@ -54,7 +57,7 @@ def session(
 
     Args:
         error: what a refusal by the server becomes; see `sentence`.
-        needs_dbinfer: refuse a database without dbinfer.
+        needs_dbinfer: refuse a database without dbinfer, or of another version; see `require_dbinfer`.
         autocommit: each statement is a transaction of its own.
         readonly: the server refuses every change.
         catalog_only: plain names and operators of the first transaction are the server's own, whatever the caller's
@@ -85,22 +88,85 @@ def session(
 
 
 def require_dbinfer(conn: Connection, error: type[DbinferError] = DataError) -> None:
-    """Refuse a database without dbinfer; ends the transaction, so that settings of the next one can be made.
+    """Refuse a database without dbinfer, or with one that does not go with this client.
+
+    Ends the transaction, so that settings of the next one can be made.
 
     Raises:
-        DbinferError: of the given class: dbinfer is not installed in this database.
+        DbinferError: of the given class: dbinfer is not installed in this database, or older or newer than this client.
     """
     with conn.cursor() as cur:
-        cur.execute("SELECT pg_catalog.to_regclass('dbinfer.models') IS NOT NULL")
-        installed = one(cur)
+        found = installed(cur)
     conn.rollback()
-    if not installed:
+    if found is None:
         raise not_installed(error)
+    if found.order:
+        raise found.refusal(error)
 
 
 def not_installed(error: type[DbinferError]) -> DbinferError:
     """Return what to raise for a database without dbinfer."""
     return error("dbinfer is not installed in this database", "Install it: dbinfer install")
+
+
+@dataclass(frozen=True)
+class Installed:
+    """Which dbinfer a database has.
+
+    Attributes:
+        release: empty before 0.2.0, which does not tell everybody.
+        upgrades: how many changes of its tables it has seen.
+    """
+
+    release: str = ""
+    upgrades: int = 0
+
+    @property
+    def order(self) -> int:
+        """Return -1 where it is older than this client, 1 where it is newer, 0 where the two go together.
+
+        They do within a minor release: what a client asks of a database changes with the next one, or, between two
+        releases, with an upgrade.
+        """
+        there = _numbers(self.release)[:2], self.upgrades
+        here = _numbers(__version__)[:2], len(upgrades())
+        return (there > here) - (there < here)
+
+    @property
+    def newer(self) -> bool:
+        """Return whether this client would set it back."""
+        return self.order > 0 or _numbers(self.release) > _numbers(__version__)
+
+    def refusal(self, error: type[DbinferError]) -> DbinferError:
+        """Return what to raise where the two do not go together."""
+        there, here = (
+            f"dbinfer {self.release}" if self.release else "a dbinfer from before 0.2.0",
+            __version__,
+        )
+        if self.release == __version__:
+            there, here = (f"{there} with {self.upgrades} upgrades", f"{here} with {len(upgrades())}")
+        order, cure = "older", "Bring it up to date: dbinfer upgrade"
+        if self.newer:
+            order, cure = (
+                "newer",
+                "Install that version of the client: pip install with its wheel, or in a clone.",
+            )
+        return error(f"the database has {there}, which is {order} than this client, {here}", cure)
+
+
+def installed(cur: Cursor) -> Installed | None:
+    """Return which dbinfer the database has; None where it has none."""
+    cur.execute("SELECT pg_catalog.to_regclass('dbinfer.models'), pg_catalog.to_regclass('dbinfer.version')")
+    models, version = cur.fetchone() or (None, None)
+    if version is None:
+        return None if models is None else Installed()
+    cur.execute("SELECT release, upgrades FROM dbinfer.version")
+    # no row: a coordinator in utility mode, which sees none of our tables; what follows has the words for it
+    return Installed(*(cur.fetchone() or (__version__, len(upgrades()))))
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", release)[:3]))
 
 
 def one(cur: Cursor) -> Any:
@@ -114,6 +180,8 @@ def execute_patiently(cur: Cursor, statement: str | sql.Composable) -> None:
 
     psycopg2 waits in C, where Python handles no signal; so a thread waits, and this one hears the signal.
     """
+    from concurrent.futures import ThreadPoolExecutor, wait
+
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(cur.execute, statement)
         try:
@@ -125,6 +193,15 @@ def execute_patiently(cur: Cursor, statement: str | sql.Composable) -> None:
             wait([future])
             raise
         future.result()
+
+
+# The cures of the server's functions are SQL; who types commands gets theirs
+_IN_A_SHELL = (
+    ("force => true", "--force"),
+    ("SELECT name, version FROM dbinfer.model_versions", "dbinfer models"),
+    ("SELECT name, granted_to FROM dbinfer.models", "dbinfer models --json"),
+    (r"SELECT dbinfer\.grant_model\('([^']*)', '([^']*)'\)", r"dbinfer grant \1 \2"),
+)
 
 
 def sentence(err: psycopg2.Error, error: type[DbinferError] = DataError) -> DbinferError:
@@ -139,4 +216,7 @@ def sentence(err: psycopg2.Error, error: type[DbinferError] = DataError) -> Dbin
     detail = (err.diag.message_detail or "").strip().split("\n")[0]
     detail = "" if not detail or detail.startswith("Traceback") else f" ({detail.rstrip('.')})"
     denied = error.when_denied if isinstance(err, psycopg2.errors.InsufficientPrivilege) else ""
-    return error(f"{primary}{detail}", err.diag.message_hint or denied)
+    cure = err.diag.message_hint or denied
+    for statement, command in _IN_A_SHELL:
+        cure = re.sub(statement, command, cure)
+    return error(f"{primary}{detail}", cure)

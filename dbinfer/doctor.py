@@ -9,8 +9,8 @@ import psycopg2
 
 from dbinfer._version import __version__
 from dbinfer.backends import Check, check_backends
-from dbinfer.balance import crowded_hosts, skewed_tables
-from dbinfer.connection import session
+from dbinfer.balance import crowded_hosts, moving_images, skewed_tables
+from dbinfer.connection import Installed, installed, session
 from dbinfer.engine import check_engines
 from dbinfer.errors import InstallError, ServerError
 from dbinfer.install.content import Content
@@ -23,6 +23,17 @@ from dbinfer.registry.slow import slow_hosts
 from dbinfer.report import Report
 
 UNPROVED = "try it before you rely on it, and see docs/platforms.md"
+
+
+@dataclass(frozen=True)
+class DoctorOptions:
+    """What to look at besides.
+
+    Attributes:
+        query: a statement, which is planned and not run: do images move before they are scored?
+    """
+
+    query: str | None = None
 
 
 @dataclass(frozen=True)
@@ -39,12 +50,24 @@ class DoctorReport(Report):
         return all(check.ok for check in self.checks)
 
 
-def doctor(dsn: str | None = None) -> DoctorReport:
-    """Examine the database of `dsn`.
+def doctor(options: DoctorOptions | None = None, dsn: str | None = None) -> DoctorReport:
+    """Examine a database, and what the options name besides.
 
     Raises:
-        ServerError: the server cannot be reached.
+        ServerError: the server cannot be reached, or cannot plan the query.
     """
+    given: object = options
+    if isinstance(given, str):  # doctor(dsn), as 0.1.0 had it
+        options, dsn = None, given
+    report, query = _examined(dsn), (options or DoctorOptions()).query
+    if query is None:
+        return report
+    # of its own: the names in it are the caller's, not the catalog's alone
+    with session(dsn, error=ServerError, readonly=True) as conn:
+        return DoctorReport((*report.checks, moving_images(conn, query)))
+
+
+def _examined(dsn: str | None) -> DoctorReport:
     with session(dsn, error=ServerError, needs_dbinfer=False, catalog_only=True) as conn:
         platform = detect(conn)
         server = _server(platform)
@@ -53,12 +76,13 @@ def doctor(dsn: str | None = None) -> DoctorReport:
         except InstallError as err:
             # More checks would only fail there, each with a sentence of the server's own
             return DoctorReport((*server, Check("server", False, err.message, err.cure)))
+        with conn.cursor() as cur:
+            found = installed(cur)
+        if found is None or found.order:
+            return DoctorReport((*server, _unlike(found)))
         settings = _settings(conn)
-        if settings is None:
-            missing = Check("installed", False, "dbinfer is not in this database", "dbinfer install")
-            return DoctorReport((*server, missing))
         # The backends last: an error of theirs ends the transaction
-        known = (*_installed(settings), *_rights(conn), *check_mirrors(conn, platform))
+        known = (*_installed(found, settings), *_rights(conn), *check_mirrors(conn, platform))
         backends = check_backends(conn, platform, settings)
         if all(check.ok for check in backends):
             backends += [slow_hosts(conn), *crowded_hosts(conn, platform, settings)]
@@ -78,12 +102,17 @@ def _server(platform: Platform) -> list[Check]:
     return checks
 
 
-def _settings(conn: Any) -> dict[str, str] | None:
+def _unlike(found: Installed | None) -> Check:
+    """Say that dbinfer is missing, or of another version than this client: more checks would only fail."""
+    if found is None:
+        return Check("installed", False, "dbinfer is not in this database", "dbinfer install")
+    refusal = found.refusal(ServerError)
+    return Check("version", False, refusal.message, refusal.cure)
+
+
+def _settings(conn: Any) -> dict[str, str]:
     with conn.cursor() as cur:
         try:
-            cur.execute("SELECT pg_catalog.to_regclass('dbinfer.models') IS NOT NULL")
-            if not cur.fetchone()[0]:
-                return None
             # Asked, not tried: a refused SELECT would abort the transaction of all further checks
             cur.execute("SELECT pg_catalog.has_schema_privilege('dbinfer_private', 'USAGE')")
             if not cur.fetchone()[0]:
@@ -118,7 +147,7 @@ def _rights(conn: Any) -> list[Check]:
     ]
 
 
-def _installed(settings: dict[str, str]) -> list[Check]:
+def _installed(found: Installed, settings: dict[str, str]) -> list[Check]:
     if not settings:
         return [
             Check(
@@ -128,19 +157,20 @@ def _installed(settings: dict[str, str]) -> list[Check]:
             )
         ]
     content = Content()
-    same = settings.get("version") == __version__
+    cure = found.refusal(ServerError).cure if found.newer else "dbinfer upgrade"
+    same = found.release == __version__
     runtime = settings.get("runtime_digest") == content.runtime_digest
     return [
         Check(
             "version",
             same,
-            f"database {settings.get('version')}, client {__version__}",
-            "" if same else "dbinfer upgrade",
+            f"database {found.release}, client {__version__}",
+            "" if same else cure,
         ),
         Check(
             "runtime",
             runtime,
             f"digest {settings.get('runtime_digest', '')[:12]}",
-            "" if runtime else "dbinfer upgrade",
+            "" if runtime else cure,
         ),
     ]

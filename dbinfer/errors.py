@@ -13,6 +13,8 @@ DbinferError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class DbinferError(Exception):
     """A mistake or an obstacle the user can do something about.
@@ -20,6 +22,7 @@ class DbinferError(Exception):
     Args:
         message: one sentence: what was wrong, and which value.
         cure: what to do about it; shown on a line of its own.
+        words: options with example values that make the call whole; the command line shows itself with them.
 
     Attributes:
         exit_code: of the command line.
@@ -29,10 +32,11 @@ class DbinferError(Exception):
     exit_code = 1
     when_denied = ""
 
-    def __init__(self, message: str, cure: str = "") -> None:
+    def __init__(self, message: str, cure: str = "", words: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.message = message
         self.cure = cure
+        self.words = tuple(words)
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.cure}" if self.cure else self.message

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from psycopg2.extensions import cursor as Cursor
-from psycopg2.sql import Identifier
+from psycopg2.sql import SQL, Identifier
 
 from dbinfer.errors import DataError, UsageError
 from dbinfer.sqlfiles import read
@@ -56,6 +56,29 @@ class TableName:
                 "the table name has no schema, and search_path is empty", "Write the name as SCHEMA.TABLE."
             )
         return TableName(schema, self.name)
+
+    def require_own(self, cur: Cursor) -> None:
+        """Hold a table that is there until the transaction ends, if nothing of others runs when it is written to.
+
+        Raises:
+            DataError: it, or a trigger, a default or the like on it, is another user's: that runs with the rights of
+                whoever writes, and its owner may change it at any time.
+        """
+        name = self.identifier.as_string(cur)
+        cur.execute(read("client/target.sql"), {"table": name, "into": name})
+        kind = cur.fetchone()
+        if kind is None or kind[0] not in ("r", "p"):
+            return
+        # before it looks, so that nobody adds a part, or puts another table in its place, meanwhile
+        cur.execute(SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(self.identifier))
+        cur.execute(read("client/own_parts.sql"), {"table": name})
+        found = cur.fetchone()
+        if found:
+            what, owner = found
+            raise DataError(
+                f"{self} is not written to: {what} belongs to {owner}, whose code would run with your rights",
+                f"Use a table of your own, or act as its owner: PGOPTIONS='-c role={owner}'",
+            )
 
     @property
     def identifier(self) -> Identifier:

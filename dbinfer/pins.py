@@ -1,12 +1,17 @@
-"""Which versions of the backends' packages dbinfer names for a Python; they travel inside the package dbinfer_udf."""
+"""Which packages dbinfer needs: the backends' in the versions that it names for a Python, and those of the extras."""
 
 from __future__ import annotations
 
 import operator
 import re
+import shlex
+import sys
 from importlib import metadata, resources
+from importlib.util import find_spec
 
 LINE = re.compile(r'([\w-]+)==([\w.]+)(?:; python_version (<|>=|==) "(3\.\d+)")?')
+# Packages whose modules have other names
+MODULES = {"pillow": "PIL", "scikit-learn": "sklearn", "tensorflow-cpu": "tensorflow"}
 COMPARE = {"<": operator.lt, ">=": operator.ge, "==": operator.eq}
 
 
@@ -49,3 +54,28 @@ def openvino_note(python: str, found: str) -> str:
 def numbers(version: str) -> tuple[int, ...]:
     """Return a version's numbers, which compare as versions do."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def lacking(extra: str) -> list[str]:
+    """Return the packages of one of our extras that are not installed, as pip takes them."""
+    return [package for package in _of_extra(extra) if find_spec(_module(package)) is None]
+
+
+def _of_extra(extra: str) -> list[str]:
+    lines = [line.replace('"', "'").partition(";") for line in metadata.requires("dbinfer") or []]
+    return [package.strip() for package, _, marker in lines if f"extra == '{extra}'" in marker]
+
+
+def _module(package: str) -> str:
+    name = re.split(r"[^\w.-]", package)[0]
+    return MODULES.get(name, name.replace("-", "_"))
+
+
+def install(extra: str) -> str:
+    """Return the cure where something of an extra is missing: one command for all of it.
+
+    It names the packages: dbinfer itself may come from a file, and pip would look for its extras elsewhere.
+    """
+    # all of them where none is missing: one is there, but cannot be imported
+    packages = " ".join(map(shlex.quote, lacking(extra) or _of_extra(extra)))
+    return f"Install what is missing: {shlex.quote(sys.executable)} -m pip install {packages}"

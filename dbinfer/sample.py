@@ -90,6 +90,7 @@ def sample(
 def _store(table: TableName, kind: Kind, truths: Truths, dsn: str | None) -> None:
     place = {"table": table.identifier, "column": SQL(kind.column), "type": SQL(f"pg_catalog.{kind.type}")}
     with session(dsn, needs_dbinfer=False) as conn, conn.cursor() as cur:
+        table.require_own(cur)
         # Asked, because Greenplum 6 does not know ADD COLUMN IF NOT EXISTS
         cur.execute(read("client/columns.sql"), {"table": table.identifier.as_string(cur)})
         if kind.column not in dict(cur.fetchall()):

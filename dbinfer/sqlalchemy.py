@@ -52,14 +52,23 @@ class Composite:
         return self.call
 
 
-def predict(img: Image, model: str | None = None, on_error: str = "error") -> ColumnElement[list[float]]:
-    """Return the model's first output, flattened row-major."""
-    return func.dbinfer.predict(img, model, on_error, type_=ARRAY(REAL))
+def predict(
+    img: Image, model: str | None = None, on_error: str = "error", output: str | None = None
+) -> ColumnElement[list[float]]:
+    """Return an output of the model, the first unless one is named, flattened row-major."""
+    return func.dbinfer.predict(img, model, on_error, *_named(output), type_=ARRAY(REAL))
 
 
-def predict_tensor(img: Image, model: str | None = None, on_error: str = "error") -> ColumnElement[bytes]:
-    """Return the model's first output as little-endian float32."""
-    return func.dbinfer.predict_tensor(img, model, on_error, type_=LargeBinary)
+def predict_tensor(
+    img: Image, model: str | None = None, on_error: str = "error", output: str | None = None
+) -> ColumnElement[bytes]:
+    """Return the same as little-endian float32."""
+    return func.dbinfer.predict_tensor(img, model, on_error, *_named(output), type_=LargeBinary)
+
+
+def _named(output: str | None) -> tuple[str, ...]:
+    # a database of 0.1.0 knows no fourth argument
+    return () if output is None else (output,)
 
 
 def classify(img: Image, model: str | None = None, on_error: str = "error") -> Composite:

@@ -47,6 +47,11 @@ FOLDERS = {
 }
 ALONE = {"docker": "its images and containers are the machine's", "greenplum": "there is one cluster"}
 LONGEST = ("test_train_", "test_tune_", "test_tour", "test_faults_", "test_jobs_")
+# With ISA=AVX2 or ISA=SSE41 as on a processor that has no more; read by the libraries when they are loaded
+ISA = {
+    "AVX2": {"OPENCV_CPU_DISABLE": "AVX512-SKX", "XLA_FLAGS": "--xla_cpu_max_isa=AVX2"},
+    "SSE41": {"OPENCV_CPU_DISABLE": "AVX512-SKX,AVX2,FP16,AVX", "XLA_FLAGS": "--xla_cpu_max_isa=SSE4_2"},
+}
 GREENPLUM_DSN = "DBINFER_TEST_GREENPLUM_DSN"
 ISOLATION = "DBINFER_TEST_ISOLATION"  # auto, always or never: where the tests' models run
 
@@ -62,13 +67,21 @@ def only_f32() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    limit = os.environ.get("ISA")
+    if limit:
+        if limit not in ISA:
+            raise pytest.UsageError(f"ISA is {limit!r}, but must be one of {', '.join(ISA)}")
+        os.environ |= {"OV_CPU_MAX_ISA": limit, "ONEDNN_MAX_CPU_ISA": limit} | ISA[limit]
     for name, meaning in FOLDERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
     config.addinivalue_line(
         "markers", "postgres_only(reason): is left out when the tests run against Greenplum"
     )
     config.addinivalue_line(
-        "markers", "alone(reason): `make test` runs it after the others, with the machine to itself"
+        "markers", "alone(reason): wide; runs after the others, with the machine to itself"
+    )
+    config.addinivalue_line(
+        "markers", "wide: a further variant of what another test shows, or minutes; `make test` leaves it out"
     )
     config.addinivalue_line(
         "markers", f"in_backends(reason): is left out where {ISOLATION} = always keeps models out of backends"
@@ -122,6 +135,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(folder)
         if folder in ALONE:
             item.add_marker(pytest.mark.alone(ALONE[folder]))
+        if folder == "docker":
+            item.add_marker(pytest.mark.wide)  # images are built for minutes
         if folder == "docker" and engine:
             item.add_marker(pytest.mark.skip(reason=engine))
         if folder == "greenplum" and not greenplum:

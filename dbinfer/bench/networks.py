@@ -106,7 +106,7 @@ def _build(network: str, target: Path) -> None:
         lines = done.stderr.strip().splitlines() or ["no message"]
         raise ConvertError(
             f"the network {network} could not be made: {lines[-1]}",
-            "pip install 'dbinfer[convert]'; then run it by hand: " + " ".join(program[1:]),
+            "Run it by hand: " + " ".join(program),
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from dbinfer.bench.report import Row, case_name
 from dbinfer.bench.tables import number
 from dbinfer.errors import DataError
+from dbinfer.pins import install
 
 COLORS = {
     "sql": "#1f6f8b",
@@ -32,9 +33,7 @@ def pyplot() -> Any:
     try:
         import matplotlib
     except ImportError as err:
-        raise DataError(
-            "plotting needs matplotlib, which is not installed", "Install it: pip install 'dbinfer[bench]'"
-        ) from err
+        raise DataError("plotting needs matplotlib, which is not installed", install("bench")) from err
     # A host that measures may have no display
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dbinfer.cli import bench_engine, bench_plan
+from dbinfer.cli import bench_engine, bench_plan, bench_train
 from dbinfer.cli._bench import (
     JsonFile,
     Keep,
@@ -22,9 +22,7 @@ from dbinfer.cli._bench import (
 )
 from dbinfer.cli._options import Dsn
 
-HELP = """Measure images per second: SQL compared with a bare Python loop, benchmark_app and other methods, in one run.
-
-Without --dsn this measures the embedded server and starts it if necessary. The networks are built once, which
+HELP = """Without --dsn this measures the embedded server and starts it if necessary. The networks are built once, which
 needs TensorFlow, and kept in the state folder. Images and models get database objects of their own, which are
 dropped at the end. A full run takes less than 30 minutes on 2 cores, --quick about 3.
 
@@ -58,7 +56,8 @@ def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
     bench_engine.register(bench)
     bench_plan.register(bench)
-    app.add_typer(bench, name="bench", rich_help_panel="Images")
+    bench_train.register(bench)
+    app.add_typer(bench, name="bench")
 
 
 @bench.callback()

@@ -12,7 +12,7 @@ from dbinfer.cli._progress import progress_bar
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command(rich_help_panel="Database")(cache)
+    app.command()(cache)
 
 
 def cache(
@@ -22,9 +22,7 @@ def cache(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Show the cache of model files on each host, and remove what no version uses.
-
-    A cache that several databases share holds models of the others too; --prune leaves those alone.
+    """A cache that several databases share holds models of the others too; --prune leaves those alone.
 
     Examples:
 

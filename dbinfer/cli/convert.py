@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from dbinfer.convert import ConvertOptions, ConvertReport
     from dbinfer.ir.graph import Port
 
-HELP = """Convert a trained model to OpenVINO IR, and check that both give the same results.
+HELP = """Sources: Keras `.keras` and `.h5`, SavedModel folders, frozen `.pb`, `.onnx`, `.tflite`, and IRs (`.xml`) of
+other tools. What you do not set with options comes from `manifest.json` next to the source, else from what its
+exporter says in the file or beside it (Ultralytics, TFLite and ONNX metadata, Model API, Hugging Face, timm), else
+from the zoo's network of that name, else from what is published of a known network (Keras Applications, torchvision),
+else from the model's shapes. What nobody stated is listed as assumed; what cannot be known is asked for at once, with
+a line to copy. If the results differ too much, nothing is written.
 
-Sources: Keras `.keras` and `.h5`, SavedModel folders, frozen `.pb`, `.onnx`, `.tflite`, and IRs (`.xml`) of other
-tools. What you do not set with options comes from `manifest.json` next to the source, else from the zoo's network of
-that name, else from what is published of a known network (Keras Applications, torchvision), else from the model's
-shapes. What nobody stated is listed as assumed. If the results differ too much, nothing is written.
+Keras models are taken as they infer: augmentation and dropout are left out. Sizes are height x width.
 
 Examples:
 
@@ -37,11 +39,24 @@ Examples:
     assumed     color BGR, mean 103.939 116.779 123.68, precision f32, resize standard, scale 1
     ...
 
+    $ dbinfer convert flowers.keras -o flowers.xml --labels daisy,dandelion,roses,sunflowers,tulips
+    ...
+    told by     its loss, SparseCategoricalCrossentropy
+    left out    Dropout, RandomFlip, RandomRotation, RandomZoom: they work in training alone
+    pixels      go in as 0..255: the network scales them itself
+    ...
+
     $ dbinfer convert net.onnx -o net.xml --labels @names.txt --scale 255 --activation softmax
 
     $ dbinfer convert digits.keras -o features.xml --output-name fc1 --name features
 
     $ dbinfer convert unet.h5 -o unet.xml --scale 255 --weights fp16
+
+    $ dbinfer convert yolo11n.onnx -o yolo.xml
+    ...
+    detector    yolov8 (recognised)
+    told by     Ultralytics 8.3.40
+    ...
 
     $ dbinfer convert yolo.onnx -o yolo.xml --detector yolov8 --labels @coco.txt --threshold 0.4
 
@@ -51,7 +66,7 @@ Examples:
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command("convert", help=HELP, rich_help_panel="Models")(_convert)
+    app.command("convert", help=HELP)(_convert)
 
 
 @takes_manifest
@@ -80,8 +95,11 @@ def _convert(
         str | None, typer.Option(help="Use the preprocessing of this network of the zoo.")
     ] = None,
     output_name: Annotated[
-        str | None,
-        typer.Option(help="Which output to keep if the model has several; of a Keras model also a layer."),
+        list[str] | None,
+        typer.Option(
+            help="Which output to keep if the model has several, of a Keras model also a layer; repeat it for more, "
+            "the main one first. Default: all."
+        ),
     ] = None,
     detector: Annotated[
         str | None,
@@ -133,9 +151,13 @@ def _print(report: ConvertReport) -> None:
         "output": f"{report.output} + {report.weights_file.name}, {megabytes:.1f} MB, {report.weights}",
         "input": _ports(report.inputs),
         "result": _ports(report.outputs),
-        "manifest": f"{manifest.name}: {manifest.task}, {manifest.width}x{manifest.height} {manifest.color}",
+        "manifest": f"{manifest.name}: {manifest.task}, {manifest.height}x{manifest.width} {manifest.color}",
+        "labels": _labels(report),
         "known as": report.known,
+        "told by": report.told,
         "detector": report.detector,
+        "left out": f"{', '.join(report.left_out)}: they work in training alone" if report.left_out else "",
+        "pixels": _pixels(report),
         "assumed": ", ".join(f"{key} {_said(getattr(manifest, key))}" for key in report.assumed) or "nothing",
         "difference": _difference(report),
     }
@@ -144,6 +166,22 @@ def _print(report: ConvertReport) -> None:
             typer.echo(f"{key:<11} {value}")
     done = "written" if report.written else "the same content was there already"
     typer.echo(f"{report.output}: {done} ({report.seconds:.1f} s)")
+
+
+def _labels(report: ConvertReport) -> str:
+    """Say it where nobody has named the classes of a classifier or a detector."""
+    if report.manifest.labels or report.manifest.task not in ("classification", "detection"):
+        return ""
+    return "none: results have the numbers of classes; name them with --labels a,b,c or --labels @FILE"
+
+
+def _pixels(report: ConvertReport) -> str:
+    """Say what becomes of pixels where the network scales them itself."""
+    if not report.scaled_inside:
+        return ""
+    if any(report.manifest.mean) or any(value != 1 for value in report.manifest.scale):
+        return "scaled twice: as --mean and --scale say, and by the network itself; leave these options out"
+    return "go in as 0..255: the network scales them itself"
 
 
 def _said(value: object) -> str:

@@ -11,7 +11,6 @@ from dbinfer.cli._dataview import show_answers, show_load
 from dbinfer.cli._options import Dsn, Json, print_json
 from dbinfer.cli._progress import progress_bar
 
-PANEL = "Images"
 Model = Annotated[str | None, typer.Option(help="name, name@3 or name@alias. Default: the default model.")]
 FunctionName = Annotated[
     str | None,
@@ -24,7 +23,7 @@ FunctionName = Annotated[
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
     for command in (load, predict):
-        app.command(rich_help_panel=PANEL)(command)
+        app.command()(command)
 
 
 def load(
@@ -57,9 +56,7 @@ def load(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Load image files into a table. Files that the table already has are skipped.
-
-    All files are loaded in one transaction, or none. The stored path begins with the folder's name, for example
+    """All files are loaded in one transaction, or none. The stored path begins with the folder's name, for example
     photos/cat/1.jpg; images in an archive keep their path there. A file whose size or content has changed is
     counted, and replaced with --update; its row keeps its id. Files that are not images are listed and left out.
     The exit status is 1 when there was nothing to load.
@@ -102,9 +99,7 @@ def predict(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Score image files from this machine in the database and print the results. Nothing is stored.
-
-    The exit status is 1 when a file has no result.
+    """The exit status is 1 when a file has no result.
 
     Examples:
 

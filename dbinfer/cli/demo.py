@@ -10,7 +10,7 @@ import typer
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command(rich_help_panel="Start here")(demo)
+    app.command()(demo)
 
 
 def demo(
@@ -22,9 +22,7 @@ def demo(
         Path | None, typer.Option(help="Also draw the statements and their results (.png).")
     ] = None,
 ) -> None:
-    """Train, convert, deploy, load and score real images: a few minutes the first time, then seconds.
-
-    Models, images and pictures go to out/demo. Without --dsn the demo starts the embedded server.
+    """Models, images and pictures go to out/demo. Without --dsn the demo starts the embedded server.
 
     Examples:
 

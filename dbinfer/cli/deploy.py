@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from dbinfer.registry.precision import Choice
 
 
+# The functions whose results have labels
+NAMING = ("classify", "detect")
+
+
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command(rich_help_panel="Models")(deploy)
+    app.command()(deploy)
 
 
 @takes_manifest
@@ -51,9 +55,7 @@ def deploy(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Store a model in the database, so that every session on every host can score with it.
-
-    The manifest inside the IR, or the model_info of other OpenVINO tools, describes the model. Options override it.
+    """The manifest inside the IR, or the model_info of other OpenVINO tools, describes the model. Options override it.
     Where its precision is auto, the fastest that agrees with f32 is chosen now, on this machine, for all hosts.
 
     Examples:
@@ -62,6 +64,10 @@ def deploy(
         deployed digits@1 (classification, 441.4 kB, 2 of 2 parts new, active)
           tried: 0.052 ms an image with one thread (0.012 in batches), 102.5 MB of memory
           try: SELECT dbinfer.classify(img, 'digits') FROM images
+
+        $ dbinfer deploy flowers.xml
+        ...
+          labels: none for the 5 classes, so classify gives their numbers, and NULL as the label; ...
 
         $ dbinfer deploy resnet50.xml --name flowers --alias production --labels @flowers.txt
     """
@@ -94,18 +100,42 @@ def deploy(
         f"deployed [bold]{reference}[/] ({done.manifest.task}, {bytes_text(done.size)}, "
         f"{done.new_parts} of {done.parts} parts new, {state})"
     )
-    if done.trial:
-        batched = f" ({done.trial.batch_milliseconds:.3g} in batches)" if done.trial.pays else ""
+    if trial := done.trial:
+        batched = f" ({trial.batch_milliseconds:.3g} in batches)" if trial.pays else ""
+        more = (
+            f", {trial.by_threads[str(trial.threads)]:.3g} with {trial.threads}" if trial.threads > 1 else ""
+        )
         console.print(
-            f"  tried: {done.trial.milliseconds:.3g} ms an image with one thread{batched}, "
-            f"{bytes_text(done.trial.peak_bytes)} of memory"
+            f"  tried: {trial.milliseconds:.3g} ms an image with one thread{batched}{more}, "
+            f"{bytes_text(trial.peak_bytes)} of memory"
         )
     if done.choice:
         console.print(f"  precision: {_why(done.choice)}", soft_wrap=True)
     for note in done.assumed:
         console.print(f"  assumed: {note}")
     function = BY_TASK.get(done.manifest.task, "predict")
+    if function in NAMING and not done.manifest.labels:
+        console.print(f"  labels: none{_unnamed(function, done.classes)}", soft_wrap=True)
     console.print(f"  try: SELECT dbinfer.{function}(img, '{done.name}') FROM images", soft_wrap=True)
+    if others := done.manifest.outputs[1:]:
+        call = f"dbinfer.predict(img, '{done.name}', output => '{others[0]}')"
+        console.print(
+            f"  outputs: {', '.join(done.manifest.outputs)}; try: SELECT {call} FROM images", soft_wrap=True
+        )
+
+
+def _unnamed(function: str, classes: int | None) -> str:
+    """Return what a model without labels answers, and how to name its classes."""
+    if classes == 1:
+        return (
+            ", so classify always gives class 0 of this one output; where it is the probability of the second of two "
+            "classes, deploy it again with --labels no,yes"
+        )
+    what = f" for the {classes} classes, so {function} gives their numbers" if classes else ""
+    return (
+        f"{what or f', so {function} gives the numbers of classes'}, and NULL as the label; "
+        "deploy it again with --labels a,b,c or --labels @FILE (a name per line)"
+    )
 
 
 def _why(choice: Choice) -> str:

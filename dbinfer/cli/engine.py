@@ -8,10 +8,8 @@ import typer
 
 from dbinfer.cli._options import Dsn, Json, bytes_text, console, print_json, print_table
 
-HELP = """Show, stop or run the engine, which scores for all sessions of a host.
-
-A backend that needs the engine starts it, so there is nothing to do. Run it as a service to give it a user's limits, or
-to keep it between sessions.
+HELP = """A backend that needs the engine starts it, so there is nothing to do. Run it as a service to give it a
+user's limits, or to keep it between sessions.
 
 Examples:
 
@@ -27,7 +25,7 @@ def register(app: typer.Typer) -> None:
     group.command()(status)
     group.command()(stop)
     group.command()(run)
-    app.add_typer(group, name="engine", rich_help_panel="Database")
+    app.add_typer(group, name="engine")
 
 
 def status(dsn: Dsn = None, json: Json = False) -> None:

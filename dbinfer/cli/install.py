@@ -32,10 +32,10 @@ AdoptRole = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command(rich_help_panel="Database")(install)
-    app.command(rich_help_panel="Database")(upgrade)
-    app.command(rich_help_panel="Database")(uninstall)
-    app.command(rich_help_panel="Database")(doctor)
+    app.command()(install)
+    app.command()(upgrade)
+    app.command()(uninstall)
+    app.command()(doctor)
 
 
 def install(
@@ -77,9 +77,7 @@ def install(
     adopt_role: AdoptRole = False,
     json: Json = False,
 ) -> None:
-    """Install dbinfer into a database, in one transaction.
-
-    If dbinfer is installed already, this changes only the settings that you name. At the end every backend is asked
+    """If dbinfer is installed already, this changes only the settings that you name. At the end every backend is asked
     whether it can score. The exit status is 1 when one cannot, for example because the virtual environment is missing.
 
     Examples:
@@ -120,9 +118,7 @@ def install(
 
 
 def upgrade(dsn: Dsn = None, adopt_role: AdoptRole = False, json: Json = False) -> None:
-    """Upgrade dbinfer in a database to this client's version, in one transaction.
-
-    Open sessions use the new version from their next statement on.
+    """Open sessions use the new version from their next statement on.
 
     Examples:
 
@@ -140,9 +136,7 @@ def uninstall(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     json: Json = False,
 ) -> None:
-    """Remove dbinfer and all deployed models from a database, in one transaction.
-
-    It refuses as long as other objects, such as views of yours, depend on dbinfer.
+    """It refuses as long as other objects, such as views of yours, depend on dbinfer.
 
     Examples:
 
@@ -156,24 +150,32 @@ def uninstall(
         _say(run(dsn, progress), json)
 
 
-def doctor(dsn: Dsn = None, json: Json = False) -> None:
-    """Check the database, its runtime and every process that scores, and say how to repair what is wrong.
-
-    The exit status is 1 when something is wrong.
+def doctor(
+    *,
+    query: Annotated[
+        str | None, typer.Option(help="A statement: say whether its plan moves images. It is not run.")
+    ] = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """The exit status is 1 when something is wrong; so it is where the plan of --query moves images off their segments.
 
     Examples:
 
         $ dbinfer doctor
         ok   server: postgresql 15.20
-        ok   version: database 0.1.0, client 0.1.0
+        ok   version: database 0.2.0, client 0.2.0
         ...
         All is well.
 
         $ dbinfer doctor --dsn "host=coordinator dbname=shop" --json
+
+        $ dbinfer doctor --query "SELECT json_agg(dbinfer.predict(img)) FROM images"
     """
+    from dbinfer.doctor import DoctorOptions
     from dbinfer.doctor import doctor as run
 
-    report = run(dsn)
+    report = run(DoctorOptions(query), dsn)
     if json:
         print_json(report.to_dict())
     else:

@@ -7,12 +7,9 @@ from typing import Annotated
 import typer
 
 from dbinfer.cli._options import Dsn, Json, console, print_json, print_table
-from dbinfer.cli.data import PANEL
 
-JOBS_HELP = """List the jobs of `dbinfer score`, running and past.
-
-You see your own jobs; administrators see all. A job is lost if its client is gone without a word; run the same command
-again to go on.
+JOBS_HELP = """You see your own jobs; administrators see all. A job is lost if its client is gone without a word; run
+the same command again to go on.
 
 Examples:
 
@@ -27,7 +24,7 @@ jobs = typer.Typer(help=JOBS_HELP, invoke_without_command=True, rich_markup_mode
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.add_typer(jobs, name="jobs", rich_help_panel=PANEL)
+    app.add_typer(jobs, name="jobs")
 
 
 @jobs.callback()
@@ -51,7 +48,7 @@ def _jobs(
             job["state"],
             f"{job['source']} > {job['target']}",
             f"{job['model']}@{job['version']}",
-            f"{job['done']}/{job['total'] or '?'}",
+            f"{job['done']}/{'?' if job['total'] is None else job['total']}",
             f"{job['rate']:.1f}",
             job["errors"],
             job["role"],

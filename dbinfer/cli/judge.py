@@ -7,12 +7,11 @@ from typing import Annotated
 import typer
 
 from dbinfer.cli._options import Dsn, Json, print_json, print_table
-from dbinfer.cli.registry import PANEL
 
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command(rich_help_panel=PANEL)(judge)
+    app.command()(judge)
 
 
 def judge(
@@ -20,9 +19,7 @@ def judge(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Compare the boxes that a model finds with the true ones: COCO's mean average precision, as in training.
-
-    The first column of the query has the true boxes: json, jsonb, or an array of rows with label, x, y, width and
+    """The first column of the query has the true boxes: json, jsonb, or an array of rows with label, x, y, width and
     height. The second one has what dbinfer.detect returns.
 
     Examples:

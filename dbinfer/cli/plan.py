@@ -19,7 +19,7 @@ STEPS = {"decode": "decode", "fit": "resize", "infer": "inference", "finish": "r
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command(rich_help_panel="Images")(plan)
+    app.command()(plan)
 
 
 def plan(
@@ -74,11 +74,9 @@ def plan(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Tell how many hosts you need for so many images a day, or how long the hosts you have will take.
-
-    Without a database, with models and a processor that were measured; with --dsn or --table, with the model's trial,
-    the images and the hosts of that database. The figures count scoring alone: reading from disks that are slower
-    than 'reading a host' in the output, other load and other processors are not in them.
+    """Without a database, with models and a processor that were measured; with --dsn or --table, with the model's
+    trial, the images and the hosts of that database. The figures count scoring alone: reading from disks that are
+    slower than 'reading a host' in the output, other load and other processors are not in them.
 
     Examples:
 
@@ -130,7 +128,10 @@ def _show(report: PlanReport) -> None:
             ["cores a host", report.cores],
             ["segments a host", report.segments],
             ["images/s", f"{report.images_per_second:,.0f} ({report.images_per_second_host:,.1f} a host)"],
-            ["one image, one core", f"{sum(report.row_ms.values()):.3g} ms: {_steps(report.row_ms)}"],
+            [
+                "one image, " + ("one core" if report.threads == 1 else f"{report.threads} threads"),
+                f"{sum(report.row_ms.values()):.3g} ms: {_steps(report.row_ms)}",
+            ],
             ["a core beside busy ones", f"{report.efficiency:.0%} of a core alone"],
             ["skew", f"{report.skew:.2f}"],
             ["memory a host", f"{bytes_text(report.host_memory)} for models and sessions"],

@@ -13,10 +13,8 @@ from dbinfer.cli._progress import progress_bar
 if TYPE_CHECKING:
     from dbinfer.quantize import QuantizeReport, Side
 
-HELP = """Quantize a model to INT8 with NNCF, calibrated on images from the database, and check the result.
-
-Images go through the model's own preprocessing. Then the original and the INT8 model score the same images; if
-they agree less than --limit, nothing is written. Deploy the result as the next version of the model.
+HELP = """Images go through the model's own preprocessing. Then the original and the INT8 model score the same images;
+if they agree less than --limit, nothing is written. Deploy the result as the next version of the model.
 
 Examples:
 
@@ -30,7 +28,7 @@ Examples:
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command("quantize", help=HELP, rich_help_panel="Models")(_quantize)
+    app.command("quantize", help=HELP)(_quantize)
 
 
 def _quantize(
@@ -56,7 +54,7 @@ def _quantize(
 ) -> None:
     from dbinfer.quantize import QuantizeOptions, quantize
 
-    target = output or model.with_name(f"{model.stem}-int8.xml")
+    target = output or model.parent / f"{model.stem}-int8.xml"
     options = QuantizeOptions(calibrate, check, subset, limit, force)
     with progress_bar() as progress:
         report = quantize(model, target, options, dsn, progress)

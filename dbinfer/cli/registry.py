@@ -8,19 +8,15 @@ import typer
 
 from dbinfer.cli._options import Dsn, Json, bytes_text, console, print_json, print_table
 
-PANEL = "Models"
-
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
     for command in (models, activate, alias, default, drop, grant, revoke):
-        app.command(rich_help_panel=PANEL)(command)
+        app.command()(command)
 
 
 def models(dsn: Dsn = None, json: Json = False) -> None:
-    """List the deployed models.
-
-    For each model: its active version, all versions, aliases, task, input, precision, size and metrics.
+    """For each model: its active version, all versions, aliases, task, input, precision, size and metrics.
 
     Examples:
 
@@ -44,9 +40,7 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
             m["precision"],
             m["isolation"] or "",
             bytes_text(m["size"]),
-            "\n".join(
-                f"{key.removeprefix('val_')} {_short(value)}" for key, value in _telling(m["metrics"] or {})
-            ),
+            "\n".join(f"{key.removeprefix('val_')} {_short(value)}" for key, value in _telling(m["metrics"])),
         ]
         for m in found
     ]
@@ -63,9 +57,7 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
 
 
 def activate(reference: Annotated[str, typer.Argument(metavar="NAME@VERSION")], dsn: Dsn = None) -> None:
-    """Choose the version that a model's plain name means.
-
-    Every session uses it from its next statement on. Go back in the same way.
+    """Every session uses it from its next statement on. Go back in the same way.
 
     Examples:
 
@@ -86,9 +78,7 @@ def alias(
     name: Annotated[str, typer.Argument(metavar="ALIAS")],
     dsn: Dsn = None,
 ) -> None:
-    """Give a version a second name.
-
-    Use it in SQL like a version: `dbinfer.classify(img, 'digits@production')`.
+    """Use it in SQL like a version: `dbinfer.classify(img, 'digits@production')`.
 
     Examples:
 
@@ -102,9 +92,7 @@ def alias(
 
 
 def default(name: str, dsn: Dsn = None) -> None:
-    """Choose the default model.
-
-    Functions use it when a call names no model.
+    """Functions use it when a call names no model.
 
     Examples:
 
@@ -124,9 +112,8 @@ def drop(
     ] = False,
     dsn: Dsn = None,
 ) -> None:
-    """Remove one version of a model, or the whole model.
-
-    A version that is active, or that `dbinfer usage` has seen in use in the last 30 days, is only dropped with --force.
+    """A version that is active, or that `dbinfer usage` has seen in use in the last 30 days, is only dropped with
+    --force.
 
     Examples:
 
@@ -143,9 +130,7 @@ def drop(
 
 
 def grant(name: str, role: str, dsn: Dsn = None) -> None:
-    """Let a role run a model.
-
-    The role `public` is everybody. A role that may run a model still cannot read its weights.
+    """The role `public` is everybody. A role that may run a model still cannot read its weights.
 
     Examples:
 
@@ -159,9 +144,7 @@ def grant(name: str, role: str, dsn: Dsn = None) -> None:
 
 
 def revoke(name: str, role: str, dsn: Dsn = None) -> None:
-    """Take the right to run a model from a role.
-
-    Open sessions lose it with their next statement.
+    """Open sessions lose it with their next statement.
 
     Examples:
 
@@ -174,8 +157,11 @@ def revoke(name: str, role: str, dsn: Dsn = None) -> None:
     console.print(f"{role} may no longer run {name}.")
 
 
-def _telling(metrics: dict[str, Any]) -> list[tuple[str, Any]]:
+def _telling(metrics: Any) -> list[tuple[str, Any]]:
     """Return the metrics of the validation where there are any, without the losses."""
+    # an older version has stored what it was given
+    if not isinstance(metrics, dict):
+        return []
     told = {key: value for key, value in metrics.items() if "loss" not in key} or metrics
     return list(({key: told[key] for key in told if key.startswith("val_")} or told).items())
 

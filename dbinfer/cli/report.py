@@ -10,12 +10,10 @@ import typer
 from dbinfer.cli._options import Dsn, Json, bytes_text, console, print_json
 from dbinfer.cli._progress import progress_bar
 
-PANEL = "Images"
-
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command(rich_help_panel=PANEL)(report)
+    app.command()(report)
 
 
 def report(
@@ -50,9 +48,7 @@ def report(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Write an HTML page on a table of results: what came out, how good it is, what to look at.
-
-    The page is one file that loads nothing from elsewhere. It shows classes, scores, the least certain images, bad
+    """The page is one file that loads nothing from elsewhere. It shows classes, scores, the least certain images, bad
     rows, speed and provenance; with labels also accuracy, the confusion matrix and calibration; with true masks the
     worst masks first; with two versions in the table what changed between them.
 

@@ -8,13 +8,12 @@ import typer
 
 from dbinfer.cli._options import Dsn, Json, print_json
 from dbinfer.cli._progress import progress_bar
-from dbinfer.cli.data import PANEL
 from dbinfer.progress import silent
 
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command(rich_help_panel=PANEL)(sample)
+    app.command()(sample)
 
 
 def sample(
@@ -25,9 +24,7 @@ def sample(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Put sample images into a table, with a column that says what they show.
-
-    digits are scikit-learn's handwritten digits (column label); strokes are such digits on its photographs (mask);
+    """digits are scikit-learn's handwritten digits (column label); strokes are such digits on its photographs (mask);
     written are photographs with digits beside each other (boxes: which digit, where). Rows that are there already
     are skipped.
 

@@ -10,7 +10,7 @@ import typer
 
 from dbinfer.cli._options import Dsn, Json, console, print_json
 from dbinfer.cli._progress import progress_bar
-from dbinfer.cli.data import PANEL, FunctionName, Model
+from dbinfer.cli.data import FunctionName, Model
 from dbinfer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
-    app.command(rich_help_panel=PANEL)(score)
+    app.command()(score)
 
 
 def score(
@@ -79,9 +79,7 @@ def score(
         typer.Option("--json-lines", help="Print each step as a line of JSON, the report as the last one."),
     ] = False,
 ) -> None:
-    """Score a table of images into a table of results, inside the database and on all its cores.
-
-    Only rows that this version of the model has not scored are scored. Each batch of rows is a transaction: whatever
+    """Only rows that this version of the model has not scored are scored. Each batch of rows is a transaction: whatever
     happens, run the same command again and it goes on. Damaged images do not stop it: they are in the table
     predictions_errors with their reasons. --atomic and --replace score all rows in one transaction instead; --replace
     drops the grants and indexes of the old table, and readers see that table until the new one is complete.

@@ -14,7 +14,6 @@ from dbinfer.cli._progress import progress_bar
 if TYPE_CHECKING:
     from dbinfer.server import ServerReport
 
-PANEL = "Embedded server"
 # All options are psql's: the command line must not refuse those that it does not know
 PSQL_CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -28,9 +27,7 @@ def up(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Set up and start the embedded PostgreSQL server, with dbinfer installed in it.
-
-    Everything it needs is kept in one folder: $DBINFER_HOME, by default /var/lib/dbinfer for root and the user's
+    """Everything it needs is kept in one folder: $DBINFER_HOME, by default /var/lib/dbinfer for root and the user's
     data folder for others.
 
     Examples:
@@ -51,9 +48,7 @@ def up(
 
 
 def down(json: Json = False) -> None:
-    """Stop the embedded server.
-
-    Its data stays. Start it again with `dbinfer up`.
+    """Its data stays. Start it again with `dbinfer up`.
 
     Examples:
 
@@ -71,9 +66,7 @@ def down(json: Json = False) -> None:
 
 
 def status(json: Json = False) -> None:
-    """Show whether the embedded server is running, where its files are, and how to connect.
-
-    This starts and changes nothing.
+    """This starts and changes nothing.
 
     Examples:
 
@@ -87,9 +80,7 @@ def status(json: Json = False) -> None:
 
 
 def psql(context: typer.Context) -> None:
-    """Open psql on the database that dbinfer uses.
-
-    All arguments are passed on to psql.
+    """All arguments are passed on to psql.
 
     Examples:
 
@@ -133,7 +124,7 @@ def _show(report: ServerReport, json: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command(rich_help_panel=PANEL)(up)
-    app.command(rich_help_panel=PANEL)(down)
-    app.command(rich_help_panel=PANEL)(status)
-    app.command(rich_help_panel=PANEL, context_settings=PSQL_CONTEXT)(psql)
+    app.command()(up)
+    app.command()(down)
+    app.command()(status)
+    app.command(context_settings=PSQL_CONTEXT)(psql)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from dbinfer.cli import bench_train
 from dbinfer.cli._options import Dsn, Json, console, print_json
 from dbinfer.cli._progress import progress_bar
-from dbinfer.cli.bench import bench
 from dbinfer.errors import UsageError
 from dbinfer.progress import silent
 from dbinfer.train.options import LAYOUTS, STRATEGIES
@@ -21,12 +20,10 @@ from dbinfer.train.strategies import explained
 if TYPE_CHECKING:
     from dbinfer.train import TrainJob, TrainReport
 
-HELP = """Train a network of the zoo, on one core or on many ranks.
-
---data is `digits`, `strokes`, `written`, `mnist`, `cifar10:ARCHIVE`, a folder with CLASS/IMAGE files, a folder with
-NAME.jpg and NAME_mask.gif, or a SQL query that returns an image, a mask, boxes or label, and a unique key. The run's
-folder gets NETWORK.keras, manifest.json, history.csv, curves.png, run.json and checkpoints. Convert NETWORK.keras
-with `dbinfer convert`.
+HELP = """--data is `digits`, `strokes`, `written`, `mnist`, `cifar10:ARCHIVE`, a folder with CLASS/IMAGE files, a
+folder with NAME.jpg and NAME_mask.gif, or a SQL query that returns an image, a mask, boxes or label, and a unique
+key. The run's folder gets NETWORK.keras, manifest.json, history.csv, curves.png, run.json and checkpoints. Convert
+NETWORK.keras with `dbinfer convert`.
 
 Strategies:
 
@@ -52,10 +49,7 @@ CONFIG_HELP = (
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command("train", rich_help_panel="Models", help=HELP.format(strategies=explained()), cls=_Resumable)(
-        _train
-    )
-    bench_train.register(bench)
+    app.command("train", help=HELP.format(strategies=explained()), cls=_Resumable)(_train)
 
 
 class _Resumable(TyperCommand):
@@ -63,12 +57,10 @@ class _Resumable(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         full: list[str] = []
-        for word, following in zip(args, [*args[1:], ""], strict=True):
-            full += (
-                [word, "last"]
-                if word == "--resume" and not (following.isdigit() or following == "last")
-                else [word]
-            )
+        for place, word in enumerate(args, 1):
+            full.append(word)
+            if word == "--resume" and not re.fullmatch(r"\d+|last", args[place] if args[place:] else ""):
+                full.append("last")
         return list(super().parse_args(ctx, full))
 
 

@@ -15,11 +15,10 @@ from dbinfer.cli.train import setting
 if TYPE_CHECKING:
     from dbinfer.tune import TuneReport
 
-HELP = """Search for the options that train the best model, with Optuna; every trial is a row of the database.
-
-Workers read the data once and train one trial after the other; poor trials are stopped early. The view dbinfer.trials
-shows each trial's values and the score of each epoch. A worker that dies loses nothing: another one trains its trial
-again. The folder of the search gets the best trial's NETWORK.keras with its provenance, and tuning.png.
+HELP = """Workers read the data once and train one trial after the other; poor trials are stopped early. The view
+dbinfer.trials shows each trial's values and the score of each epoch. A worker that dies loses nothing: another one
+trains its trial again. The folder of the search gets the best trial's NETWORK.keras with its provenance, and
+tuning.png.
 
 With --hop each worker reads only its shard of the images, and the weights of the trials travel from shard to shard:
 for data that is too large for every worker.
@@ -39,7 +38,7 @@ OWN = ("study", "trials", "workers", "hosts", "pruner", "hop", "resume", "out")
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command("tune", rich_help_panel="Models", help=HELP)(_tune)
+    app.command("tune", help=HELP)(_tune)
 
 
 def _tune(

@@ -7,12 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from dbinfer.cli._options import Dsn, Json, console, print_json, print_table
-from dbinfer.cli.registry import PANEL
 
 
 def register(app: typer.Typer) -> None:
     """Add this group's commands to the application."""
-    app.command(rich_help_panel=PANEL)(usage)
+    app.command()(usage)
 
 
 def usage(
@@ -20,10 +19,8 @@ def usage(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """List who scored how many rows with which version, in how many seconds, and when last.
-
-    You see your own use; administrators see all, and which versions nobody has used. Rows are counted while the setting
-    `usage` is on: `dbinfer install --usage on`.
+    """You see your own use; administrators see all, and which versions nobody has used. Rows are counted while the
+    setting `usage` is on: `dbinfer install --usage on`.
 
     Examples:
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from dbinfer.convert._source import SMALLEST, Array, Search, Source, differs, te
 from dbinfer.convert.quiet import quiet
 from dbinfer.errors import ConvertError
 from dbinfer.ir import import_openvino
-from dbinfer.ir.graph import GraphInfo
+from dbinfer.ir.graph import GraphInfo, output_names
 from dbinfer.ir.tensor import input_tensor
 from dbinfer_udf.manifest import Manifest
 
@@ -39,33 +40,37 @@ def compare(source: Source, ir: Path, info: GraphInfo, manifest: Manifest, optio
             reason=f"{source.framework} could not run it: {telling_line(err)}", tolerance=options.limit
         )
     compiled = import_openvino().compile_model(str(ir), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-    # a detector has several outputs, each of which is compared
-    pairs = [
-        _pair(np.asarray(z), y) for x, y in zip(tensors, expected, strict=True) for z in _run(compiled, x)
-    ]
-    difference, magnitude = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
-    if not np.isfinite(magnitude):
+    found = [_run(compiled, x) for x in tensors]
+    # each output by its own values: scores of 0..1 beside coordinates of hundreds
+    pairs = [_pair([values[place] for values in found], expected) for place in range(len(found[0]))]
+    if not all(np.isfinite(magnitude) for _, magnitude in pairs):
         raise ConvertError(
             "the source model returns NaN or infinite values for random images", "Train the model again."
         )
+    shares = [difference / max(magnitude, SMALLEST) for difference, magnitude in pairs]
+    # a share that is not a number is the worst
+    worst = int(np.argmax(np.nan_to_num(shares, nan=np.inf)))
+    difference, magnitude = pairs[worst]
     if differs(difference, magnitude, options.limit):
-        raise _refusal(source, ir, tensors[0], (difference, magnitude), options)
+        name = f"'s output {output_names(compiled)[worst]}" if len(pairs) > 1 else ""
+        raise _refusal(source, ir, tensors[0], (name, difference, magnitude), options)
     return Check(source.framework, "", len(tensors), difference, magnitude, options.limit)
 
 
-def _run(compiled: Any, x: Array) -> list[Any]:
+def _run(compiled: Any, x: Array) -> list[Array]:
     values = compiled(x)
-    return [values[place] for place in range(len(compiled.outputs))]
+    # copies: the memory is the next inference's, too
+    return [np.array(values[place]) for place in range(len(compiled.outputs))]
 
 
 def _refusal(
-    source: Source, ir: Path, x: Array, found: tuple[float, float], options: ConvertOptions
+    source: Source, ir: Path, x: Array, found: tuple[str, float, float], options: ConvertOptions
 ) -> ConvertError:
-    difference, magnitude = found
+    name, difference, magnitude = found
     layer = _first_difference(source, Search(ir, x, options.limit, options.weights == "fp16"))
     where = f"; the first layer whose output differs is {layer}" if layer else ""
     return ConvertError(
-        f"the converted model differs from its source by {difference:.3g} (of {magnitude:.3g}); "
+        f"the converted model{name} differs from its source by {difference:.3g} (of {magnitude:.3g}); "
         f"the tolerance is {options.limit:g}, so nothing was written{where}",
         _cure(source, difference / max(magnitude, SMALLEST), options),
     )
@@ -113,15 +118,21 @@ def _images(manifest: Manifest) -> list[Array]:
     return [noise, soft, noise // 8, 255 - noise // 8]
 
 
-def _pair(actual: Array, candidates: list[Array]) -> tuple[float, float]:
-    """Return (largest difference, largest value) for the source output that `actual` is the image of.
+def _pair(actual: list[Array], candidates: list[list[Array]]) -> tuple[float, float]:
+    """Return (largest difference, largest value) for the source output that `actual` is the image of, over all inputs.
 
     Frameworks order and name several outputs differently, so the nearest one of equal size is meant.
     """
-    fitting = [np.asarray(y, np.float64).reshape(actual.shape) for y in candidates if y.size == actual.size]
-    if not fitting:
-        sizes = [list(y.shape) for y in candidates]
-        raise ConvertError(f"the IR returns a result of shape {list(actual.shape)}, its source {sizes}")
-    both: list[tuple[Any, Any]] = [(np.abs(actual - y).max(), np.abs(y).max()) for y in fitting]
-    difference, magnitude = min(both)
-    return float(difference), float(magnitude)
+    # by output; a source may give more than the IR keeps
+    each = [one for one in zip(*candidates, strict=True) if one[0].size == actual[0].size]
+    if not each:
+        sizes = [list(y.shape) for y in candidates[0]]
+        raise ConvertError(f"the IR returns a result of shape {list(actual[0].shape)}, its source {sizes}")
+    both = [_apart(actual, one) for one in each]
+    return min(both, key=lambda pair: np.nan_to_num(pair[0], nan=np.inf))
+
+
+def _apart(actual: list[Array], expected: Sequence[Array]) -> tuple[float, float]:
+    wide = [np.asarray(y, np.float64).reshape(z.shape) for z, y in zip(actual, expected, strict=True)]
+    gaps = [float(np.abs(z - y).max()) for z, y in zip(actual, wide, strict=True)]
+    return float(np.max(gaps)), float(np.max([np.abs(y).max() for y in wide]))

@@ -8,10 +8,10 @@ from typing import Any
 
 from dbinfer.convert import _heads
 from dbinfer.convert._options import ConvertOptions
-from dbinfer.convert._outputs import one_output
+from dbinfer.convert._outputs import chosen_outputs
 from dbinfer.errors import ConvertError
 from dbinfer.ir import import_openvino
-from dbinfer.ir.graph import GraphInfo, dimensions, graph_info, port
+from dbinfer.ir.graph import GraphInfo, dimensions, graph_info, output_names, port
 from dbinfer_udf.manifest import Manifest
 
 YOLO = {"resize": "fit_to_window_letterbox", "pad_value": 114, "threshold": 0.25, "iou_threshold": 0.45}
@@ -82,17 +82,23 @@ def detector_of(graph: Any, options: ConvertOptions, task: str | None) -> tuple[
     Raises:
         ConvertError: its outputs are not those of the head that was asked for, or of none for task detection.
     """
-    if options.output_name and (options.detector or task == "detection"):
-        graph = one_output(graph, options.output_name)
+    if options.outputs and (options.detector or task == "detection"):
+        graph = chosen_outputs(graph, options.outputs)
     named, asked = _named(graph), options.detector
     if asked:
         return graph, Detector(asked, _outputs(asked, named, graph), False)
-    if task not in (None, "detection") or (task is None and options.output_name):
+    if task not in (None, "detection") or (task is None and options.outputs):
         return graph, None
     name = _telling(graph, named, options, task)
     if name:
         return graph, Detector(name, _outputs(name, named, graph), True)
     if task == "detection":
+        if found := on_anchors(graph):
+            raise ConvertError(
+                f"this detector's boxes ({found[0]}) and scores ({found[1]}) belong to anchors, "
+                "and the file does not hold their table",
+                "Convert it with --task tensor: dbinfer.predict(img, model, output => 'name') gives the raw values.",
+            )
         shapes = ", ".join(f"{port(one).name} {list(dimensions(one))}" for one in graph.outputs)
         raise ConvertError(
             f"the outputs of this detector are not of a known form: {shapes}",
@@ -101,14 +107,33 @@ def detector_of(graph: Any, options: ConvertOptions, task: str | None) -> tuple[
     return graph, None
 
 
-def with_rows(graph: Any, detector: Detector, manifest: Manifest) -> Any:
+def on_anchors(graph: Any) -> tuple[str, str] | None:
+    """Return boxes and scores of a detector of the SSD kind, by name and shape: [1, N, 4 or more] and [1, N, classes].
+
+    BlazeFace and palm detection are such; N anchors, which each box is relative to, are in their programs.
+    """
+    if len(graph.outputs) != 2:
+        return None
+    named = [(name, dimensions(one)) for name, one in zip(output_names(graph), graph.outputs, strict=True)]
+    for boxes, scores in (named, named[::-1]):
+        several = len(boxes[1]) == len(scores[1]) == 3 and boxes[1][1] == scores[1][1] > 100
+        # points beside the four sides: an even number, and more than there are scores
+        if several and boxes[1][2] % 2 == 0 and boxes[1][2] >= 4 and boxes[1][2] > scores[1][2] >= 1:
+            return f"{boxes[0]} {list(boxes[1])}", f"{scores[0]} {list(scores[1])}"
+    return None
+
+
+def with_rows(graph: Any, detector: Detector, manifest: Manifest, relative: bool = False) -> Any:
     """Return the graph with the one output [1, N, 6] that backends read.
+
+    Args:
+        relative: YOLO's boxes are shares of the image's sides, not pixels.
 
     Raises:
         ConvertError: the outputs do not have the shapes of the head.
     """
     rows = max(_heads.ROWS, manifest.max_detections)
-    outputs = _heads.Outputs(detector.outputs, manifest.height, manifest.width, rows)
+    outputs = _heads.Outputs(detector.outputs, manifest.height, manifest.width, rows, relative)
     openvino = import_openvino()
     from openvino import opset13
 
@@ -164,9 +189,9 @@ def _telling(graph: Any, named: Mapping[str, Any], options: ConvertOptions, task
         return "detection_output"
     if len(shape) != 3:
         return ""
-    if shape[2] == 6 and task == "detection":
-        return "rows"
-    return _by_cells(shape, graph_info(graph, options.layout), options.values)
+    found = _by_cells(shape, graph_info(graph, options.layout), options.values)
+    # behind YOLO with one class, whose rows have six numbers, too
+    return found or ("rows" if shape[2] == 6 and task == "detection" else "")
 
 
 def _by_cells(shape: tuple[int, ...], info: GraphInfo, values: Mapping[str, Any]) -> str:

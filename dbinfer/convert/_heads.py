@@ -30,16 +30,28 @@ STRIDES = (8, 16, 32)
 
 @dataclass(frozen=True)
 class Outputs:
-    """What a head works on: the network's outputs by the names that it knows, and the size of its input in pixels."""
+    """What a head works on: the network's outputs by the names that it knows, and the size of its input in pixels.
+
+    Attributes:
+        rows: of a head without a fixed number of boxes.
+        relative: boxes of YOLO are shares of the input's sides, not pixels.
+    """
 
     named: Mapping[str, Any]
     height: int
     width: int
     rows: int = ROWS
+    relative: bool = False
 
     def __getitem__(self, name: str) -> Any:
         """Return an output as float32."""
         return ops().convert(self.named[name], "f32")
+
+    def corners(self, box: Any) -> Any:
+        """Return left, top, right, bottom in pixels of YOLO's boxes, which are centre and size."""
+        if self.relative:
+            box = ops().multiply(box, np.array([self.width, self.height] * 2, np.float32))
+        return corners(box)
 
     @property
     def only(self) -> Any:
@@ -97,7 +109,7 @@ def yolov5(found: Outputs) -> Any:
     op = ops()
     count = classes_of(found.only, 5)
     box, objectness, classes = op.variadic_split(found.only, np.int64(2), np.array([4, 1, count])).outputs()
-    return dense(corners(box), op.multiply(classes, objectness))
+    return dense(found.corners(box), op.multiply(classes, objectness))
 
 
 def yolov8(found: Outputs) -> Any:
@@ -106,7 +118,7 @@ def yolov8(found: Outputs) -> Any:
     turned = op.transpose(found.only, np.array([0, 2, 1]))
     count = classes_of(turned, 4)
     box, classes = op.variadic_split(turned, np.int64(2), np.array([4, count])).outputs()
-    return dense(corners(box), classes)
+    return dense(found.corners(box), classes)
 
 
 def yolox(found: Outputs) -> Any:

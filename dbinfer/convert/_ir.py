@@ -11,7 +11,7 @@ from dbinfer.ir import import_openvino
 from dbinfer.ir.describe import from_model_info
 from dbinfer.ir.graph import graph_info
 from dbinfer.ir.read import read_model
-from dbinfer.ir.rtinfo import read_manifest, read_model_info
+from dbinfer.ir.rtinfo import read_manifest, read_model_info, read_properties
 from dbinfer_udf.manifest import ManifestError
 
 
@@ -35,4 +35,6 @@ def read_ir(path: Path) -> Source:
         return [answer[place] for place in range(len(compiled[0].outputs))]
 
     framework = f"OpenVINO {openvino.__version__.split('-')[0]}"
-    return Source(model.graph, "", framework, run, values=values)
+    return Source(
+        model.graph, "", framework, run, values=values, properties={} if own else read_properties(model.graph)
+    )

@@ -62,7 +62,7 @@ def _meaning(known: Known, info: GraphInfo) -> dict[str, Any]:
         return {"task": "embedding"}
     values: dict[str, Any] = {"task": "classification"}
     if not info.activation:
-        values["activation"] = "softmax"
+        values["activation"] = "sigmoid" if info.classes == 1 else "softmax"
     if info.classes == CLASSES and (labels := _imagenet_labels()):
         values["labels"] = labels
     return values

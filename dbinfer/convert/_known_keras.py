@@ -1,17 +1,19 @@
 """Recognises the networks of Keras Applications by their layers' names, whatever the model is called.
 
-A layer in front of the network may be preprocessing of the user's own. Then nothing is assumed.
+What stands in front of the network may be preprocessing of the user's own. Then nothing is assumed of pixels.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from dbinfer.convert._known import CAFFE, INSIDE, TF, TORCH, Known
 
 # What changes images in training alone
 ONLY_IN_TRAINING = ("InputLayer", "Dropout", "SpatialDropout2D", "GaussianNoise")
+PREPARING = ("Rescaling", "Normalization", "Resizing", "CenterCrop")
 FEATURES = ("GlobalAveragePooling2D", "GlobalMaxPooling2D", "Flatten")
 
 
@@ -59,18 +61,19 @@ CONVNEXT = re.compile(r".*_stage_0_block_0_depthwise_conv")
 def known_keras(model: Any) -> Known | None:
     """Return which network of Keras Applications the model is, or is built upon; None for any other."""
     steps = [step for step in _steps(model) if not _only_in_training(step)]
-    if not steps:
-        return None
+    front = list(takewhile(_prepares, steps))
     # Transfer learning keeps the network as one layer of the model
-    inner = steps[0] if hasattr(steps[0], "layers") else model
-    found = _family([step for step in _steps(inner) if not _only_in_training(step)])
+    base = next((step for step in steps[len(front) :][:1] if hasattr(step, "layers")), None)
+    of_base = base and _family([step for step in _steps(base) if not _only_in_training(step)])
+    found = of_base or _family(steps)
     if found is None:
         return None
     name, pixels, size = found
-    head = type(steps[-1] if inner is model or len(steps) > 1 else _steps(inner)[-1]).__name__
-    return Known(
-        f"{name} of Keras Applications", {**pixels, "resize": "standard"}, size, head not in FEATURES
-    )
+    if of_base and front:
+        # what stands before it may be any preprocessing
+        pixels = {}
+    end = type((_steps(steps[-1]) or steps)[-1]).__name__
+    return Known(f"{name} of Keras Applications", {**pixels, "resize": "standard"}, size, end not in FEATURES)
 
 
 def _steps(model: Any) -> list[Any]:
@@ -79,8 +82,15 @@ def _steps(model: Any) -> list[Any]:
 
 
 def _only_in_training(step: Any) -> bool:
+    if hasattr(step, "layers"):
+        return all(_only_in_training(one) for one in _steps(step))
     name = type(step).__name__
     return name in ONLY_IN_TRAINING or name.startswith("Random")
+
+
+def _prepares(step: Any) -> bool:
+    """Return whether a step may bring pixels into a network's range: an operation like a division, or such a layer."""
+    return not hasattr(step, "weights") or type(step).__name__ in PREPARING
 
 
 def _family(steps: list[Any]) -> tuple[str, dict[str, Any], int] | None:

@@ -11,24 +11,29 @@ from typing import Any
 import numpy as np
 
 from dbinfer.convert._known_torch import known_torch
-from dbinfer.convert._source import CONVERT_CURE, Search, Source, arrays, differs, to_graph
+from dbinfer.convert._source import Search, Source, arrays, differs, to_graph
 from dbinfer.convert.quiet import quiet
 from dbinfer.ir import import_openvino
+from dbinfer.ir.rtinfo import read_properties
+from dbinfer.pins import install
 
+# Of onnxruntime's log: what it says of errors, it raises, too
+FATAL = 4
 NO_LAYERS = ("Parameter", "Constant", "Result")
 
 
 def read_onnx(path: Path) -> Source:
     """Read an `.onnx` file."""
     graph = to_graph(path, "an ONNX model")
-    return replace(_with_runner(graph, path), known=known_torch(path))
+    return replace(_with_runner(graph, path), known=known_torch(path), properties=read_properties(graph))
 
 
 def _with_runner(graph: Any, path: Path) -> Source:
     try:
-        import onnxruntime
+        with quiet():  # it looks for other processors, and says which it has not found
+            import onnxruntime
     except ImportError:
-        return Source(graph, reason=f"onnxruntime is not installed. {CONVERT_CURE}")
+        return Source(graph, reason=f"onnxruntime is not installed. {install('convert')}")
     framework = f"onnxruntime {onnxruntime.__version__}"
     try:
         with quiet():
@@ -46,7 +51,9 @@ def _with_runner(graph: Any, path: Path) -> Source:
 def _session(model: str | bytes) -> Any:
     import onnxruntime
 
-    return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = FATAL
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def _first_difference(path: Path, search: Search) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,8 @@ class ConvertOptions:
         manifest: a manifest file to read in place of the one beside the source.
         network: name of a zoo network whose preprocessing the model shares.
         layout: `NHWC` or `NCHW`, where the shape leaves it open.
-        output_name: which output to keep, where the model has several.
+        output_name: which output to keep, where the model has several, or several names: the first is what the
+            functions of a task read; of a Keras model also layers. None keeps all.
         detector: the form of a detector's outputs, a key of HEADS; None: as its names and shapes tell.
         values: manifest keys that win over every other source, also `input_size` as (height, width).
     """
@@ -50,19 +51,27 @@ class ConvertOptions:
     manifest: Path | None = None
     network: str | None = None
     layout: str | None = None
-    output_name: str | None = None
+    output_name: str | Sequence[str] | None = None
     detector: str | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.detector is not None and self.detector not in DETECTORS:
             raise UsageError(f"--detector is {self.detector!r}, but must be one of {', '.join(DETECTORS)}")
+        if len(set(self.outputs)) < len(self.outputs):
+            raise UsageError(f"--output-name names an output twice: {', '.join(self.outputs)}")
         if self.weights not in WEIGHTS:
             raise UsageError(f"--weights is {self.weights!r}, but must be fp32 or fp16")
         if self.tolerance is not None and not self.tolerance > 0:
             raise UsageError(f"--tolerance is {self.tolerance!r}, but must be greater than 0")
         object.__setattr__(self, "values", checked_values(self.values))  # the way into a frozen dataclass
         object.__setattr__(self, "layout", checked_layout(self.layout))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of outputs to keep; () for all."""
+        names = self.output_name or ()
+        return (names,) if isinstance(names, str) else tuple(names)
 
     @property
     def limit(self) -> float:
@@ -108,7 +117,11 @@ class ConvertReport(Report):
         inputs, outputs: of the IR.
         manifest: as embedded; `assumed` names its keys that nobody stated.
         known: the published network that the source is, or "".
+        told: who else has said values of the manifest, in the file or beside it, or "".
         detector: the form of a detector's outputs, with `recognised` where nobody named it; "" of other models.
+        left_out: kinds of layers of the source that work in training alone.
+        scaled_inside: the network was seen to scale pixels itself, where nobody but the user said how they become its
+            input.
         written: False where the same content was there already.
         seconds: of the whole conversion.
     """
@@ -125,6 +138,9 @@ class ConvertReport(Report):
     assumed: tuple[str, ...]
     check: Check
     known: str
+    told: str
     detector: str
+    left_out: tuple[str, ...]
+    scaled_inside: bool
     written: bool
     seconds: float

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dbinfer.convert._source import CONVERT_CURE, Runner, Source, arrays, tensorflow, to_graph
+from dbinfer.convert._source import Runner, Source, arrays, tensorflow, to_graph
+from dbinfer.convert._tflite import described
 from dbinfer.convert.quiet import quiet
 from dbinfer.errors import ConvertError
+from dbinfer.pins import install
 
 TFLITE_MAGIC = b"TFL3"
-NOT_INSTALLED = f"TensorFlow is not installed. {CONVERT_CURE}"
 
 
 def read_saved_model(path: Path) -> Source:
@@ -36,13 +38,23 @@ def read_tflite(path: Path) -> Source:
         # A flatbuffer's identifier stands behind the 4 bytes that point to its root
         if file.read(8)[4:] != TFLITE_MAGIC:
             raise ConvertError(f"{path} is not a TFLite file", "Convert the model to TFLite again.")
-    return _with_runner(to_graph(path, "a TFLite model"), path, _tflite_runner)
+    found = described(path)
+    try:
+        graph = to_graph(path, "a TFLite model")
+    except ConvertError as err:
+        if not found.custom:
+            raise
+        raise ConvertError(
+            f"{path} has operations that are not TensorFlow's, which OpenVINO does not know: {', '.join(found.custom)}",
+            "Export the network without them, from where it was trained.",
+        ) from err
+    return replace(_with_runner(graph, path, _tflite_runner), described=found)
 
 
 def _with_runner(graph: Any, path: Path, make: Any) -> Source:
     tf = tensorflow()
     if tf is None:
-        return Source(graph, reason=NOT_INSTALLED)
+        return Source(graph, reason=f"TensorFlow is not installed. {install('convert')}")
     try:
         with quiet():
             run = make(tf, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ class _Model:
     info: GraphInfo
     manifest: Manifest
     assumed: list[str]
+    scaled: bool
     detector: Detector | None = None
     raw: Any = None  # of a detector: the graph as it was, with all its outputs
 
@@ -47,6 +49,7 @@ def convert(
         ConvertError: the source cannot be read, something needed is not known, or the result differs; then
             nothing is written and what was there stays.
     """
+    from dbinfer.convert._exporters import with_told
     from dbinfer.convert._outputs import cut
     from dbinfer.convert.formats import FORMATS, find_format
     from dbinfer.ir.write import check_output
@@ -56,7 +59,7 @@ def convert(
     source, output = Path(source), check_output(Path(output))
     source_format = find_format(source)
     progress(Progress(f"reading {source.name} ({source_format})"))
-    original = cut(FORMATS[source_format].read(source), options.output_name)
+    original = with_told(cut(FORMATS[source_format].read(source), options.outputs), source)
     model = _describe(original, source, source_format, options)
     progress(Progress(f"writing {output.name} ({options.weights})"))
     check, written = _write(model, output, options, progress)
@@ -73,8 +76,11 @@ def convert(
         manifest=model.manifest,
         assumed=tuple(model.assumed),
         check=check,
-        detector=_told(model.detector),
+        detector=_told(model),
         known=original.known.network if original.known else "",
+        told=original.told,
+        left_out=original.left_out,
+        scaled_inside=model.scaled,
         written=written,
         seconds=time.monotonic() - started,
     )
@@ -82,28 +88,47 @@ def convert(
 
 def _describe(original: Source, source: Path, source_format: str, options: ConvertOptions) -> _Model:
     from dbinfer.convert._detectors import detector_of, with_rows
-    from dbinfer.convert._manifest import make_manifest, stated_task
-    from dbinfer.convert._outputs import one_output, settle_names
+    from dbinfer.convert._manifest import make_manifest, stated_early
+    from dbinfer.convert._outputs import chosen_outputs, settle_names
     from dbinfer.ir import embed_manifest
-    from dbinfer.ir.graph import fix_size, graph_info
+    from dbinfer.ir.graph import fix_size, graph_info, output_names
 
-    task = stated_task(source, original, options)
-    graph, detector = detector_of(original.graph, options, task)
-    graph = graph if detector else one_output(graph, options.output_name)
+    early = stated_early(source, original, options)
+    _give_size(original.graph, early, options.layout)
+    graph, detector = detector_of(original.graph, options, early.get("task"))
+    graph = graph if detector else chosen_outputs(graph, options.outputs)
     info = graph_info(graph, options.layout)
-    manifest, assumed = make_manifest(source, original, info, options, detector.values if detector else {})
+    names = () if detector or len(graph.outputs) == 1 else output_names(graph)
+    manifest, assumed, scaled = make_manifest(
+        source, original, info, options, names, detector.values if detector else {}
+    )
     manifest = _with_origin(manifest, source, source_format)
     fix_size(graph, info, manifest.height, manifest.width, manifest.channels)
     raw = graph.clone() if detector else None
-    graph = with_rows(graph, detector, manifest) if detector else graph
+    graph = with_rows(graph, detector, manifest, original.relative_boxes) if detector else graph
     settle_names(graph)
     embed_manifest(graph, manifest)
-    return _Model(original, graph, info, manifest, assumed, detector, raw)
+    return _Model(original, graph, info, manifest, assumed, scaled, detector, raw)
 
 
-def _told(detector: Detector | None) -> str:
+def _give_size(graph: Any, stated: Mapping[str, Any], layout: str | None) -> None:
+    """Give an open input its stated size: then the outputs have shapes, by which a detector is recognised."""
+    from dbinfer.ir.graph import fix_size, graph_info
+
+    if len(graph.inputs) != 1 or not {"height", "width"} <= stated.keys():
+        return
+    info = graph_info(graph, layout)
+    if info.height is None and info.width is None:
+        channels = info.channels or stated.get("channels", 3)
+        fix_size(graph, info, stated["height"], stated["width"], channels)
+
+
+def _told(model: _Model) -> str:
+    from dbinfer.convert._detectors import on_anchors
+
+    detector = model.detector
     if detector is None:
-        return ""
+        return "anchors (recognised, not decoded)" if on_anchors(model.graph) else ""
     return f"{detector.name} (recognised)" if detector.recognised else detector.name
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dbinfer_udf.manifest import Manifest
+from dbinfer_udf.threads import fitting
 
 # As in dbinfer_udf.isolation: an inference that is shorter runs in the backend
 ENGINE_MILLISECONDS = 1.0
@@ -41,6 +42,8 @@ class Network:
         batch_milliseconds: of an image within a batch of 32, where that pays.
         size, peak_bytes: of its files, and of the process that tried it.
         compile_milliseconds: that a process takes to load it.
+        by_threads: milliseconds of an image by number of threads, where a trial has measured more than one.
+        threads: that an inference takes; see `on`.
         isolation: auto, always or never.
         smooth: the runtime decodes JPEGs near the size that is needed, and shrinks by samples.
     """
@@ -56,6 +59,8 @@ class Network:
     size: int = 0
     peak_bytes: int = 0
     compile_milliseconds: float = 0.0
+    by_threads: Mapping[str, float] = field(default_factory=dict, hash=False)
+    threads: int = 1
     isolation: str = "auto"
     both: bool = True
     smooth: bool = True
@@ -66,6 +71,20 @@ class Network:
         return self.isolation == "always" or (
             self.isolation == "auto" and self.milliseconds >= ENGINE_MILLISECONDS
         )
+
+    def on(self, cores: int) -> Network:
+        """Return the network on as many threads as the runtime gives it where so many cores are a process's own."""
+        return replace(self, threads=fitting(cores, self.by_threads))
+
+    @property
+    def inference(self) -> float:
+        """The milliseconds of an image with its threads."""
+        if self.threads == 1:
+            return self.milliseconds
+        # a number between two measured ones is as busy as the larger: fewer threads wait less for each other
+        measured = min(number for number in map(int, self.by_threads) if number >= self.threads)
+        work = self.by_threads[str(measured)] * measured / self.by_threads["1"]
+        return self.milliseconds * work / self.threads
 
     def slowed(self, times: float) -> Network:
         """Return the network on a machine where it takes so many times as long."""
@@ -92,6 +111,7 @@ class Network:
             batch_milliseconds=trial.get("batch_milliseconds"),
             peak_bytes=trial.get("peak_bytes") or 0,
             compile_milliseconds=trial.get("compile_milliseconds") or 0.0,
+            by_threads=trial.get("by_threads") or {},
             both=manifest.resize in ("standard", "crop"),
             smooth=manifest.decode != "exact" and manifest.interpolation in ("linear", "area"),
             **more,

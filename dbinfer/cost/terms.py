@@ -29,7 +29,7 @@ def terms(picture: Picture, network: Network) -> dict[str, Terms]:
     return {
         DECODE: decode_terms(picture, part(picture, network)),
         FIT: fit_terms(picture, network),
-        INFER: {"infer": network.milliseconds / 1e3},
+        INFER: {"infer": network.inference / 1e3},
         FINISH: finish_terms(picture, network),
         ROW: row_terms(picture, network),
     }

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from dbinfer.demo.report import DemoOptions, DemoReport
+from dbinfer.errors import TrainError
+from dbinfer.pins import install, lacking
 from dbinfer.progress import OnProgress, silent
 
 __all__ = ["DemoOptions", "DemoReport", "demo"]
@@ -20,6 +24,9 @@ def demo(
     Raises:
         DbinferError: a step failed, or the results are worse than they should be.
     """
+    if missing := lacking("train"):
+        names = ", ".join(re.split(r"[<>=~]", package)[0] for package in missing)
+        raise TrainError(f"the demo trains, and lacks the packages {names}", install("train"))
     from dbinfer.demo._acts import play
 
     return play(options or DemoOptions(), dsn, progress)

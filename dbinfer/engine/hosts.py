@@ -43,6 +43,7 @@ class HostEngine:
         bytes: of all its processes, pages that several share counted once.
         digest: of the runtime that it works for.
         problem: what is wrong, or None.
+        denied: that is a folder which belongs to somebody else, or is open to others.
         sandbox: what the host's kernel has: landlock (its version), seccomp; None where that is not known.
     """
 
@@ -60,6 +61,7 @@ class HostEngine:
     digest: str
     problem: str | None
     sandbox: dict[str, Any] | None = None
+    denied: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ def _engine(facts: dict[str, Any]) -> HostEngine:
         digest=facts["digest"],
         problem=facts.get("problem"),
         sandbox=facts.get("sandbox"),
+        denied=bool(facts.get("denied")),
         **sums,
     )
 
@@ -119,6 +122,10 @@ def check_engines(conn: Connection, settings: Settings) -> list[Check]:
 def _check(found: HostEngine, isolation: str) -> Check:
     name = f"engine ({found.host})"
     if found.problem is not None:
+        # somebody on the host has moved the decoding into the backends
+        if isolation == "auto" and found.denied:
+            cure = "Mend it on that host, or: dbinfer install --engine-dir FOLDER"
+            return Check(name, False, f"models run in the backends, because {found.problem}", cure)
         if isolation == "auto":
             return Check(name, True, f"models run in the backends, because {found.problem}")
         return Check(name, False, found.problem, "Mend it on that host, or: dbinfer install --isolation auto")

@@ -9,7 +9,7 @@ import psycopg2
 from psycopg2.extensions import cursor as Cursor
 
 from dbinfer._version import __version__
-from dbinfer.connection import one, sentence, session
+from dbinfer.connection import Installed, one, sentence, session
 from dbinfer.errors import InstallError
 from dbinfer.install import roles
 from dbinfer.install.content import Content, Upgrade
@@ -25,15 +25,18 @@ any_session = partial(session, error=InstallError, needs_dbinfer=False)
 transaction = partial(any_session, catalog_only=True)
 
 
-def installed_version(cur: Cursor) -> str | None:
-    """Return the version of dbinfer in this database, or None."""
+def installed(cur: Cursor) -> Installed | None:
+    """Return which dbinfer this database has, or None; for superusers, also before 0.2.0."""
     cur.execute(
         # A table: a view of that name, which somebody has planted, would run with a superuser's rights
-        "SELECT relkind = 'r' FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass('dbinfer_private.setting')"
+        "SELECT relkind OPERATOR(pg_catalog.=) 'r' FROM pg_catalog.pg_class "
+        "WHERE oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('dbinfer_private.setting')::pg_catalog.oid"
     )
-    if not one(cur):
+    release = settings_of(cur).get("version") if one(cur) else None
+    if release is None:
         return None
-    return settings_of(cur).get("version")
+    cur.execute("SELECT pg_catalog.count(*) FROM dbinfer_private.upgrade")
+    return Installed(release, int(one(cur)))
 
 
 def settings_of(cur: Cursor) -> dict[str, str]:
@@ -166,7 +169,3 @@ def attempt(cur: Cursor, sql: str) -> None:
         cur.execute(sql)
     except psycopg2.Error:
         cur.execute("ROLLBACK TO SAVEPOINT dbinfer_try")
-
-
-def as_tuple(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:3] if part.isdigit())

@@ -59,14 +59,13 @@ class Content:
     @cached_property
     def upgrades(self) -> list[Upgrade]:
         """Return the upgrades in the order of their numbers."""
-        files = sorted((sqlfiles.root() / "upgrades").glob("[0-9]*.sql"))
-        return [Upgrade(f.stem, f.read_text(encoding="utf-8")) for f in files]
+        return [Upgrade(f.stem, f.read_text(encoding="utf-8")) for f in sqlfiles.upgrades()]
 
     @cached_property
     def rerun(self) -> dict[str, str]:
         """Return the SQL files that are run again at every upgrade, by name, in order."""
         return {
-            f"{folder}/{path.name}": path.read_text(encoding="utf-8")
+            f"{folder}/{path.name}": sqlfiles.read(f"{folder}/{path.name}")
             for folder in RERUN_FOLDERS
             for path in sorted((sqlfiles.root() / folder).glob("*.sql"))
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -11,17 +11,16 @@ import psycopg2
 from psycopg2.extensions import cursor as Cursor
 
 from dbinfer._version import __version__
-from dbinfer.backends import check_backends, unfinished
-from dbinfer.connection import not_installed
+from dbinfer.backends import Check, check_backends, unfinished
+from dbinfer.connection import Installed, not_installed
 from dbinfer.errors import InstallError
 from dbinfer.install import roles
 from dbinfer.install._steps import (
     any_session,
     apply,
-    as_tuple,
     check_frozen,
     check_schemas,
-    installed_version,
+    installed,
     keep_code,
     make_extension,
     outdated,
@@ -47,14 +46,17 @@ def install(
 ) -> InstallReport:
     """Make roles, schemas, tables, functions and runtime in a database, and look whether its backends can score.
 
-    Run again it changes nothing but the settings that are named.
+    Run again it changes nothing but the settings that are named. One of another version it leaves to `upgrade`.
 
     Raises:
-        InstallError: no superuser, no PL/Python, or objects of that name that are not ours.
+        InstallError: no superuser, no PL/Python, or objects of that name that are not ours; or settings for a dbinfer
+            that is older or newer than this client.
         UsageError: a setting that cannot be.
     """
     progress(Progress("installing"))
     options = options or InstallOptions()
+    # options.settings: what is wrong with them comes before the server is asked
+    old = _settings_that_work(dsn) if options.settings().get("venv") else {}
     report = _install(dsn, options)
     if report.changed and (options.engine_idle_seconds or options.engine_memory_mb):
         # an engine has the settings that it was started with
@@ -62,20 +64,50 @@ def install(
     progress(Progress("asking the backends"))
     # a session of its own: backends of this one may have read the settings before they were changed
     with any_session(dsn, autocommit=True) as conn, conn.cursor() as cur:
+        found = installed(cur)
+        if found is None or found.order:
+            return report
         checks = check_backends(conn, detect(conn), settings_of(cur))
+    unfit = _unfit(checks, options.venv)
+    if unfit is not None and old.get("venv") not in (None, options.venv):
+        _put_back(dsn, old, options, unfit)
     return replace(report, problems=tuple(check for check in checks if not check.ok))
 
 
-def _install(dsn: str | None, options: InstallOptions) -> InstallReport:
+def _unfit(checks: Sequence[Check], venv: str | None) -> Check | None:
+    """Return the check that finds a virtual environment unfit; None where there is none."""
+    return next((check for check in checks if not check.ok and venv and venv in check.detail), None)
+
+
+def _settings_that_work(dsn: str | None) -> dict[str, str]:
+    """Return the settings of a database of this version whose backends can use its venv; else none."""
+    with any_session(dsn, autocommit=True) as conn, conn.cursor() as cur:
+        found = installed(cur)
+        if found is None or found.order:
+            return {}
+        old = settings_of(cur)
+        return {} if _unfit(check_backends(conn, detect(conn), old), old.get("venv")) else old
+
+
+def _put_back(dsn: str | None, old: dict[str, str], options: InstallOptions, unfit: Check) -> None:
+    """Put the old settings back, with which sessions may go on to score, and raise why."""
+    with transaction(dsn) as conn, conn.cursor() as cur:
+        named = dict(options.settings())
+        cur.execute("DELETE FROM dbinfer_private.setting WHERE name = ANY (%s)", (list(named),))
+        write_settings(cur, {name: old[name] for name in named if name in old})
+    raise InstallError(f"{unfit.detail}; the setting venv stays {old['venv']}", unfit.hint)
+
+
+def _install(dsn: str | None, options: InstallOptions, upgrading: bool = False) -> InstallReport:
     settings, content = options.settings(), Content()
     with transaction(dsn) as conn, conn.cursor() as cur:
         platform = detect(conn)
         # first: what follows asks for what some servers do not have
         check_server(platform)
-        version = installed_version(cur)
-        if version is not None:
+        found = installed(cur)
+        if found is not None:
             check_foreign(cur, platform, content)
-            return _already(cur, version, dict(settings), content)
+            return _already(cur, found, dict(settings), content, upgrading)
         check_offer(cur, platform)
         check_schemas(cur)
         made_extension = make_extension(cur, platform)
@@ -92,9 +124,16 @@ def _with_administrators(cur: Cursor, report: InstallReport) -> InstallReport:
     return replace(report, message=report.message + more, administrators=names)
 
 
-def _already(cur: Cursor, version: str, settings: dict[str, str], content: Content) -> InstallReport:
-    have = settings_of(cur)
+def _already(
+    cur: Cursor, found: Installed, settings: dict[str, str], content: Content, upgrading: bool
+) -> InstallReport:
+    version, have = found.release, settings_of(cur)
     other = {key: value for key, value in settings.items() if have.get(key) != value}
+    if found.order and not upgrading:
+        refusal = found.refusal(InstallError)
+        if other:
+            raise refusal
+        return InstallReport(False, f"{refusal.message}; nothing changed. {refusal.cure}", version)
     if other:
         write_settings(cur, other)
         names = ", ".join(f"{key} = {value}" for key, value in other.items())
@@ -141,19 +180,17 @@ def _upgrade(options: UpgradeOptions, dsn: str | None) -> InstallReport:
         platform = detect(conn)
         # first: in utility mode the coordinator has no row of our tables
         check_server(platform)
-        version = installed_version(cur)
-        if version is None:
+        found = installed(cur)
+        if found is None:
             raise not_installed(InstallError)
+        version = found.release
         expansion = unfinished(conn, platform)
         if expansion is not None:
             raise InstallError(expansion.detail, expansion.hint)
         # Before our first change, which might fire a trigger of somebody else
         check_foreign(cur, platform, content)
-        if as_tuple(version) > as_tuple(__version__):
-            raise InstallError(
-                f"the database has dbinfer {version}, which is newer than this client, {__version__}",
-                "Install that version of the client with pip.",
-            )
+        if found.newer:
+            raise found.refusal(InstallError)
         check_frozen(cur, content)
         if not (outdated(settings_of(cur), content) or pending(cur, content) or roles.lacks_rights(cur)):
             return _follow_hosts(cur, platform, _follow_python(cur, version))
@@ -209,6 +246,6 @@ def _follow_hosts(cur: Cursor, platform: Platform, report: InstallReport) -> Ins
 
 def ensure(dsn: str | None = None, venv: str | None = None) -> InstallReport:
     """Install where it is missing, upgrade where it is older, write the venv where it changed; nothing else."""
-    first = _install(dsn, InstallOptions(venv=venv))
+    first = _install(dsn, InstallOptions(venv=venv), upgrading=True)
     following = upgrade(dsn=dsn)
     return following if following.changed and not first.changed else first

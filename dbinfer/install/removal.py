@@ -6,7 +6,7 @@ import psycopg2
 from psycopg2.extensions import cursor as Cursor
 
 from dbinfer.errors import InstallError
-from dbinfer.install._steps import attempt, drop_roles, installed_version, settings_of, transaction
+from dbinfer.install._steps import attempt, drop_roles, installed, settings_of, transaction
 from dbinfer.install.content import Content
 from dbinfer.install.report import InstallReport
 from dbinfer.platform import Platform, detect
@@ -24,14 +24,17 @@ def uninstall(dsn: str | None = None, progress: OnProgress = silent) -> InstallR
     What another database of the cluster uses too stays in the caches.
 
     Raises:
-        InstallError: an object of somebody else uses a function of dbinfer.
+        InstallError: an object of somebody else uses a function of dbinfer; or dbinfer is newer than this client, which
+            does not know all of its objects.
     """
     progress(Progress("uninstalling"))
     content = Content()
     with transaction(dsn) as conn, conn.cursor() as cur:
-        version = installed_version(cur)
-        if version is None:
+        found = installed(cur)
+        if found is None:
             return InstallReport(False, "dbinfer is not installed in this database; nothing changed.", None)
+        if found.newer:
+            raise found.refusal(InstallError)
         made_extension = settings_of(cur).get("made_extension") == "True"
         kept = _leave_hosts(cur, detect(conn))
         try:
@@ -48,7 +51,7 @@ def uninstall(dsn: str | None = None, progress: OnProgress = silent) -> InstallR
             # Others may have functions in PL/Python by now; then it stays
             attempt(cur, "DROP EXTENSION plpython3u RESTRICT")
         drop_roles(cur)
-        return InstallReport(True, f"dbinfer {version} is removed.{kept}", None)
+        return InstallReport(True, f"dbinfer {found.release} is removed.{kept}", None)
 
 
 def _leave_hosts(cur: Cursor, platform: Platform) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbinfer.errors import ModelFileError
-from dbinfer.ir.graph import GraphInfo, graph_info
+from dbinfer.ir.graph import GraphInfo, graph_info, output_names
 from dbinfer.ir.read import ModelFile
 from dbinfer.ir.rtinfo import read_manifest, read_model_info
 from dbinfer_udf.manifest import Manifest, ManifestError
@@ -55,6 +55,8 @@ def describe(
         known = {**_from_graph(model, info, given), **from_model_info(found, info)}
         known["task"] = given.get("task") or _task(model, info, found)
         known["activation"] = _activation(info, known["task"], found)
+        if len(model.graph.outputs) > 1:
+            known["outputs"] = output_names(model.graph)
         # nobody has said it, so deploy chooses
         manifest = Manifest.from_dict({"precision": "auto", **known, **given})
     except ManifestError as err:

@@ -6,12 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbinfer.errors import ModelFileError
-from dbinfer.ir._openvino import import_openvino
+from dbinfer.ir._openvino import import_openvino, last_line
 
 LAYOUTS = ("NHWC", "NCHW")
 ACTIVATIONS = {"Softmax": "softmax", "SoftMax": "softmax", "Sigmoid": "sigmoid"}
 # Operations that only move or convert values: what comes before them is how the network ends
 SHAPING = ("Convert", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity")
+# Operations that bring pixels into a network's range, size and order; what comes behind them computes features
+PREPARING = (
+    *SHAPING,
+    *("Add", "Subtract", "Multiply", "Divide"),
+    *("Split", "VariadicSplit", "Concat", "Gather", "StridedSlice", "Slice", "Reverse", "Interpolate"),
+)
+# No network wants pixels beyond; those that are only divided by a deviation, or not at all, are far beyond
+NEAR_ZERO = 16
+ANY_SIDE = 64
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,16 @@ def port(node_output: Any) -> Port:
     return Port(name, dimensions(node_output), node_output.get_element_type().get_type_name())
 
 
+def output_names(graph: Any) -> tuple[str, ...]:
+    """Return the names of all outputs, each another."""
+    names: list[str] = []
+    for place, output in enumerate(graph.outputs):
+        # without a name of its own it has one that OpenVINO counts over the whole process
+        name = port(output).name if output.get_names() else f"output_{place}"
+        names.append(f"{name}_{place}" if name in names else name)
+    return tuple(names)
+
+
 def dimensions(node_output: Any) -> tuple[int, ...]:
     """Return a shape with -1 for open sizes; () where even the rank is open."""
     shape = node_output.get_partial_shape()
@@ -138,5 +157,64 @@ def fix_size(graph: Any, info: GraphInfo, height: int, width: int, channels: int
         # The batch stays as it is, also where it is open
         batch = graph.input(0).get_partial_shape()[0]
         sizes = info.shape(height, width, channels)[1:]
-        graph.reshape(openvino.PartialShape([batch, *(openvino.Dimension(size) for size in sizes)]))
+        shape = openvino.PartialShape([batch, *(openvino.Dimension(size) for size in sizes)])
+        try:
+            graph.reshape(shape)
+        except RuntimeError as err:
+            raise ModelFileError(
+                f"the network cannot take images of {height}x{width} (height x width): {last_line(err)}",
+                "Set another --input-size.",
+            ) from err
     graph.get_parameters()[0].set_layout(openvino.Layout(info.layout))
+
+
+def scales_pixels(graph: Any, info: GraphInfo) -> bool:
+    """Return whether the graph itself makes its values of pixels 0..255: divides them, or takes away a mean.
+
+    Args:
+        graph: as it was read; optimising hides a scale in the weights of the layer behind it.
+    """
+    import numpy as np
+
+    prepared = _prepared(graph)
+    if prepared is None:
+        return False
+    dark, bright = (_values(graph, prepared, info, level) for level in (0, 255))
+    spread = float(np.abs(bright - dark).max())
+    if spread > 0 and max(np.abs(dark).max(), np.abs(bright).max()) <= NEAR_ZERO:
+        return True
+    return bool(np.isclose(spread, 255, rtol=1e-3) and dark.max() < -NEAR_ZERO)
+
+
+def _prepared(graph: Any) -> Any:
+    """Return the tensor that the first layer gets; None where that is the image, or several layers get several."""
+    (image,) = graph.get_parameters()
+    inside, behind, ends = {image.get_name()}, set[str](), dict[str, Any]()
+    for node in graph.get_ordered_ops():
+        given = [port.get_source_output() for port in node.inputs()]
+        names = {output.get_node().get_name() for output in given}
+        if node.get_type_name() == "ShapeOf" or not names & (inside | behind):
+            continue
+        if node.get_type_name() in PREPARING and not names & behind:
+            inside.add(node.get_name())
+            continue
+        behind.add(node.get_name())
+        for output in given:
+            name = output.get_node().get_name()
+            if name in inside:
+                ends[f"{name}:{output.get_index()}"] = output
+    (end,) = ends.values() if len(ends) == 1 else (image.output(0),)
+    return None if end.get_node().get_name() == image.get_name() else end
+
+
+def _values(graph: Any, prepared: Any, info: GraphInfo, level: int) -> Any:
+    """Return what the first layer gets of an image that is all of one grey level."""
+    import numpy as np
+
+    openvino = import_openvino()
+    from openvino import opset13
+
+    shape = info.shape(info.height or ANY_SIDE, info.width or ANY_SIDE, info.channels or 3)
+    part = openvino.Model([opset13.result(prepared)], graph.get_parameters())
+    compiled = openvino.compile_model(part, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    return compiled(np.full(shape, level, compiled.input(0).get_element_type().to_dtype()))[0]

@@ -9,6 +9,8 @@ from dbinfer_udf.manifest import Manifest, ManifestError
 
 MANIFEST_PATH = ["dbinfer", "manifest"]
 MODEL_API_SECTION = "model_info"
+# where OpenVINO puts an ONNX file's metadata_props
+ONNX_SECTION = "framework"
 
 
 def embed_manifest(graph: Any, manifest: Manifest) -> None:
@@ -37,9 +39,16 @@ def read_manifest(graph: Any) -> Manifest | None:
 
 def read_model_info(graph: Any) -> dict[str, str]:
     """Return what other tools wrote for Model API; {} where there is nothing."""
-    if not graph.has_rt_info([MODEL_API_SECTION]):
+    return _section(graph, MODEL_API_SECTION)
+
+
+def read_properties(graph: Any) -> dict[str, str]:
+    """Return the metadata of the ONNX file that the graph was made of; {} where there is none."""
+    return _section(graph, ONNX_SECTION)
+
+
+def _section(graph: Any, name: str) -> dict[str, str]:
+    if not graph.has_rt_info([name]):
         return {}
-    return {
-        key: str(graph.get_rt_info([MODEL_API_SECTION, key]).value)
-        for key in graph.get_rt_info(MODEL_API_SECTION).value
-    }
+    found = graph.get_rt_info(name).value
+    return {key: str(graph.get_rt_info([name, key]).value) for key in found}

@@ -21,7 +21,9 @@ def check_output(output: Path) -> Path:
     """
     if output.suffix.lower() != ".xml":
         raise ModelFileError(
-            f"the output {output} must end in .xml", f"Use for example: -o {output.with_suffix('.xml')}"
+            f"the output {output} must end in .xml",
+            # a folder's own path has no name: . or /
+            f"Use for example: -o {output.with_suffix('.xml') if output.name else output / 'model.xml'}",
         )
     if not output.parent.is_dir():
         raise ModelFileError(f"the output's folder {output.parent} does not exist", "Create it first.")

@@ -84,7 +84,7 @@ def load(
         open_sources(paths, options.from_list, options.base, options.recursive) as opened,
         session(dsn, needs_dbinfer=False) as conn,
     ):
-        table = ImageTable(conn, name, columns, detect(conn))
+        table = ImageTable(conn, name, columns, detect(conn), progress)
         several = len(paths) + bool(options.from_list) > 1
         under_way = _Load(table, options, count, _teller(opened, progress), {} if several else None)
         if not _load_all(under_way, opened) and not count.refused:

@@ -19,6 +19,7 @@ from dbinfer.load.changes import Stored
 from dbinfer.load.copybinary import MESSAGE_BYTES, Stream, encode
 from dbinfer.names import TableName
 from dbinfer.platform import PARALLEL_SINCE, Platform
+from dbinfer.progress import OnProgress, Progress, silent
 from dbinfer.sqlfiles import read
 
 TEXT = ("text", "character varying")
@@ -57,13 +58,20 @@ class ImageTable:
         DataError: it is no table, or its columns do not fit.
     """
 
-    def __init__(self, conn: Connection, name: TableName, columns: Columns, platform: Platform) -> None:
+    def __init__(
+        self,
+        conn: Connection,
+        name: TableName,
+        columns: Columns,
+        platform: Platform,
+        progress: OnProgress = silent,
+    ) -> None:
         self.conn, self.columns, self.platform = conn, columns, platform
         with conn.cursor() as cur:
             self.name = name.resolve(cur)
             self._quoted = {"table": self.name.identifier.as_string(cur)}
             # Before it looks: two loads at once would both make the table, or both find a path missing
-            cur.execute(read("client/lock_load.sql"), self._quoted)
+            _lock(cur, self._quoted, progress)
             cur.execute(read("client/target.sql"), {**self._quoted, "into": self._quoted["table"]})
             kind = one(cur)
             self.created = self._empty = kind is None
@@ -71,6 +79,7 @@ class ImageTable:
                 cur.execute(self._create(cur))
                 self.extra: tuple[str, ...] = EXTRA
             else:
+                self.name.require_own(cur)
                 self._check(cur, kind)
 
     def known(self, asked: Sequence[str]) -> dict[str, Stored]:
@@ -178,6 +187,17 @@ class ImageTable:
         """Return a statement with the table's and its columns' names put in."""
         path, img = sql.Identifier(self.columns.path), sql.Identifier(self.columns.img)
         return sql.SQL(text).format(table=self.name.identifier, path=path, img=img, **more)
+
+
+def _lock(cur: Cursor, quoted: dict[str, str], progress: OnProgress) -> None:
+    """Wait for other loads into a table, and say for whom: any session may hold this lock."""
+    cur.execute(read("client/lock_load.sql"), quoted)
+    if not one(cur):
+        cur.execute(read("client/load_holder.sql"), quoted)
+        pid, user = cur.fetchone() or ("unknown", "unknown")
+        note = f"process {pid} of user {user} loads into this table, or holds the lock for that; waiting for its end."
+        progress(Progress("waiting", note=note))
+        cur.execute(read("client/wait_load.sql"), quoted)
 
 
 def timestamp(microseconds: int | None) -> bytes | None:

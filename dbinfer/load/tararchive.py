@@ -16,6 +16,15 @@ from dbinfer.imagefiles import Found, Outcome, Refused
 from dbinfer.load.archives import DAMAGED, PACKED, Budget, damaged, found_member, outcome_of
 
 OPENERS: tuple[Callable[..., Any], ...] = (gzip.open, bz2.open, lzma.open)
+# Names and attributes in blocks of their own, which tarfile reads into memory
+LONG = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+MOST_LONG = 1 << 20
 
 
 class Tar:
@@ -37,7 +46,7 @@ class Tar:
 
     def reader(self) -> Callable[[Iterable[Found]], Generator[Outcome, None, None]]:
         """Return what reads some of the entries, in their order."""
-        members = enumerate(self._members())
+        members, sparse = enumerate(self._members()), Budget(self._file)
 
         def read(wanted: Iterable[Found]) -> Generator[Outcome, None, None]:
             for item in wanted:
@@ -48,7 +57,8 @@ class Tar:
                     yield Refused(str(item.file), "cannot be read: not a regular file")
                     continue
                 try:
-                    yield outcome_of(item, handle, None)
+                    # the zeros of a sparse file are not in the archive, where all other bytes are counted
+                    yield outcome_of(item, handle, sparse if member.issparse() else None)
                 except DAMAGED as err:
                     raise damaged(self._file, err) from err
 
@@ -75,6 +85,8 @@ class Tar:
                     tar.members = []  # type: ignore[attr-defined]
         except DAMAGED as err:
             raise damaged(self._file, err) from err
+        except RecursionError as err:
+            raise damaged(self._file, EOFError("too many headers before one member")) from err
         if not Info.ended:
             raise damaged(self._file, EOFError("its end is missing"))
 
@@ -93,6 +105,13 @@ class _Info(tarfile.TarInfo):
     ended = False
 
     @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Any:
+        info = super().frombuf(buf, encoding, errors)
+        if info.type in LONG and info.size > MOST_LONG:
+            raise tarfile.ReadError(f"a header of {info.size} bytes")
+        return info
+
+    @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Any:
         try:
             return super().fromtarfile(archive)
@@ -102,14 +121,20 @@ class _Info(tarfile.TarInfo):
 
 
 class _Counted(io.RawIOBase):
-    """A stream whose bytes are counted before they are used."""
+    """A stream whose bytes are counted before they are used, and that is not read beyond its end."""
 
     def __init__(self, inner: Any, budget: Budget) -> None:
         self._inner, self._budget = inner, budget
+        self._over = False
 
     def read(self, size: int = -1, /) -> bytes:
         data: bytes = self._inner.read(size)
         self._budget.spend(len(data))
+        # tarfile meets the end once where the last record is short; where a member's size leads beyond the end, it
+        # would go on block by block, for years
+        if not data and self._over:
+            raise EOFError("a member ends beyond the end")
+        self._over = not data
         return data
 
 

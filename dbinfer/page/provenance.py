@@ -48,9 +48,13 @@ def model_facts(cur: Cursor, name: str, number: int | None = None, alias: str = 
     cur.execute(read("client/report_model.sql"), {"name": name})
     for version, active, aliases, manifest, *rest in cur.fetchall():
         if version == number if number is not None else alias in aliases if alias else active:
-            found = manifest or {}
+            # an older version has stored what it was given
+            found = manifest if isinstance(manifest, dict) else {}
+            labels = found.get("labels")
             facts = tuple(_facts(found, active, aliases, rest))
-            return ModelFacts(f"{name}@{version}", tuple(found.get("labels") or ()), facts)
+            return ModelFacts(
+                f"{name}@{version}", tuple(map(str, labels)) if isinstance(labels, list) else (), facts
+            )
     return None
 
 
@@ -73,7 +77,8 @@ def _facts(
     created_at, created_by, length, digest = rest
     if manifest:
         yield "task", str(manifest.get("task"))
-        yield "input", f"{manifest.get('width')} x {manifest.get('height')}, {manifest.get('color')}"
+        sides = f"{manifest.get('height')} x {manifest.get('width')} (height x width)"
+        yield "input", f"{sides}, {manifest.get('color')}"
         yield "precision", str(manifest.get("precision"))
     yield "state", "active" if active else "not active"
     if aliases:
@@ -83,7 +88,8 @@ def _facts(
     if digest:
         yield "sha256", digest
     for part in ("metrics", "provenance"):
-        for term, value in (manifest.get(part) or {}).items():
+        told = manifest.get(part)
+        for term, value in told.items() if isinstance(told, dict) else ():
             yield str(term).replace("_", " "), _plain(value)
 
 

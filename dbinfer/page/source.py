@@ -128,9 +128,12 @@ def columns(cur: Cursor, table: TableName, missing: bool = False) -> Columns:
 def _keys(asked: str | None, gives: Columns, first: str) -> list[str]:
     if asked is not None:
         return [column(name) for name in asked.split(",")]
-    # A job writes the key's columns first, then model and version
-    before = list(gives)[: list(gives).index("model" if "model" in gives else first)]
-    return before or ["id"]
+    names = list(gives)
+    # A job writes the key's columns first, then model and version; a table of 0.1.0 got these after its results
+    taken_over = (
+        names[names.index("model") :][:3] == ["model", "version", "scored_at"] if "model" in names else True
+    )
+    return names[: names.index(first if taken_over else "model")] or ["id"]
 
 
 def _require(table: TableName, has: Columns, name: str, cure: str) -> None:

@@ -19,7 +19,7 @@ from dbinfer.platform import Platform, detect
 from dbinfer.progress import OnProgress, Progress
 from dbinfer.score.functions import BY_TASK
 from dbinfer.sqlfiles import read
-from dbinfer_udf.manifest import Manifest
+from dbinfer_udf.manifest import Manifest, ManifestError
 
 HOSTS = "SELECT host, cores FROM dbinfer.segments"
 LOGICAL = (
@@ -83,7 +83,13 @@ def _network(conn: Connection, model: str | None) -> tuple[str, Network]:
         raise RegistryError(
             f"{name}@{version} was deployed without a trial, by an older version", "Deploy it again."
         )
-    network = Network.of(Manifest.from_dict(manifest), trial, name=name, size=size, isolation=isolation)
+    try:
+        network = Network.of(Manifest.from_dict(manifest), trial, name=name, size=size, isolation=isolation)
+    except (ManifestError, AttributeError, TypeError) as err:
+        # of the registry of an older version, which let in what it was given
+        raise RegistryError(
+            f"what is stored of {name}@{version} makes no sense: {err}", "Deploy it again."
+        ) from err
     return f"{name}@{version}", network
 
 

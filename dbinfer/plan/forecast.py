@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import fmean
 
 from dbinfer.cost import row_seconds
@@ -17,6 +18,7 @@ from dbinfer.plan.report import PlanReport
 from dbinfer.plan.source import Source
 from dbinfer.plan.words import count_text, time_text
 from dbinfer.progress import OnProgress
+from dbinfer_udf.threads import share
 
 DAY_HOURS, HOUR = 24.0, 3600.0
 # a larger error leaves no upper bound
@@ -30,6 +32,8 @@ def run_plan(model: str | None, options: PlanOptions, dsn: str | None, progress:
 
 def forecast(source: Source, options: PlanOptions) -> PlanReport:
     """Return what the images of a source need."""
+    each = share(source.cores, source.segments)
+    source = replace(source, network=source.network.on(each))
     within = (options.hours or DAY_HOURS) * HOUR
     between = margin(source.coefficients.error.get("largest", 0.0))
     least, hosts, most = (options.hosts or _hosts(source, within, by) for by in (between[0], 1.0, between[1]))
@@ -47,6 +51,7 @@ def forecast(source: Source, options: PlanOptions) -> PlanReport:
         hosts_between=(least, most),
         cores=source.cores,
         segments=source.segments,
+        threads=source.network.threads,
         skew=source.skew,
         images_per_second=rate,
         images_per_second_host=rate / hosts,
@@ -68,9 +73,12 @@ def margin(error: float) -> tuple[float, float]:
 
 
 def row(source: Source, processes: int) -> float:
-    """Return the seconds of one core for a row where so many processes of a host score."""
-    share = crowd(processes, source.cores)
-    return row_seconds(source.coefficients, source.pictures, source.network, share)
+    """Return the seconds of one process for a row where so many processes of a host score."""
+    return row_seconds(source.coefficients, source.pictures, source.network, _crowd(source, processes))
+
+
+def _crowd(source: Source, processes: int) -> float:
+    return crowd(processes * source.network.threads, source.cores)
 
 
 def seconds(source: Source, hosts: int) -> float:
@@ -105,6 +113,6 @@ def _hosts(source: Source, within: float, by: float) -> int:
 
 
 def _row_ms(source: Source) -> dict[str, float]:
-    share = crowd(source.segments, source.cores)
-    found = [group_seconds(source.coefficients, one, source.network, share) for one in source.pictures]
+    crowded = _crowd(source, source.segments)
+    found = [group_seconds(source.coefficients, one, source.network, crowded) for one in source.pictures]
     return {group: round(fmean(one[group] for one in found) * 1e3, 4) for group in found[0]}

@@ -6,6 +6,7 @@ from dbinfer.cost import Coefficients
 from dbinfer.cost.missing import missing
 from dbinfer.plan.options import PlanOptions
 from dbinfer.plan.source import Source
+from dbinfer_udf.threads import share
 
 # from here on a table counts as skewed: its fullest segment has half as much again as the mean one
 SKEWED = 1.5
@@ -39,12 +40,16 @@ def _cores(source: Source) -> str:
 
 
 def _threads(source: Source) -> str:
-    """Say how many cores are left over: the runtime gives them to the processes, as threads of an inference."""
-    if source.segments >= source.cores:
+    """Say how many cores are left over where more threads of an inference do not pay, or nobody has tried them."""
+    each, taken = share(source.cores, source.segments), source.network.threads
+    at_work = source.segments * taken
+    if at_work >= source.cores:
         return ""
-    each = source.cores // source.segments
-    more = f"; the runtime gives a process {each} threads, so it may take less time" if each > 1 else ""
-    return f"{source.segments} of {source.cores} cores of a host at work, one for each process{more}"
+    number = "one" if taken == 1 else f"{taken}"
+    more = ""
+    if each > 1 and not source.network.by_threads:
+        more = f"; the runtime gives a process up to {each} threads where they pay, so it may take less time"
+    return f"{at_work} of {source.cores} cores of a host at work, {number} for each process{more}"
 
 
 def _skew(source: Source, options: PlanOptions) -> str:

@@ -17,9 +17,10 @@ class PlanReport(Report):
         images: to score; hours: that this takes; hosts: that do it.
         hours_between: the least and the most that those hosts may take, by the largest error.
         hosts_between: the least and the most that it may need, by the same; of hosts that are given, those.
-        cores, segments: of each host; skew: rows of the fullest segment / those of the mean one.
+        cores, segments: of each host; threads: of each segment, in an inference.
+        skew: rows of the fullest segment / those of the mean one.
         images_per_second: of all hosts together, and of one host.
-        row_ms: of one core for one image where all cores work, by step: decode, fit, infer, finish and row.
+        row_ms: of one process for one image where all work, by step: decode, fit, infer, finish and row.
         efficiency: of a core where all of them work, against one that works alone.
         host_memory, host_disk: bytes of each host for models and processes, and for models in its cache.
         images_bytes: of the images; host_read: bytes a second that each host reads of them.
@@ -38,6 +39,7 @@ class PlanReport(Report):
     hosts_between: tuple[int, int]
     cores: int
     segments: int
+    threads: int
     skew: float
     images_per_second: float
     images_per_second_host: float

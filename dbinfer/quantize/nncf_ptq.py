@@ -10,6 +10,7 @@ from contextlib import redirect_stdout
 from typing import Any
 
 from dbinfer.errors import ModelFileError
+from dbinfer.pins import install
 
 
 def post_training(graph: Any, inputs: Sequence[Any]) -> Any:
@@ -23,7 +24,7 @@ def post_training(graph: Any, inputs: Sequence[Any]) -> Any:
     try:
         import nncf
     except ImportError as err:
-        raise ModelFileError("NNCF is not installed", "Install it: pip install 'dbinfer[quantize]'") from err
+        raise ModelFileError("NNCF is not installed", install("quantize")) from err
     logging.getLogger("nncf").setLevel(logging.ERROR)
     try:
         with redirect_stdout(io.StringIO()):

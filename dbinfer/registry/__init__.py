@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dbinfer.registry.deployment import DeployOptions, DeployReport, deploy
-from dbinfer.registry.usage import UsageReport, usage
-from dbinfer.registry.versions import (
-    ModelsReport,
-    RegistryReport,
-    activate,
-    alias,
-    default,
-    drop,
-    grant,
-    models,
-    revoke,
-)
+from typing import TYPE_CHECKING
+
+from dbinfer._lazy import offer_lazily
+
+if TYPE_CHECKING:
+    from dbinfer.registry.deployment import DeployOptions, DeployReport, deploy
+    from dbinfer.registry.usage import UsageReport, usage
+    from dbinfer.registry.versions import (
+        ModelsReport,
+        RegistryReport,
+        activate,
+        alias,
+        default,
+        drop,
+        grant,
+        models,
+        revoke,
+    )
 
 __all__ = [
     "DeployOptions",
@@ -32,3 +37,5 @@ __all__ = [
     "revoke",
     "usage",
 ]
+
+offer_lazily(__name__)

@@ -72,6 +72,7 @@ class DeployReport(Report):
         assumed: what was not said anywhere and was assumed.
         trial: milliseconds and memory that the model took when it was tried; None where it was there already.
         choice: of the precision, where the manifest left it open and the version is new.
+        classes: how many scores a classifier gives; None of other models.
     """
 
     name: str
@@ -85,6 +86,7 @@ class DeployReport(Report):
     assumed: tuple[str, ...]
     trial: Result | None
     choice: Choice | None = None
+    classes: int | None = None
 
 
 def deploy(
@@ -145,6 +147,7 @@ def deploy(
         assumed=known.assumed,
         trial=tried.trial if new and tried else None,
         choice=tried.choice if new and tried else None,
+        classes=known.info.classes if known.manifest.task == "classification" else None,
     )
 
 

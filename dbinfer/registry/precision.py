@@ -76,7 +76,8 @@ def choose(
         ModelFileError: it does not pass its trial in f32.
         DataError: the query gives no images.
     """
-    others = [] if _quantized(prepared) else precisions()
+    # the runs keep the first output alone, and of the others nobody knows
+    others = [] if _quantized(prepared) or manifest.outputs else precisions()
     with tempfile.TemporaryDirectory(prefix="dbinfer-precision-") as folder:
         compared = _Comparison(path, prepared, manifest, limits, Path(folder))
         if others:

@@ -58,12 +58,12 @@ def prepare(model: ModelFile, known: Description) -> PreparedModel:
         graph.reshape(known.info.shape(manifest.height, manifest.width, manifest.channels))
         graph = _with_preprocessing(graph, manifest, known.info.layout)
     except Exception as err:  # OpenVINO raises what its C++ raises: IndexError, MemoryError, ...
-        size = f"{manifest.width}x{manifest.height}x{manifest.channels}"
+        size = f"{manifest.height}x{manifest.width}x{manifest.channels}"
         raise ModelFileError(
-            f"{model.path} cannot take one image of {size}: {last_line(err)}",
+            f"{model.path} cannot take one image of {size} (height x width x channels): {last_line(err)}",
             "Check --input-size, --layout and --color.",
         ) from err
-    _check_output(model.path, dimensions(graph.output(0)), manifest)
+    _check_outputs(model.path, graph, manifest)
     return _serialized(graph)
 
 
@@ -90,6 +90,22 @@ def _per_channel(values: tuple[float, ...], channels: int) -> list[float]:
     return list(values) * channels if len(values) == 1 else list(values)
 
 
+def _check_outputs(path: Path, graph: Any, manifest: Manifest) -> None:
+    if manifest.outputs and len(manifest.outputs) != len(graph.outputs):
+        raise ModelFileError(
+            f"{path} has {len(graph.outputs)} outputs, but its manifest names {len(manifest.outputs)}",
+            "Convert the model again.",
+        )
+    _check_output(path, dimensions(graph.output(0)), manifest)
+    for place, name in enumerate(manifest.outputs):
+        shape = dimensions(graph.output(place))
+        if -1 in shape or not shape:
+            raise ModelFileError(
+                f"the output {name} of {path} has no fixed shape: {list(shape)}",
+                "Convert the model again, with --output-name for each output to keep.",
+            )
+
+
 def _check_output(path: Path, shape: tuple[int, ...], manifest: Manifest) -> None:
     if not shape or -1 in shape:
         raise ModelFileError(f"the output of {path} has no fixed shape: {list(shape)}")
@@ -104,7 +120,8 @@ def _check_output(path: Path, shape: tuple[int, ...], manifest: Manifest) -> Non
             "Convert it with dbinfer convert --task detection, which brings the outputs of detectors into that form.",
         )
     classes, labels = math.prod(shape), len(manifest.labels)
-    if manifest.task == "classification" and labels and labels != classes:
+    # one output is the probability of the second of two classes
+    if manifest.task == "classification" and labels not in (0, classes, 2 if classes == 1 else classes):
         raise ModelFileError(
             f"{path} has {classes} classes, but {labels} labels", "Set --labels with one label per class."
         )

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from dbinfer.errors import ModelFileError
 from dbinfer.registry.prepare import PreparedModel
+from dbinfer_udf.threads import steps
 from dbinfer_udf.trial import Limits, Result, Sample, TrialError, run_trial
 
 
 def try_model(
     path: Path, prepared: PreparedModel, precision: str, limits: Limits, sample: Sample | None = None
 ) -> Result:
-    """Return what the model takes of time and memory, with one thread.
+    """Return what the model takes of time and memory, with one thread and with more.
 
     Args:
         path: of the source, for the message.
@@ -28,7 +29,7 @@ def try_model(
         xml.write_bytes(prepared.xml)
         xml.with_suffix(".bin").write_bytes(prepared.bin)
         try:
-            return run_trial(sys.executable, str(xml), precision, limits, sample=sample)
+            return run_trial(sys.executable, str(xml), precision, limits, steps({}), sample=sample)
         except TrialError as err:
             raise ModelFileError(f"{path} was not deployed: {err.message}", _cure(err.setting)) from err
 

@@ -47,6 +47,11 @@ class Plan:
     marked: bool = False
 
     @property
+    def targets(self) -> tuple[TableName, TableName]:
+        """Return the tables that it writes to."""
+        return self.into, self.errors
+
+    @property
     def reference(self) -> str | None:
         """Return the model as SQL functions take it."""
         return f"{self.model}@{self.version}" if self.version else None

@@ -14,7 +14,7 @@ from dbinfer.score.functions import BY_TASK, Arguments, Function, choose
 from dbinfer.score.key import Column, Key, columns_of, find, indexes
 from dbinfer.score.options import ScoreOptions
 from dbinfer.score.plan import Plan
-from dbinfer.score.shape import OURS, check_shape
+from dbinfer.score.shape import OURS, check_shape, of_a_job
 from dbinfer.score.tables import errors_name, spread_by
 from dbinfer.sqlfiles import read
 from dbinfer_udf.batch_rows import pays
@@ -42,7 +42,7 @@ def target_kind(cur: Cursor, table: str, into: str) -> str | None:
         return None
     if kind not in "rp":
         raise DataError(f"{names['into']} is not a table", "Choose another name with --into.")
-    return "job" if set(OURS) <= set(columns_of(cur, names["into"])) else "other"
+    return "job" if of_a_job(columns_of(cur, names["into"])) else "other"
 
 
 def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform: Platform) -> Plan:
@@ -57,7 +57,11 @@ def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform:
     there = columns_of(cur, source)
     if not there:
         raise DataError(f"table {source} does not exist", "Name the table of images with --table.")
-    _check_image(source, there, column(options.column))
+    if (img := column(options.column)) not in there:
+        raise DataError(
+            f"{source} has no column {img!r} with images",
+            f"Name it with --column; the columns are {', '.join(there)}.",
+        )
     key = find(cur, source, options.key, there)
     function = choose(cur, options.function, options.model)
     _check_names(key, function)
@@ -65,7 +69,8 @@ def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform:
         _version(cur, options.model) if function.model else ("", 0, None, False)
     )
     _check_task(cur, function, model)
-    _check_call(cur, function, f"{model}@{version}", options.top)
+    # Here the server refuses what may not be run, or not on this model, before anything is made
+    ask_once(cur, source, there[img], function, Arguments(f"{model}@{version}", "null", options.top))
     if platform.mpp:
         key = _spread(cur, source, key, there, function)
     unique, ordered = indexes(cur, source, key)
@@ -87,6 +92,8 @@ def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform:
         milliseconds or 10.0,
         marked,
     )
+    for name in plan.targets:
+        name.require_own(cur)
     check_shape(cur, plan)
     _check_rows(cur, plan, unique)
     return plan
@@ -112,14 +119,6 @@ def _check_writable(cur: Cursor) -> None:
     if standby or read_only == "on":
         why = "it is a standby" if standby else "default_transaction_read_only is on"
         raise DataError(f"the server takes no changes: {why}", "Score on the primary server.")
-
-
-def _check_image(table: TableName, there: dict[str, Column], name: str) -> None:
-    if name not in there:
-        raise DataError(
-            f"{table} has no column {name!r} with images",
-            f"Name it with --column; the columns are {', '.join(there)}.",
-        )
 
 
 def _check_names(key: Key, function: Function) -> None:
@@ -156,10 +155,27 @@ def _check_task(cur: Cursor, function: Function, model: str) -> None:
         )
 
 
-def _check_call(cur: Cursor, function: Function, reference: str, top: int) -> None:
-    """Let the server refuse what may not be run, or not on this model, before anything is made."""
-    call = function.call(sql.SQL("NULL::pg_catalog.bytea"), Arguments(reference, "null", top))
-    cur.execute(sql.SQL("SELECT {}").format(call))
+def ask_once(cur: Cursor, table: TableName, img: Column, function: Function, arguments: Arguments) -> None:
+    """Call the function on a NULL of the column's type.
+
+    Raises:
+        DataError: it is no type of images: bytea, or what the server takes for it (a domain).
+    """
+    call = function.call(sql.SQL("NULL::{}").format(sql.SQL(img.type)), arguments)
+    try:
+        cur.execute(sql.SQL("SELECT {}").format(call))
+    except psycopg2.errors.UndefinedFunction as err:
+        raise DataError(
+            f"column {img.name!r} of {table} is of type {img.type}, but images are bytea",
+            _OTHER_TYPES.get(img.type, "Name the column with the images with --column."),
+        ) from err
+
+
+_VIEW = "make a view, and name it with --table: CREATE VIEW photos AS SELECT id, {} AS img FROM ..."
+_OTHER_TYPES = {
+    "text": f"If it holds paths of files on the server, {_VIEW.format('pg_read_binary_file(path)')}",
+    "oid": f"If it holds large objects, {_VIEW.format('lo_get(photo)')}",
+}
 
 
 def _marked(cur: Cursor, table: TableName, platform: Platform) -> bool:

@@ -50,12 +50,12 @@ class Scoring:
         with session(self._dsn) as conn, conn.cursor() as cur:
             return self._prepare(cur)[1]
 
-    def _prepare(self, cur: Cursor) -> tuple[Plan, int]:
-        """Return the plan and the number of open rows; the tables are there afterwards."""
+    def _prepare(self, cur: Cursor) -> tuple[Plan, int, str]:
+        """Return the plan, the number of open rows and a note; the tables are there afterwards."""
         plan = prepare(cur, *self._names, self._options, detect(cur.connection))
-        make_tables(cur, plan)
+        note = make_tables(cur, plan)
         cur.execute(plan.total(self._options.retry_errors))
-        return plan, int(one(cur))
+        return plan, int(one(cur)), note
 
     def __iter__(self) -> Iterator[Progress]:
         before = 0
@@ -69,9 +69,11 @@ class Scoring:
             conn = stack.enter_context(session(self._dsn))
             yield Progress("counting the rows")
             with conn.cursor() as cur:
-                plan, total = self._prepare(cur)
+                plan, total, note = self._prepare(cur)
                 wanted = self._options.connections or processes(cur, plan, total)
             conn.commit()
+            if note:
+                yield Progress("counting the rows", note=note)
             conn.set_session(autocommit=True)
             feeding, *scoring = open_more(stack, self._dsn, wanted + 1)
             ledger = Ledger(conn, plan, len(scoring))

@@ -5,16 +5,21 @@ from __future__ import annotations
 import time
 import uuid
 
+import psycopg2
 from psycopg2 import errors, sql
 from psycopg2.extensions import cursor as Cursor
 
-from dbinfer.connection import execute_patiently, one, session
+from dbinfer.connection import execute_patiently, one, sentence, session
 from dbinfer.errors import DataError, UsageError
 from dbinfer.names import TableName, column
 from dbinfer.platform import Platform, detect
 from dbinfer.progress import OnProgress, Progress, silent
+from dbinfer.score.files import IMAGE_STATES
 from dbinfer.score.functions import Arguments, choose
+from dbinfer.score.key import columns_of
 from dbinfer.score.options import ScoreOptions, ScoreReport
+from dbinfer.score.prepare import ask_once
+from dbinfer.score.tables import errors_name
 from dbinfer.sqlfiles import read
 
 
@@ -41,7 +46,7 @@ def score_at_once(
         job = _Job(cur, table, into, options, detect(conn))
         progress(Progress("scoring"))
         begin = time.monotonic()
-        execute_patiently(cur, job.statement())
+        job.run()
         rows, seconds = cur.rowcount, time.monotonic() - begin
         cur.execute(job.format("SELECT pg_catalog.count(*) FROM {scratch} WHERE {first} IS NULL"))
         nulls = one(cur)
@@ -62,6 +67,10 @@ class _Job:
         self.key, self.img = sql.Identifier(column(options.key)), sql.Identifier(column(options.column))
         self.function = choose(cur, options.function, options.model)
         self.arguments = Arguments(options.model, options.on_error or "error", options.top)
+        img = columns_of(cur, self.table).get(column(options.column))
+        # What is not there the statement itself says
+        if img is not None:
+            ask_once(cur, self.table, img, self.function, self.arguments)
         self.exists = self._target_exists()
         self.append = self.exists and options.existing == "append"
 
@@ -108,9 +117,27 @@ class _Job:
             missing=self.format(read("client/score_missing.sql") if self.append else "true"),
         )
 
+    def run(self) -> None:
+        """Score all rows.
+
+        Raises:
+            DataError: an image is bad.
+        """
+        try:
+            execute_patiently(self.cur, self.statement())
+        except psycopg2.Error as err:
+            if err.pgcode not in IMAGE_STATES:
+                raise
+            raise DataError(
+                sentence(err).message,
+                "Use --on-error null to store NULL for such images. Without --atomic and --replace "
+                f"they go into the table {errors_name(self.into.name)}, with their keys and reasons.",
+            ) from err
+
     def move(self) -> None:
         """Give the result its name, or add its rows to the table of that name."""
         if self.append:
+            self.into.require_own(self.cur)
             columns = sql.SQL(", ").join([self.key, *map(sql.Identifier, self.function.columns)])
             self.cur.execute(self.format(read("client/score_append.sql"), columns=columns))
             return

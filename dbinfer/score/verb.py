@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dbinfer.connection import session
-from dbinfer.errors import DataError
-from dbinfer.names import TableName
 from dbinfer.progress import OnProgress, silent
 from dbinfer.score.options import ScoreOptions, ScoreReport
 from dbinfer.score.prepare import target_kind
@@ -33,7 +31,7 @@ def score(
     """
     options = options or ScoreOptions()
     options.check()
-    if options.at_once or _is_old(table, into, options, dsn):
+    if options.at_once or _appends(table, into, options, dsn):
         return score_at_once(table, into, options, dsn, progress)
     scoring = Scoring(table, into, options, dsn)
     for event in scoring.batches():
@@ -42,14 +40,7 @@ def score(
     return scoring.report
 
 
-def _is_old(table: str, into: str, options: ScoreOptions, dsn: str | None) -> bool:
+def _appends(table: str, into: str, options: ScoreOptions, dsn: str | None) -> bool:
     """Return whether to append to a table that no job has made: one of 0.1.0, or a user's own."""
     with session(dsn) as conn, conn.cursor() as cur:
-        if target_kind(cur, table, into) != "other":
-            return False
-        if options.existing == "append":
-            return True
-        raise DataError(
-            f"table {TableName.parse(into).resolve(cur)} already exists, and no job has made it",
-            "Use --replace to replace it, --append to add the missing rows, or --into to choose another table.",
-        )
+        return target_kind(cur, table, into) == "other" and options.existing == "append"

@@ -69,6 +69,9 @@ def too_many(plan: Plan, reason: str, errors: int) -> DataError:
 def score_batch(conn: Connection, plan: Plan, keys: Range, retry: bool, limit: Limit) -> Outcome:
     """Score a range of keys; all of it is stored, or nothing."""
     with conn, conn.cursor() as cur:
+        # in each transaction: whoever owns the schema can put another table in the place of ours
+        for name in plan.targets:
+            name.require_own(cur)
         if retry:
             cur.execute(plan.retry(keys))
         rows = _whole(cur, plan, keys)
@@ -80,7 +83,7 @@ def score_batch(conn: Connection, plan: Plan, keys: Range, retry: bool, limit: L
             if found is None:
                 rows += 1
                 continue
-            errors, reason = errors + 1, found
+            errors, reason = errors + 1, f"row {', '.join(key)}: {found}"
             limit.add()
             if limit.passed:
                 break

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dbinfer.errors import ServerError
+from dbinfer_udf.own_python import instructions
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 REACH = 'for p in "$@"; do [ -x "$p" ] || { printf %s "$p"; exit 1; }; done'
@@ -33,7 +34,8 @@ class Account:
             # The caller's folder may be closed to this user, and PostgreSQL's programs want to return to it
             cwd="/",
             # The caller's PGDATA, PGPORT and the like would steer what initdb and pg_ctl do
-            env={"PATH": SYSTEM_PATH, "HOME": self.home, "USER": self.name, "LC_ALL": utf8_locale()},
+            env={"PATH": SYSTEM_PATH, "HOME": self.home, "USER": self.name, "LC_ALL": utf8_locale()}
+            | instructions(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

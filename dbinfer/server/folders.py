@@ -63,7 +63,9 @@ def socket_dir(home: Home, account: Account) -> Path:
 @contextmanager
 def locked(home: Home, say: Say) -> Iterator[None]:
     """Hold the state folder's lock, so that two `up` or `down` never work at once; wait for the other."""
-    with (home.path / "lock").open("w") as handle:
+    with os.fdopen(os.open(home.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)) as handle:
+        # one of an older version could be read, and so held, by everybody
+        os.fchmod(handle.fileno(), 0o600)
         try:
             # flock, because the kernel releases it however this process ends
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 
 from dbinfer.errors import TrainError
+from dbinfer.pins import install
+
+
+def check_installed() -> None:
+    """Raise TrainError where TensorFlow is not installed, without importing it."""
+    if find_spec("tensorflow") is None:
+        raise _missing()
 
 
 def import_tensorflow() -> None:
@@ -16,6 +24,8 @@ def import_tensorflow() -> None:
     try:
         tensorflow()
     except ImportError as err:
-        raise TrainError(
-            "training needs TensorFlow, which is not installed", "Install it: pip install 'dbinfer[train]'"
-        ) from err
+        raise _missing() from err
+
+
+def _missing() -> TrainError:
+    return TrainError("training needs TensorFlow, which is not installed", install("train"))

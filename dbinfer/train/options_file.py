@@ -51,7 +51,7 @@ def make_job(values: dict[str, Any]) -> TrainJob:
         _check_kind(key, known[key], value)
     missing = [key for key, entry in known.items() if _required(entry) and not values.get(key)]
     if missing:
-        raise UsageError(f"the option {missing[0]} is missing")
+        raise UsageError(f"the option {missing[0]} is missing", "Example: dbinfer train digits --data digits")
     return TrainJob(**{key: _widened(known[key], value) for key, value in values.items()})
 
 

@@ -42,8 +42,11 @@ def train(
 
 def run(job: TrainJob, tell: Tell = lambda event: None) -> TrainReport:
     """Train as `job` says; `tell` gets the events of dbinfer.train.course: start, step, epoch."""
+    from dbinfer.train.libraries import check_installed
     from dbinfer.train.plan import check_images, make_plan
 
+    # first: reading the images may want packages, too, and its cure would name those alone
+    check_installed()
     strategy = strategies.ALL[job.strategy]
     strategy.check(job)
     plan = make_plan(job)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from dbinfer.dsn import resolve
 from dbinfer.errors import DataError, TrainError, UsageError
+from dbinfer.pins import install
 from dbinfer.progress import OnProgress, silent
 from dbinfer.tune.options import WAITING, TuneJob, TuneOptions
 from dbinfer.tune.report import TuneReport, make_report
@@ -80,9 +81,7 @@ def _check_installed() -> None:
     try:
         import optuna  # noqa: F401
     except ImportError as err:
-        raise TrainError(
-            "a search needs Optuna, which is not installed", "Install it: pip install 'dbinfer[tune]'"
-        ) from err
+        raise TrainError("a search needs Optuna, which is not installed", install("tune")) from err
 
 
 def _hosts(options: TuneOptions) -> list[str]:

@@ -5,7 +5,8 @@ DECLARE
   found_state text;
 BEGIN
   SELECT v.state INTO found_state FROM dbinfer.jobs v WHERE v.id = job
-     AND (v.role = who
+     AND (v.role = who AND coalesce((SELECT j.facts->>'role_oid' FROM dbinfer_private.job j WHERE j.id = job)
+                                    = (SELECT r.oid::text FROM pg_roles r WHERE r.rolname = who), true)
           OR EXISTS (SELECT 1 FROM pg_roles r WHERE r.rolname = 'dbinfer_admin' AND pg_has_role(who, r.oid, 'USAGE')));
   IF found_state IS NULL THEN
     RAISE undefined_object USING MESSAGE = format('there is no job %s of yours', coalesce(job::text, 'NULL')),

@@ -8,10 +8,12 @@ DECLARE
   at timestamptz := clock_timestamp();
 BEGIN
   UPDATE dbinfer_private.job j
-     SET done = _tell_job.done, total = _tell_job.total, errors = _tell_job.errors, last_error = _tell_job.last_error,
+     SET done = coalesce(greatest(_tell_job.done, 0), 0), total = CASE WHEN _tell_job.total >= 0 THEN _tell_job.total END, errors = coalesce(greatest(_tell_job.errors, 0), 0),
+         last_error = dbinfer_private.plain(_tell_job.last_error, 2000),
          state = _tell_job.state, pid = own, updated_at = at,
          ended_at = CASE WHEN _tell_job.state <> 'running' THEN at END
-   WHERE j.id = job AND j.role = who AND j.state = 'running' AND _tell_job.state IN ('running', 'done', 'failed', 'cancelled')
+   WHERE j.id = job AND j.role = who
+     AND coalesce(j.facts->>'role_oid' = (SELECT r.oid::text FROM pg_roles r WHERE r.rolname = who), true) AND j.state = 'running' AND _tell_job.state IN ('running', 'done', 'failed', 'cancelled')
   RETURNING j.cancelled INTO wanted;
   RETURN wanted;
 END $$;

@@ -10,8 +10,7 @@ BEGIN
   IF wanted IS NULL THEN
     SELECT s.value INTO wanted FROM dbinfer_private.setting s WHERE s.name = 'default_model';
     IF wanted IS NULL THEN
-      RAISE undefined_object USING MESSAGE = 'no model is deployed yet',
-        HINT = 'Deploy one: dbinfer deploy model.xml';
+      PERFORM dbinfer_private.raise_unknown(NULL, NULL);
     END IF;
   END IF;
   IF wanted !~ '^[^@]+(@[^@]+)?$' THEN
@@ -37,5 +36,5 @@ BEGIN
   END IF;
   RETURN found_id;
 END $$;
-COMMENT ON FUNCTION dbinfer_private.find_version(text) IS 'the version id that name, name@3, name@alias or NULL means';
+COMMENT ON FUNCTION dbinfer_private.find_version(text) IS 'the version id that name, name@3, name@alias or NULL means; NULL on a segment that is finishing';
 REVOKE ALL ON FUNCTION dbinfer_private.find_version(text) FROM PUBLIC;

@@ -3,7 +3,13 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $
 DECLARE
   known text;
 BEGIN
+  /* greenplum: IF dbinfer_private.finishing() THEN
+    RETURN;
+  END IF; */
   PERFORM dbinfer_private.require_registry();
+  IF base IS NULL THEN
+    RAISE undefined_object USING MESSAGE = 'no model is deployed yet', HINT = 'Deploy one: dbinfer deploy model.xml';
+  END IF;
   IF EXISTS (SELECT 1 FROM dbinfer_private.model m WHERE m.name = base) THEN
     SELECT string_agg(x.n, ', ' ORDER BY x.n) INTO known FROM (
       SELECT base || '@' || v.version AS n FROM dbinfer_private.model_version v WHERE v.model = base
@@ -17,5 +23,5 @@ BEGIN
   RAISE undefined_object USING MESSAGE = format('model "%s" does not exist', base),
     HINT = coalesce('Deployed models: ' || known || '.', 'No model is deployed yet. Deploy one: dbinfer deploy model.xml');
 END $$;
-COMMENT ON FUNCTION dbinfer_private.raise_unknown(text, text) IS 'raises undefined_object with the names that exist';
+COMMENT ON FUNCTION dbinfer_private.raise_unknown(text, text) IS 'raises undefined_object with the names that exist; nothing on a segment that is finishing';
 REVOKE ALL ON FUNCTION dbinfer_private.raise_unknown(text, text) FROM PUBLIC;

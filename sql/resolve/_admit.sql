@@ -25,19 +25,25 @@ BEGIN
                  -- no model: image_info, which needs the limits alone
                  WHEN model = '' THEN 0
                  ELSE dbinfer_private.find_version(model) END;
-  IF wanted = 0 THEN
-    PERFORM dbinfer_private.load_runtime();
-    RETURN dbinfer_private.ticket(caller, model, 0, settings, given_token);
+  IF wanted <> 0 THEN
+    SELECT x.id, x.model, x.version, x.xml_digest, x.bin_digest, x.manifest, m.isolation INTO v
+      FROM dbinfer_private.model_version x JOIN dbinfer_private.model m ON m.name = x.model WHERE x.id = wanted;
+    IF FOUND THEN
+      -- before anything is loaded for who may not run it
+      PERFORM dbinfer_private.check_grant(caller, v.model);
+    END IF;
   END IF;
-  SELECT x.id, x.model, x.version, x.xml_digest, x.bin_digest, x.manifest, m.isolation INTO v
-    FROM dbinfer_private.model_version x JOIN dbinfer_private.model m ON m.name = x.model WHERE x.id = wanted;
-  IF NOT FOUND THEN
+  PERFORM dbinfer_private.load_runtime();
+  -- nothing was concluded so far from what was not found, or not refused
+  /* greenplum: IF dbinfer_private.finishing() THEN
+    RETURN dbinfer_private.nobodys_ticket();
+  END IF; */
+  IF wanted = 0 THEN
+    RETURN dbinfer_private.ticket(caller, model, 0, settings, given_token);
+  ELSIF v.id IS NULL THEN
     PERFORM dbinfer_private.require_registry();
     RAISE undefined_object USING MESSAGE = 'the model version of this token does not exist', HINT = 'Run the statement again.';
   END IF;
-  -- before anything is loaded for who may not run it
-  PERFORM dbinfer_private.check_grant(caller, v.model);
-  PERFORM dbinfer_private.load_runtime();
   IF dbinfer_private.need_model(v.xml_digest, v.bin_digest, settings) THEN
     PERFORM dbinfer_private.require_registry();
     FOR p IN SELECT m.kind, d.data FROM dbinfer_private.model_part m JOIN dbinfer_private.part d ON d.digest = m.digest
@@ -46,6 +52,10 @@ BEGIN
       PERFORM dbinfer_private.feed_part(p.kind, p.data);
     END LOOP;
     PERFORM dbinfer_private.finish_model();
+    -- the same, for the parts
+    /* greenplum: IF dbinfer_private.finishing() THEN
+      RETURN dbinfer_private.nobodys_ticket();
+    END IF; */
   END IF;
   token := dbinfer_private.ticket(caller, model, v.id, json_build_object('model', v.model, 'version', v.version,
     'xml_digest', v.xml_digest, 'bin_digest', v.bin_digest, 'manifest', v.manifest, 'isolation', v.isolation,

@@ -13,6 +13,9 @@ BEGIN
       PERFORM dbinfer_private.feed_left_runtime();
       PERFORM dbinfer_private.start_runtime(digest);
     END IF;
+    IF dbinfer_private.finishing() THEN
+      RETURN dbinfer_private.nobodys_ticket();
+    END IF;
     taken := dbinfer_private.left_ticket(caller, model, token);
   END IF;
   IF taken IS NULL THEN

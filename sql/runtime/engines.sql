@@ -1,7 +1,8 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.engines(settings text, action text) RETURNS text
 LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
 session = GD.get("dbinfer")
-return session and session.engines(plpy, settings, action)
+# no settings: a segment that is finishing, see dbinfer_private.finishing
+return session and settings and session.engines(plpy, settings, action)
 $$;
 COMMENT ON FUNCTION dbinfer_private.engines(text, text) IS 'facts of the engines of this host as JSON, after one was started, or all or those of other runtimes were told to go';
 REVOKE ALL ON FUNCTION dbinfer_private.engines(text, text) FROM PUBLIC;

@@ -27,8 +27,9 @@ BEGIN
     RAISE undefined_column USING MESSAGE = pg_catalog.format('dbinfer: %s has no column "%s" of embeddings%s', images, chosen,
         CASE WHEN dimensions IS NOT NULL THEN ' or images' END), HINT = 'Name one with source_column => ''features''; its type is real[] or vector.';
   ELSIF kind OPERATOR(pg_catalog.=) 'bytea' THEN
-    RETURN pg_catalog.format('SELECT %I::bigint AS id, dbinfer.embed(%I, %L, %L)%s AS e FROM %s', id_column, chosen, model, on_error,
-      dbinfer._vector_cast(dimensions), images);
+    -- as dbinfer.embed, which does not know the row
+    RETURN pg_catalog.format('SELECT %1$I::bigint AS id, dbinfer._text_of_row(''embed'', %1$I, %2$I, dbinfer._resolve(%3$L, %2$I IS NULL), %4$L)::pg_catalog.float4[]%5$s AS e FROM %6$s',
+      id_column, chosen, model, on_error, dbinfer._vector_cast(dimensions), images);
   END IF;
   there := dbinfer._embedding_size(images, chosen, made_by, model);
   IF there OPERATOR(pg_catalog.<>) dimensions THEN

@@ -5,14 +5,15 @@ SELECT m.name,
        v.manifest->>'task' AS task,
        coalesce(m.name = (SELECT s.value FROM dbinfer_private.setting s WHERE s.name = 'default_model'), false) AS is_default,
        (SELECT count(*) FROM dbinfer_private.model_version w WHERE w.model = m.name) AS versions,
-       ARRAY(SELECT a.alias || '=' || a.version::text FROM dbinfer_private.alias a WHERE a.model = m.name ORDER BY 1) AS aliases,
+       CASE WHEN s.shown THEN ARRAY(SELECT a.alias || '=' || a.version::text FROM dbinfer_private.alias a WHERE a.model = m.name ORDER BY 1) END AS aliases,
        CASE WHEN s.shown THEN ARRAY(SELECT g.role FROM dbinfer_private.model_grant g WHERE g.model = m.name ORDER BY 1) END AS granted_to,
        CASE WHEN s.shown THEN v.manifest->>'precision' END AS precision,
-       CASE WHEN s.shown THEN (v.manifest->>'width') || 'x' || (v.manifest->>'height') || 'x' || (v.manifest->>'channels') END AS input,
-       CASE WHEN s.shown THEN jsonb_array_length(v.manifest->'labels') END AS labels,
-       v.size,
-       v.created_at,
-       v.created_by,
+       CASE WHEN s.shown THEN (v.manifest->>'height') || 'x' || (v.manifest->>'width') || 'x' || (v.manifest->>'channels') END AS input,
+       -- of any other type only where an older version has let it in: one model must not break the view for all
+       CASE WHEN s.shown AND jsonb_typeof(v.manifest->'labels') = 'array' THEN jsonb_array_length(v.manifest->'labels') END AS labels,
+       CASE WHEN s.shown THEN v.size END AS size,
+       CASE WHEN s.shown THEN v.created_at END AS created_at,
+       CASE WHEN s.shown THEN v.created_by END AS created_by,
        CASE WHEN s.shown THEN v.manifest->'metrics' END AS metrics,
        CASE WHEN s.shown THEN v.manifest->'provenance' END AS provenance,
        CASE WHEN s.shown THEN m.isolation END AS isolation
@@ -20,4 +21,5 @@ SELECT m.name,
   JOIN dbinfer._shown_models s ON s.model = m.name
   LEFT JOIN dbinfer_private.model_version v ON v.model = m.name AND v.version = m.active;
 COMMENT ON VIEW dbinfer.models IS 'one row per model, with its active version';
+COMMENT ON COLUMN dbinfer.models.input IS 'size of the network''s input: height x width x channels, as --input-size takes it';
 GRANT SELECT ON dbinfer.models TO PUBLIC;

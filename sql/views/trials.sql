@@ -2,6 +2,7 @@ CREATE OR REPLACE VIEW dbinfer.trials AS
 WITH entry AS (
   SELECT j.study, j.number, (j.entry->>'op_code')::integer AS op, (j.entry->>'trial_id')::bigint AS trial, j.entry
     FROM dbinfer_private.tuning_journal j
+   WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = 'dbinfer_admin' AND pg_has_role(r.oid, 'USAGE'))
 ), begun AS (
   -- 4 creates a trial; trials are numbered in that order
   SELECT e.study, row_number() OVER (PARTITION BY e.study ORDER BY e.number) - 1 AS trial, e.entry
@@ -31,5 +32,5 @@ SELECT b.study,
        (t.last->>'datetime_complete')::timestamptz AS ended_at
   FROM begun b
   LEFT JOIN told t ON t.study = b.study AND t.trial = b.trial;
-COMMENT ON VIEW dbinfer.trials IS 'one row per trial of dbinfer tune: its parameters, its score after each epoch, its value';
+COMMENT ON VIEW dbinfer.trials IS 'for administrators, who alone can tune: one row per trial of dbinfer tune: its parameters, its score after each epoch, its value';
 GRANT SELECT ON dbinfer.trials TO PUBLIC;

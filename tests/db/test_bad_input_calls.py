@@ -91,6 +91,7 @@ def test_odd_names(db: Connection, name: str) -> None:
     assert name[:40] in (diag.message_primary or "")
 
 
+@pytest.mark.wide
 def test_two_hundred_failing_statements_leave_the_session_well(db: Connection) -> None:
     for number in range(200):
         with db.cursor() as cursor, pytest.raises(psycopg2.Error):

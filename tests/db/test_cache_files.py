@@ -147,6 +147,7 @@ def test_a_folder_that_cannot_be_written_is_said(db: Connection, cache: Path) ->
     assert len(ask(db, QUERY, IMAGE)) == 10
 
 
+@pytest.mark.wide
 def test_backends_racing_on_a_cold_cache(db: Connection, cache: Path) -> None:
     right = ask(db, QUERY, IMAGE)
     for _ in range(3):
@@ -178,6 +179,7 @@ def loaded(db: Connection) -> list[str]:
 
 
 @pytest.mark.in_backends("max_models bounds what a backend has loaded")
+@pytest.mark.wide
 def test_a_backend_keeps_so_many_models_and_drops_the_oldest(db: Connection) -> None:
     for number in range(6):
         assert ask(db, f"SELECT (dbinfer.predict(%s, 'c{number}'))[1]", IMAGE) == number

@@ -61,6 +61,7 @@ def lies(db: Connection, folder: Path, name: str) -> Path:
     return folder / entry_name(ask(db, query, name))
 
 
+@pytest.mark.wide
 def test_the_oldest_model_goes_and_the_session_that_held_it_goes_on(
     db: Connection, dsn: str, folder: Path
 ) -> None:

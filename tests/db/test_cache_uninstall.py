@@ -80,6 +80,7 @@ def test_what_only_this_database_uses_goes(
     assert cached(server_dsn) <= before
 
 
+@pytest.mark.wide
 def test_what_only_dropped_databases_have_used_goes_too(
     two: tuple[str, str], before: set[tuple[object, ...]], server_dsn: str, venv: Path, tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ def test_what_only_dropped_databases_have_used_goes_too(
     assert cached(server_dsn) <= before
 
 
+@pytest.mark.wide
 def test_where_the_hosts_cannot_be_asked_the_database_goes_all_the_same(two: tuple[str, str]) -> None:
     with closing(psycopg2.connect(two[0])) as db:
         db.autocommit = True

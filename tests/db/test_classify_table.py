@@ -9,7 +9,9 @@ import psycopg2
 import pytest
 import tiny_models
 from asking import PLANS, ask, make_images, plan_parallel, planned_as, refused, role, rows
+from float32 import tolerance
 from psycopg2.extensions import connection as Connection
+from variants import wide
 
 from dbinfer.ir import import_openvino
 from dbinfer.registry import DeployOptions, deploy
@@ -76,13 +78,17 @@ def planned(request: pytest.FixtureRequest, db: Connection) -> Connection:
     return planned_as(db, request.param)
 
 
-@pytest.mark.parametrize("model", ["colours", "nasty", "unnamed", "powers", "conv", "single", "mixing"])
-@pytest.mark.parametrize("table", ["many", "few", "large", "none"])
+@pytest.mark.parametrize(
+    "model", ["conv", "nasty", *wide("colours", "unnamed", "powers", "single", "mixing")]
+)
+@pytest.mark.parametrize("table", ["many", "none", *wide("few", "large")])
 def test_every_row_is_as_row_by_row(planned: Connection, model: str, table: str) -> None:
     one = sorted(rows(planned, BY_ROW.format(model, table)))
     many = sorted(rows(planned, IN_BATCHES.format(model, table)))
     assert [row[:3] for row in many] == [row[:3] for row in one]
-    assert [row[3] for row in many] == pytest.approx([row[3] for row in one], rel=1e-4)
+    # Four sums, the longest of 3 * 3 * 16 terms, of grey levels to 255; softmax makes shares of such differences
+    rounding = tolerance(255.0, 4, 3 * 3 * 16)
+    assert [row[3] for row in many] == pytest.approx([row[3] for row in one], rel=rounding)
 
 
 SCAN = "SELECT dbinfer._scan_query(dbinfer._new_scan(), 'classify', %s, %s, 'error', 'id', 'img')"

@@ -75,6 +75,7 @@ def setting(dsn: str) -> object:
                 rows(connection, "SELECT dbinfer_private.set_setting(%s, %s)", name, value)
 
 
+@pytest.mark.wide
 def test_a_venv_that_is_not_there(dsn: str, setting: object) -> None:
     setting("venv", "/nowhere/venv")  # type: ignore[operator]
     done = doctor(dsn, "--json")
@@ -98,6 +99,7 @@ def test_install_says_at_once_what_doctor_would(dsn: str, setting: object) -> No
     assert "-m venv /nowhere/venv" in report.problems[0].hint
 
 
+@pytest.mark.wide
 def test_install_with_a_missing_venv_on_the_command_line(dsn: str, setting: object) -> None:
     setting("venv", "/nowhere/other")  # type: ignore[operator]
     command = [PROGRAM, "install", "--venv", "/nowhere/venv", "--dsn", dsn]

@@ -74,6 +74,7 @@ def test_detect_and_draw_go_together_on_a_turned_image(db: Connection) -> None:
     assert found.shape == (40, 80, 3)
 
 
+@pytest.mark.wide
 def test_nothing_to_draw_is_the_image_and_null_is_null(db: Connection) -> None:
     assert (drawn(db, photo(), "'{}'::dbinfer.detection[]") == 90).all()
     for call in (
@@ -84,6 +85,7 @@ def test_nothing_to_draw_is_the_image_and_null_is_null(db: Connection) -> None:
         assert ask(db, f"SELECT dbinfer.draw({call}) IS NULL") is True
 
 
+@pytest.mark.wide
 def test_numbers_of_all_kinds_do_no_harm(db: Connection) -> None:
     odd = (
         "ARRAY[ROW('a', 1, 'NaN', 'NaN', 1, 1, 1), ROW(NULL, -5, NULL, -1e30, -1e30, 2e30, 2e30), NULL,"
@@ -92,6 +94,7 @@ def test_numbers_of_all_kinds_do_no_harm(db: Connection) -> None:
     assert drawn(db, photo(), f"{odd}::dbinfer.detection[]").shape == (150, 200, 3)
 
 
+@pytest.mark.wide
 def test_bad_images_are_the_usual_errors(db: Connection) -> None:
     for image, said in (
         (b"", "the image is empty"),
@@ -112,6 +115,19 @@ def test_what_does_not_fit_is_refused(db: Connection) -> None:
         drawn(db, photo(), many)
     with pytest.raises(psycopg2.errors.ProgramLimitExceeded, match="max_image_pixels"):
         drawn(db, _huge(), BOXES)
+
+
+def test_a_timeout_ends_it_in_the_midst(db: Connection) -> None:
+    """It took effect after the last box."""
+    many = "array_fill(ROW(repeat('W', 60), 1, 1, 9, 9, 2900, 2900)::dbinfer.detection, ARRAY[800])"
+    image = photo(3000, 3000)
+    rows(db, "SET statement_timeout = 500")
+    try:
+        with pytest.raises(psycopg2.errors.QueryCanceled, match=r"cancelled while it (drew|waited)"):
+            drawn(db, image, many)
+    finally:
+        rows(db, "RESET statement_timeout")
+    assert drawn(db, photo(), BOXES).shape == (150, 200, 3)
 
 
 def _huge() -> bytes:

@@ -52,7 +52,7 @@ def kill_who_scores(supervisor: int, number: int = signal.SIGKILL) -> None:
 
 def test_a_timeout_ends_the_statement_in_the_servers_words(db: Connection, supervisor: int) -> None:
     rows(db, "CREATE TEMP TABLE results (p real[])")
-    rows(db, "SET statement_timeout = '200ms'")
+    rows(db, "SET statement_timeout = '1s'")
     for query in (PREDICT, "INSERT INTO results SELECT dbinfer.predict(%s, 'endless', 'null')"):
         diag = refused(db, "57014", query, HANGS)
         assert "canceling statement due to statement timeout" in str(diag.message_primary)
@@ -61,6 +61,7 @@ def test_a_timeout_ends_the_statement_in_the_servers_words(db: Connection, super
     assert ask(db, PREDICT, IMAGE) == RIGHT
 
 
+@pytest.mark.wide
 def test_a_cancel_and_a_terminate_need_not_wait_for_the_network(
     dsn: str, db: Connection, supervisor: int
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_worker_that_dies_costs_its_row_only(db: Connection, supervisor: int, 
     assert found == [(RIGHT,), (None,), (RIGHT,)]
 
 
+@pytest.mark.wide
 def test_an_image_that_takes_too_long_is_one_rows_error(dsn: str, db: Connection, supervisor: int) -> None:
     rows(db, "SELECT dbinfer_private.set_setting('max_inference_seconds', '1')")
     try:
@@ -121,6 +123,7 @@ def test_an_engine_that_is_gone_between_two_rows_is_started_again(db: Connection
     assert ask(db, "SELECT count(*) FROM dbinfer.engines WHERE pid <> %s", supervisor) == 1
 
 
+@pytest.mark.wide
 def test_a_killed_supervisor_costs_no_more_than_the_row(db: Connection, supervisor: int) -> None:
     def act() -> None:
         until(lambda: scoring(supervisor, "endless"), "a worker scores")
@@ -133,6 +136,7 @@ def test_a_killed_supervisor_costs_no_more_than_the_row(db: Connection, supervis
     assert ask(db, PREDICT, IMAGE) == RIGHT
 
 
+@pytest.mark.wide
 def test_a_stop_lets_rows_end_and_the_next_row_starts_another(
     dsn: str, db: Connection, supervisor: int
 ) -> None:
@@ -160,7 +164,8 @@ def test_somebody_elses_folder_is_an_error_or_auto_does_without(dsn: str, db: Co
                 rows(db, "SELECT dbinfer.set_isolation('endless', 'auto')")
                 assert ask(other, PREDICT, IMAGE) == RIGHT
                 assert "models run in the backends, because" in checks[0].detail
-                assert checks[0].ok
+                # and decode strangers' images there: somebody else's choice
+                assert not checks[0].ok
     finally:
         rows(db, "SELECT dbinfer_private.set_setting('engine_dir', %s)", kept)
         rows(db, "SELECT dbinfer.set_isolation('endless', 'always')")

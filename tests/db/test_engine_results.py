@@ -27,7 +27,9 @@ CALLS = [
     "classify_top(img, 0, 'conv')::text", "classify_top(img, NULL, 'conv')::text",
     "encode(dbinfer.segment(img, 'redness'), 'hex')", "embed(img, 'vector')::text",
     "predict(img, 'gaps')::text", "segment(img, 'conv')::text", "embed(img, 'conv')::text",
-    "classify(img, 'vector')::text",
+    "classify(img, 'vector')::text", "predict(img, 'two')::text", "predict(img, 'two', output => 'largest')::text",
+    "encode(dbinfer.predict_tensor(img, 'two', 'error', 'largest'), 'hex')",
+    "predict(img, 'two', output => 'least')::text", "predict(img, 'conv', output => 'largest')::text",
 ]  # fmt: skip
 TABLE = "SELECT * FROM dbinfer.classify_table('many', '{model}', '{on_error}') ORDER BY id"
 LOADED = (
@@ -41,7 +43,7 @@ def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("irs")
     for path in (
         tiny_models.colour_classifier(folder), tiny_models.convolution(folder), tiny_models.red_mask(folder),
-        tiny_models.colour_embedding(folder), tiny_models.gaps(folder),
+        tiny_models.colour_embedding(folder), tiny_models.gaps(folder), tiny_models.two_outputs(folder),
         tiny_models.convolution(folder, "half", 1, precision="bf16"),
     ):  # fmt: skip
         deploy(path, DeployOptions(isolation="always"), dsn=dsn)
@@ -81,13 +83,11 @@ def _told(err: psycopg2.Error) -> str:
 @chooses
 @pytest.mark.parametrize("call", CALLS)
 def test_every_function(dsn: str, call: str) -> None:
-    for img in (*IMAGES, *BAD):
-        query = (
-            f"SELECT dbinfer.{call}".replace("dbinfer.encode(", "encode(")
-            + " FROM (SELECT %s::bytea AS img) s"
-        )
-        one, other = (answers(dsn, isolation, query, img) for isolation in ("never", "always"))
-        assert one == other
+    query = (
+        f"SELECT dbinfer.{call}".replace("dbinfer.encode(", "encode(") + " FROM (SELECT %s::bytea AS img) s"
+    )
+    one, other = (answers(dsn, isolation, query, [*IMAGES, *BAD]) for isolation in ("never", "always"))
+    assert one == other
 
 
 @chooses

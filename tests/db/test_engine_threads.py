@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import tiny_models
 from asking import ask, rows
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.registry import DeployOptions, deploy
+
+pytestmark = pytest.mark.wide
 
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
 
@@ -17,4 +20,20 @@ def test_more_threads_than_cores(dsn: str, db: Connection, tmp_path: Path) -> No
     deploy(tiny_models.constant(tmp_path, 7), DeployOptions(isolation="always"), dsn=dsn)
     rows(db, "SELECT dbinfer.set_setting('threads', '64')")
     rows(db, "SET statement_timeout = '60s'")
-    assert ask(db, "SELECT dbinfer.predict(%s, 'constant')", IMAGE) == [7, 7, 7]
+    try:
+        assert ask(db, "SELECT dbinfer.predict(%s, 'constant')", IMAGE) == [7, 7, 7]
+    finally:
+        rows(db, "SELECT dbinfer.set_setting('threads', 'auto')")
+
+
+@pytest.mark.parametrize("isolation", ["never", "always"])
+def test_a_small_network_takes_one_thread_of_an_idle_host(
+    isolation: str, dsn: str, db: Connection, tmp_path: Path
+) -> None:
+    """A lone session may have all cores: 250 us of processor time an image became 500, and none came sooner."""
+    deploy(tiny_models.convolution(tmp_path), DeployOptions(isolation=isolation), dsn=dsn)
+    rows(db, "SET max_parallel_workers_per_gather = 0")
+    assert ask(db, "SELECT dbinfer.profile(%s, 'conv')", IMAGE)["threads"] == 1
+    # a place of a cluster that has not scored yet says what one may take there
+    held = rows(db, "SELECT threads FROM dbinfer.segments WHERE models::text LIKE '%conv%'")
+    assert set(held) == {(1,)}

@@ -46,6 +46,17 @@ def test_settings_that_are_named_are_changed(dsn: str) -> None:
         assert ask(connection, "SELECT value FROM dbinfer_private.setting WHERE name = 'max_models'") == "2"
 
 
+def test_a_venv_that_backends_cannot_use_is_not_kept(dsn: str, tmp_path: Path) -> None:
+    """The check said FAIL and the setting was stored all the same: no new session could score any more."""
+    query = "SELECT name, value FROM dbinfer_private.setting ORDER BY 1"
+    with closing(psycopg2.connect(dsn)) as connection:
+        before = rows(connection, query)
+    with pytest.raises(InstallError, match=f"{tmp_path}.*; the setting venv stays "):
+        install(InstallOptions(venv=str(tmp_path), max_models=7, engine_dir="/x"), dsn)
+    with closing(psycopg2.connect(dsn)) as connection:
+        assert rows(connection, query) == before
+
+
 def test_version_and_upgrades_are_recorded(dsn: str) -> None:
     with closing(psycopg2.connect(dsn)) as connection:
         done = dict(rows(connection, "SELECT name, sha256 FROM dbinfer_private.upgrade"))
@@ -103,6 +114,7 @@ def test_a_schema_of_somebody_else_is_left_alone(server_dsn: str) -> None:
         assert snapshot(other) == before
 
 
+@pytest.mark.wide
 def test_two_installs_at_once_end_with_one(server_dsn: str, venv: Path) -> None:
     with another_database(server_dsn) as other:
         outcomes: list[object] = []
@@ -122,6 +134,7 @@ def test_two_installs_at_once_end_with_one(server_dsn: str, venv: Path) -> None:
         assert upgrade(dsn=other).changed is False
 
 
+@pytest.mark.wide
 def test_a_database_with_an_odd_name(server_dsn: str, venv: Path, tmp_path: Path) -> None:
     with another_database(server_dsn, 'Odd "name" 1') as other:
         install(InstallOptions(venv=str(venv)), other)

@@ -78,6 +78,7 @@ def test_plpython_that_somebody_uses_meanwhile_stays(server_dsn: str) -> None:
         ("CREATE VIEW dbinfer.mine AS SELECT 1 AS n", "dbinfer"),
     ],
 )
+@pytest.mark.wide
 def test_what_depends_on_it_is_never_dropped(server_dsn: str, mine: str, name: str) -> None:
     with another_database(server_dsn) as other:
         install(dsn=other)

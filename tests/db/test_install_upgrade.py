@@ -121,7 +121,7 @@ def test_an_open_session_runs_the_new_runtime_at_its_next_statement(
             before = ask(connection, "SELECT runtime_digest FROM dbinfer.segments")
             changed = Content().modules
             changed["tasks"] = changed["tasks"].replace(
-                "return float_array_literal(model.flat)\n\n\ndef tensor", "return '{77}'\n\n\ndef tensor"
+                "return float_array_literal(values)\n\n\ndef tensor", "return '{77}'\n\n\ndef tensor"
             )
             assert changed != Content().modules
             monkeypatch.setattr(Content, "modules", changed)

@@ -18,6 +18,8 @@ from dbinfer.progress import Progress
 from dbinfer.registry import deploy, drop
 from dbinfer.score import ScoreOptions, score
 
+pytestmark = pytest.mark.wide
+
 IMAGE = tiny_models.file(tiny_models.picture(200, 0, 0))
 BATCH = 10
 ROWS = 2_000  # enough that a change comes before the end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -144,9 +145,11 @@ def test_too_many_bad_rows_stop_the_job_with_a_summary(db: Connection, dsn: str)
         score(options=ScoreOptions(max_errors=10, connections=1), dsn=dsn)
     assert "predictions_errors" in caught.value.cure
     state = "SELECT state, errors, last_error FROM dbinfer.jobs ORDER BY id DESC LIMIT 1"
+    assert re.search("the last one: row [0-9]+: not an image", caught.value.message)
     assert rows(db, state)[0][:2] == ("failed", 11)
-    with pytest.raises(DataError, match="not an image"):
+    with pytest.raises(DataError, match=r"^row [0-9]+: not an image"):
         score(options=ScoreOptions(on_error="error"), dsn=dsn)
+    assert rows(db, "SELECT reason FROM predictions_errors WHERE reason LIKE 'row%%'") == []
     assert score(options=ScoreOptions(on_error="null"), dsn=dsn).nulls > 0
     assert (
         ask(db, "SELECT count(*) FROM predictions") + ask(db, "SELECT count(*) FROM predictions_errors") == 90

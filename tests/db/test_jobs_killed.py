@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 from contextlib import closing
 
 import killing
@@ -25,6 +26,7 @@ def digits(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     return dsn
 
 
+@pytest.mark.wide
 def test_killed_at_random_each_row_is_there_once(digits: str) -> None:
     chance = random.Random(14)
     for kill in range(KILLS + 1):
@@ -34,6 +36,22 @@ def test_killed_at_random_each_row_is_there_once(digits: str) -> None:
         else:
             killing.killed_at(digits, more, killing.kill_client)
     killing.finish(digits, KILLS + 1)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_client_that_is_told_to_end_says_so(digits: str, how: signal.Signals) -> None:
+    with closing(psycopg2.connect(digits)) as db:
+        db.autocommit = True
+        rows(db, "DROP TABLE IF EXISTS killed, killed_errors")
+        # a row a batch: on a quiet machine the job was over before it was told
+        running = client(digits, 1)
+        wait_for(digits, 1, running)
+        running.send_signal(how)
+        printed = running.communicate(timeout=PATIENCE)[0]
+        assert (running.returncode, printed) == (128 + how, "")
+        (job,) = jobs(1, digits).jobs
+        assert job["state"] == "cancelled"
+        assert 0 < job["done"] < job["total"] == ROWS
 
 
 def test_a_second_client_says_that_the_first_is_at_work(digits: str) -> None:

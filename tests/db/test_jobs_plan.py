@@ -68,6 +68,7 @@ def table(dsn: str, request: pytest.FixtureRequest) -> Iterator[str]:
         rows(db, f"DROP TABLE {request.param}, {request.param}_results, {request.param}_results_errors")
 
 
+@pytest.mark.wide
 def test_the_memory_of_the_client_stays_flat(db: Connection, dsn: str, table: str) -> None:
     words = [sys.executable, "-c", CLIENT, dsn, table, key_of(table)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -91,6 +91,64 @@ def test_a_function_of_somebody_else_gets_nothing_of_an_administrator(db: Connec
     rows(db, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
 
 
+def test_what_strangers_say_of_their_jobs_harms_no_administrator(db: Connection) -> None:
+    """Their words are shown on administrators' terminals: no escape sequences, no text without end, no wrong types."""
+    evil = "\x1b]0;owned\x07 \u202egnp.exe \x9b31m" + "x" * 5000
+    with role(db) as name:
+        said = dict.fromkeys(("source", "function", "model"), evil) | {
+            "target": "public.t",
+            "version": 1,
+            "connections": 1,
+        }
+        number = ask(db, BEGIN, json.dumps(said | {"more": evil}))
+        tell = "SELECT dbinfer._tell_job(%s, -7, NULL, NULL, %s, 'failed', dbinfer._ask('dbinfer score'))"
+        assert ask(db, tell, number, evil) is False
+        rows(db, "RESET ROLE")
+        (job,) = rows(
+            db, "SELECT source, function, model, last_error FROM dbinfer.jobs WHERE role = %s", name
+        )
+        assert [len(text) for text in job] == [300, 100, 300, 2000]
+        assert all(text.isprintable() for text in job)
+        assert rows(db, "SELECT done, total, errors FROM dbinfer.jobs WHERE id = %s", number) == [
+            (0, None, 0)
+        ]
+        assert ask(db, "SELECT count(*) FROM dbinfer_private.job WHERE facts ? 'more'") == 0
+        # what an older client could store
+        rows(
+            db,
+            'UPDATE dbinfer_private.job SET facts = \'{"version": "no", "connections": [1]}\' WHERE id = %s',
+            number,
+        )
+        assert rows(db, "SELECT version, connections FROM dbinfer.jobs WHERE id = %s", number) == [
+            (None, None)
+        ]
+
+
+def test_a_role_that_is_made_again_under_an_old_name_is_another_one(db: Connection, started: Any) -> None:
+    with role(db) as name:
+        number = started()
+        assert listed(db) == [number]
+        rows(db, f"RESET ROLE; DROP ROLE {name}; CREATE ROLE {name} NOLOGIN; SET ROLE {name}")
+        assert listed(db) == []
+        assert ask(db, TELL, number) is None
+        refused(db, "42704", "SELECT dbinfer.cancel_job(%s)", number)
+
+
+def test_a_role_keeps_no_more_than_a_thousand_jobs(db: Connection, started: Any) -> None:
+    with role(db) as name:
+        number = started()
+        rows(db, "RESET ROLE")
+        copies = "nextval('dbinfer_private.job_id'), role, facts, 'done', 0, 0, 0, '', pid, false, now(), now(), now()"
+        rows(
+            db,
+            f"INSERT INTO dbinfer_private.job SELECT {copies} FROM dbinfer_private.job, generate_series(1, 1500) "
+            f"WHERE id = {number}",
+        )
+        rows(db, f"SET ROLE {name}")
+        last = ask(db, BEGIN, facts("public.another"))
+        assert (len(listed(db)), listed(db)[-1]) == (1001, last)
+
+
 def test_score_and_deploy_go_by_the_role_that_the_connection_takes(
     db: Connection, dsn: str, tmp_path: Path
 ) -> None:

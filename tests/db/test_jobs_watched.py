@@ -97,6 +97,10 @@ def test_json_lines_and_the_list_of_jobs(dsn: str) -> None:
         "colours",
     )
     assert "public.images > public.predictions" in CliRunner().invoke(app, ["jobs", "--dsn", dsn]).stdout
+    # nothing is left to do
+    score(dsn=dsn)
+    last = CliRunner().invoke(app, ["jobs", "--limit", "1", "--dsn", dsn], env={"COLUMNS": "200"}).stdout
+    assert " 0/0 " in last, last
 
 
 def test_others_see_and_end_their_own_jobs_alone(db: Connection, dsn: str) -> None:
@@ -156,6 +160,7 @@ def test_new_rows_are_scored_as_they_come_by_polling(db: Connection, dsn: str) -
 
 
 @pytest.mark.postgres_only("triggers")
+@pytest.mark.wide
 def test_the_trigger_of_the_page_wakes_a_job(db: Connection, dsn: str) -> None:
     (recipe,) = re.findall(r"```sql\n(CREATE FUNCTION images_came.*?)```", PAGE.read_text(), re.DOTALL)
     rows(db, recipe)
@@ -170,6 +175,7 @@ def test_the_trigger_of_the_page_wakes_a_job(db: Connection, dsn: str) -> None:
     rows(db, "DROP FUNCTION images_came CASCADE")
 
 
+@pytest.mark.wide
 def test_the_line_for_cron_works(db: Connection, dsn: str, tmp_path: Path) -> None:
     (line,) = re.findall(r"```crontab\n(.*?)\n```", PAGE.read_text(), re.DOTALL)
     command = " ".join(line.split()[5:])

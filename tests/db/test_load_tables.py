@@ -166,3 +166,21 @@ def test_a_view_and_a_missing_schema(db: Connection, dsn: str, photos: Path) -> 
         load([photos], LoadOptions("a_view"), dsn)
     with pytest.raises(DataError, match="nowhere"):
         load([photos], LoadOptions("nowhere.images"), dsn)
+
+
+def test_a_load_says_for_whom_it_waits(db: Connection, dsn: str, photos: Path) -> None:
+    """Any session may hold the lock of a load; that was silence without an end."""
+    said: list[str] = []
+
+    def hear(progress: Progress) -> None:
+        if progress.note:
+            said.append(progress.note)
+            rows(db, "SELECT pg_advisory_unlock_all()")
+
+    name = '"public"."images"'
+    rows(db, "SELECT pg_advisory_lock(hashtext('dbinfer load'), hashtext(%s))", name)
+    assert load([photos], dsn=dsn, progress=hear).loaded == 3
+    pid, user = rows(db, "SELECT pg_backend_pid(), current_user")[0]
+    assert said == [
+        f"process {pid} of user {user} loads into this table, or holds the lock for that; waiting for its end."
+    ]

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 import tiny_models
 from asking import ask, make_images, rows
+from float32 import tolerance
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.ir import import_openvino
 from dbinfer.registry import deploy
+
+pytestmark = pytest.mark.wide
 
 NETWORKS = ("MobileNetV2", "ResNet50")
 if importlib.util.find_spec("tensorflow") is None:
@@ -47,7 +50,8 @@ def test_equal_to_openvino_alone(db: Connection, dsn: str, folder: Path, name: s
     for place, found in rows(db, f"SELECT id, dbinfer.predict(img, '{name}') FROM public.noise"):
         expected = compiled(images[place][None].astype(np.float32))[0].ravel()
         assert len(found) == 1000
-        assert np.abs(np.array(found) - expected).max() <= 1e-5
+        # 53 layers in both networks, with sums of up to 3 * 3 * 512 terms
+        assert np.abs(np.array(found) - expected).max() <= tolerance(expected, 53, 3 * 3 * 512)
         assert ask(
             db, f"SELECT (dbinfer.classify(img, '{name}')).class FROM public.noise WHERE id = {place}"
         ) == (expected.argmax())

@@ -135,6 +135,7 @@ def test_statement_timeout(db: Connection, workers: str) -> None:
         assert ask(db, "SELECT count(dbinfer.predict(img, 'conv')) FROM public.photos") == 20
 
 
+@pytest.mark.wide
 def test_a_timeout_during_the_first_row_leaves_the_session_well(dsn: str) -> None:
     for milliseconds in (5, 20, 40, 80, 120, 160, 200, 300):
         with closing(psycopg2.connect(dsn)) as connection:
@@ -158,6 +159,7 @@ def test_a_terminated_backend_is_gone_and_the_server_goes_on(db: Connection, dsn
     assert len(ask(db, "SELECT dbinfer.predict(%s, 'conv')", PHOTO)) == 10
 
 
+@pytest.mark.wide
 def test_memory_stays_where_it_is_over_many_rows(db: Connection) -> None:
     rows(db, "SET max_parallel_workers_per_gather = 0")
     pid = ask(db, "SELECT pg_backend_pid()")
@@ -173,6 +175,7 @@ def test_memory_stays_where_it_is_over_many_rows(db: Connection) -> None:
     assert megabytes() - before < 10
 
 
+@pytest.mark.wide
 def test_memory_stays_where_it_is_over_many_statements(db: Connection) -> None:
     pid = ask(db, "SELECT pg_backend_pid()")
 

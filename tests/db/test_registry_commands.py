@@ -31,6 +31,30 @@ def dbinfer(dsn: str) -> object:
     return run
 
 
+def test_a_list_of_models_takes_few_imports(dsn: str) -> None:
+    """What trains, compiles or decodes stays out; so do Python's packages for pages and for other databases."""
+    code = (
+        "import atexit, sys; from dbinfer.cli import main; "
+        "atexit.register(lambda: print('\\nimported:', *sys.modules)); main(['models'])"
+    )
+    env = {**os.environ, "DBINFER_DSN": dsn}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert "models (* default)" in done.stdout
+    imported = set(done.stdout.rpartition("imported:")[2].split())
+    heavy = {
+        "tensorflow",
+        "keras",
+        "openvino",
+        "numpy",
+        "cv2",
+        "sqlalchemy",
+        "jinja2",
+        "rich.markdown",
+        "rich.progress",
+    }
+    assert imported & {*heavy, "dbinfer.registry.deployment", "dbinfer.install", "dbinfer.score"} == set()
+
+
 def test_the_whole_way(dbinfer, db: Connection, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     assert "No model is deployed yet" in dbinfer("models")
     assert json.loads(dbinfer("models", "--json")) == []
@@ -54,10 +78,31 @@ def test_the_whole_way(dbinfer, db: Connection, tmp_path: Path) -> None:  # type
     assert [(v["version"], v["active"]) for v in model["history"]] == [(1, True), (2, False)]
     dbinfer("alias", "colours@2", "next")
     assert ask(db, "SELECT (dbinfer.classify(%s, 'colours@next')).label", IMAGE) == "r"
-    assert "is active" in dbinfer("drop", "colours@1", code=1)
+    refused = dbinfer("drop", "colours@1", code=1)
+    assert "is active" in refused
+    assert "hint: Activate another version first, or drop this one with --force." in refused
     dbinfer("drop", "colours@2")
     dbinfer("drop", "colours", "--force")
     assert json.loads(dbinfer("models", "--json")) == []
+
+
+def test_a_model_without_labels_is_not_deployed_in_silence(dbinfer, db: Connection, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    out = dbinfer("deploy", tiny_models.colour_classifier(tmp_path, "nameless", labels=[]))
+    assert (
+        "labels: none for the 3 classes, so classify gives their numbers, and NULL as the label; "
+        "deploy it again with --labels a,b,c or --labels @FILE (a name per line)"
+    ) in out
+    assert ask(db, "SELECT dbinfer.classify(%s, 'nameless')::text", IMAGE) == "(0,,200)"
+    out = dbinfer("deploy", tiny_models.boxes(tmp_path, [[0, 0, 4, 4, 0.9, 1]], "nameless_boxes"))
+    assert "labels: none, so detect gives the numbers of classes" in out
+    out = dbinfer("deploy", tiny_models.colour_classifier(tmp_path, "named"))
+    assert "labels:" not in out
+    out = dbinfer("deploy", tiny_models.probability(tmp_path, "binary"))
+    assert "labels: none, so classify always gives class 0 of this one output" in out
+    assert "--labels no,yes" in out
+    assert ask(db, "SELECT (dbinfer.classify(%s, 'binary')).class", IMAGE) == 0
+    dbinfer("deploy", tmp_path / "binary.xml", "--labels", "no,yes")
+    assert ask(db, "SELECT (dbinfer.classify(%s, 'binary')).label", IMAGE) == "yes"
 
 
 def test_grant_and_revoke(dbinfer, db: Connection, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -66,7 +111,9 @@ def test_grant_and_revoke(dbinfer, db: Connection, tmp_path: Path) -> None:  # t
         dbinfer("grant", "mine", name)
         assert ask(db, "SELECT dbinfer.predict(%s, 'mine')", IMAGE) == [1, 1, 1]
         dbinfer("revoke", "mine", name)
-        assert "was not granted" in dbinfer("revoke", "mine", name, code=1)
+        refused = dbinfer("revoke", "mine", name, code=1)
+        assert "was not granted" in refused
+        assert "hint: To list grants: dbinfer models --json" in refused
 
 
 def test_labels_from_a_file(dbinfer, db: Connection, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -76,6 +123,7 @@ def test_labels_from_a_file(dbinfer, db: Connection, tmp_path: Path) -> None:  #
     assert ask(db, "SELECT (dbinfer.classify(%s)).label", IMAGE) == "un"
 
 
+@pytest.mark.wide
 def test_mistakes(dbinfer, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     path = tiny_models.constant(tmp_path, 4, "wrong")
     assert "is not a valid model name" in dbinfer("deploy", path, "--name", "a b", code=1)

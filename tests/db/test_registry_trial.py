@@ -44,6 +44,8 @@ def test_what_the_trial_took_is_stored(db: Connection, dsn: str, tmp_path: Path)
         "milliseconds": done.trial.milliseconds,
         "peak_bytes": done.trial.peak_bytes,
         "batch_milliseconds": done.trial.batch_milliseconds,
+        "by_threads": done.trial.by_threads,
+        "busy": done.trial.busy,
     }
     assert deploy(path, dsn=dsn).trial is None
 

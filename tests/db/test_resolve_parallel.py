@@ -12,6 +12,7 @@ import pytest
 import tiny_models
 from asking import ask, force_parallel, make_images, role, rows, workers
 from psycopg2.extensions import connection as Connection
+from variants import wide
 
 from dbinfer.registry import DeployOptions, deploy, revoke
 from dbinfer.server import ServerReport
@@ -62,7 +63,7 @@ def test_workers_do_score(parallel: Connection) -> None:
     rows(parallel, "RESET parallel_leader_participation")
 
 
-@pytest.mark.parametrize("leader", ["on", "off"])
+@pytest.mark.parametrize("leader", ["on", *wide("off")])
 def test_cold_caches_and_fresh_workers(parallel: Connection, server: ServerReport, leader: str) -> None:
     rows(parallel, f"SET parallel_leader_participation = {leader}")
     shutil.rmtree(Path(server.data_dir) / "dbinfer_cache")
@@ -104,6 +105,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.wide
 def test_shape(parallel: Connection, shape: str) -> None:
     assert [row[0] for row in rows(parallel, SHAPES[shape])] == LABELS
 
@@ -130,6 +132,7 @@ WRAPPERS = {
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.wide
 def test_wrapper(parallel: Connection, wrapper: str) -> None:
     rows(
         parallel,
@@ -142,6 +145,7 @@ def test_wrapper(parallel: Connection, wrapper: str) -> None:
 @pytest.mark.parametrize(
     "kind", ["IMMUTABLE", "STRICT STABLE", "STABLE SECURITY DEFINER SET search_path = ''"]
 )
+@pytest.mark.wide
 def test_sql_wrapper(parallel: Connection, kind: str) -> None:
     rows(
         parallel,
@@ -151,6 +155,7 @@ def test_sql_wrapper(parallel: Connection, kind: str) -> None:
     assert [row[0] for row in rows(parallel, "SELECT sql_wrapped(img) FROM images ORDER BY id")] == LABELS
 
 
+@pytest.mark.wide
 def test_a_wrapper_with_an_exception_block_gives_one_clear_error_or_results(parallel: Connection) -> None:
     rows(parallel, "SET parallel_leader_participation = off")
     if parallel.server_version >= 170000:  # since then workers may have subtransactions of their own
@@ -165,6 +170,7 @@ def test_a_wrapper_with_an_exception_block_gives_one_clear_error_or_results(para
 
 
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+@pytest.mark.wide
 def test_prepared(parallel: Connection, mode: str) -> None:
     rows(parallel, f"SET plan_cache_mode = {mode}")
     rows(parallel, "PREPARE p(text) AS SELECT (dbinfer.classify(img, $1)).label FROM images ORDER BY id")

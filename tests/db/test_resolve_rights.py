@@ -116,6 +116,7 @@ def test_what_a_failing_definer_function_leaves_behind_is_worth_nothing(db: Conn
         f"{FORGED}\n",
     ],
 )
+@pytest.mark.wide
 def test_a_forged_token_gives_nothing(db: Connection, helper: str, token: str | None) -> None:
     with role(db):
         query = f"SELECT dbinfer.{helper}('predict', %s, %s, 'error', 0)"
@@ -129,6 +130,7 @@ def test_a_forged_token_gives_nothing(db: Connection, helper: str, token: str | 
 @pytest.mark.parametrize(
     "token", [FORGED, "dbinfer:999:0000000000000000", "dbinfer", "", None, "secret", f"{FORGED}\n"]
 )
+@pytest.mark.wide
 def test_a_forged_token_is_not_admitted(db: Connection, token: str | None) -> None:
     """As Greenplum's segments admit themselves: _here keeps the token, _admit_segment checks the grant."""
     with role(db):

@@ -55,6 +55,7 @@ def test_versions_by_number_and_alias_in_one_statement(db: Connection, dsn: str)
 
 
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan", "auto"])
+@pytest.mark.wide
 def test_a_prepared_statement_follows(db: Connection, dsn: str, mode: str) -> None:
     rows(db, f"SET plan_cache_mode = {mode}")
     rows(db, f"PREPARE p AS {ONE}")
@@ -139,6 +140,7 @@ def test_a_dropped_version_is_named_at_the_next_statement(db: Connection, dsn: s
     assert diag.message_hint == "Versions: m@1, m@2."
 
 
+@pytest.mark.wide
 def test_a_model_that_is_dropped_while_a_cursor_reads_is_scored_to_the_end(
     db: Connection, dsn: str, folder: Path
 ) -> None:
@@ -152,6 +154,7 @@ def test_a_model_that_is_dropped_while_a_cursor_reads_is_scored_to_the_end(
     refused(db, "42704", "SELECT dbinfer.predict(%s, 'short')", IMAGE)
 
 
+@pytest.mark.wide
 def test_the_same_graph_with_other_labels_is_another_model_in_the_same_session(
     db: Connection, dsn: str, tmp_path: Path
 ) -> None:
@@ -168,6 +171,7 @@ def test_the_same_graph_with_other_labels_is_another_model_in_the_same_session(
     assert ask(db, query, IMAGE) == "blue"
 
 
+@pytest.mark.wide
 def test_a_change_of_settings_counts_at_the_next_statement(db: Connection) -> None:
     query = "SELECT dbinfer.predict(%s, 'm')"
     assert ask(db, query, IMAGE) == [1, 1, 1]

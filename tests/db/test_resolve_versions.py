@@ -14,6 +14,8 @@ from asking import force_parallel, make_images, rows
 
 from dbinfer.registry import activate, deploy, drop
 
+pytestmark = pytest.mark.wide
+
 ROUNDS = 12 if os.environ.get("LONG") else 6
 QUERY = (
     "SELECT count(DISTINCT r[1]), min(r[1]), count(*) "

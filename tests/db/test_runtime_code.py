@@ -52,6 +52,7 @@ def test_sessions_start_from_the_code_of_the_registry(other: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["python = 'cpython-38 550d0d0a'", "digest = 'of another runtime'"])
+@pytest.mark.wide
 def test_code_that_is_not_theirs_is_left_alone_until_an_upgrade_mends_it(other: str, what: str) -> None:
     change(other, f"UPDATE dbinfer_private.runtime_code SET {what}, code = 'not even code'")
     assert not compiled(other)
@@ -75,6 +76,7 @@ def test_an_upgrade_compiles_the_new_runtime(other: str, monkeypatch: pytest.Mon
     assert compiled(other)
 
 
+@pytest.mark.wide
 def test_sources_that_do_not_compile_do_not_stop_an_installation(
     other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

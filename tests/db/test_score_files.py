@@ -78,6 +78,7 @@ def dbinfer(*words: object) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.wide
 def test_the_command_prints_and_counts_failures(dsn: str, files: list[Path], tmp_path: Path) -> None:
     done = dbinfer("predict", *files, "--dsn", dsn)
     assert done.returncode == 0
@@ -90,6 +91,7 @@ def test_the_command_prints_and_counts_failures(dsn: str, files: list[Path], tmp
     assert second["value"]["label"] == "red"
 
 
+@pytest.mark.wide
 def test_masks_need_a_folder(dsn: str, files: list[Path], tmp_path: Path) -> None:
     words = ("predict", files[0], "--model", "redness", "--dsn", dsn)
     done = dbinfer(*words)

@@ -80,7 +80,7 @@ def test_where(db: Connection, dsn: str) -> None:
 def test_an_existing_table_is_refused_replaced_or_completed(db: Connection, dsn: str) -> None:
     score(options=ScoreOptions(where="id < 2", atomic=True), dsn=dsn)
     with pytest.raises(DataError, match="exists") as caught:
-        score(dsn=dsn)
+        score(options=ScoreOptions(atomic=True), dsn=dsn)
     assert "--replace" in caught.value.cure
     rows(db, "UPDATE predictions SET label = 'mine'")
     assert score(options=ScoreOptions(existing="append"), dsn=dsn).rows == 1
@@ -91,6 +91,14 @@ def test_an_existing_table_is_refused_replaced_or_completed(db: Connection, dsn:
     assert ask(db, "SELECT count(*) FROM pg_class WHERE relname LIKE 'dbinfer_score%%'") == 0
 
 
+def test_a_job_goes_on_in_a_table_of_one_transaction(db: Connection, dsn: str) -> None:
+    score(options=ScoreOptions(where="id < 2", atomic=True), dsn=dsn)
+    assert score(dsn=dsn).rows == 1
+    assert rows(db, "SELECT id, model, version FROM predictions ORDER BY 1") == [
+        (number, "colours", 1) for number in range(3)
+    ]
+
+
 def test_append_makes_a_missing_table(db: Connection, dsn: str) -> None:
     assert score(options=ScoreOptions(existing="append"), dsn=dsn).rows == 3
     assert ask(db, "SELECT count(*) FROM predictions") == 3
@@ -98,12 +106,36 @@ def test_append_makes_a_missing_table(db: Connection, dsn: str) -> None:
 
 def test_a_bad_image_stops_or_has_no_result(db: Connection, dsn: str) -> None:
     rows(db, "INSERT INTO images VALUES (3, 'no image')")
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match="not an image") as caught:
         score(options=ScoreOptions(atomic=True), dsn=dsn)
+    assert "--on-error null" in caught.value.cure
+    assert "=>" not in caught.value.cure, "the words of a shell, not of SQL"
     assert ask(db, "SELECT to_regclass('predictions')") is None
     report = score(options=ScoreOptions(on_error="null", atomic=True), dsn=dsn)
     assert (report.rows, report.nulls) == (4, 1)
     assert rows(db, "SELECT class, label, score FROM predictions WHERE id = 3") == [(None, None, None)]
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "cure"), [("text", "pg_read_binary_file"), ("oid", "lo_get"), ("integer", "--column")]
+)
+def test_a_column_of_no_images_is_named_with_its_type(
+    db: Connection, dsn: str, kind: str, cure: str, atomic: bool
+) -> None:
+    rows(db, f"ALTER TABLE images ADD COLUMN p {kind}")
+    with pytest.raises(DataError) as caught:
+        score(options=ScoreOptions(column="p", atomic=atomic), dsn=dsn)
+    assert caught.value.message == f"column 'p' of public.images is of type {kind}, but images are bytea"
+    assert cure in caught.value.cure
+    assert ask(db, "SELECT to_regclass('predictions')") is None
+
+
+def test_a_domain_of_images_is_scored(db: Connection, dsn: str) -> None:
+    rows(db, "CREATE DOMAIN photo AS bytea; ALTER TABLE images ALTER img TYPE photo")
+    assert score(dsn=dsn).rows == 3
+    assert score(into="again", options=ScoreOptions(atomic=True), dsn=dsn).rows == 3
+    rows(db, "DROP TABLE again; DROP DOMAIN photo CASCADE")
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,13 @@ if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("needs TensorFlow: pip install dbinfer[train]", allow_module_level=True)
 
 # one process trains and converts, as a user's shell would
+pytestmark = pytest.mark.wide
+
 PROGRAM = """
 import sys
 from pathlib import Path
 import dbinfer
+
 folder = Path(sys.argv[1])
 done = dbinfer.train("digits", "digits", dbinfer.TrainOptions(epochs=12, augment=True, out=str(folder)))
 options = dbinfer.ConvertOptions(output_name="fc1", values={"l2_normalize": True, "name": "features"})

@@ -36,6 +36,7 @@ def test_status_prints_the_psql_command(server: ServerReport) -> None:
     assert f'psql "{server.dsn}"' in dbinfer("status").stdout
 
 
+@pytest.mark.wide
 def test_status_of_an_empty_folder(tmp_path: Path) -> None:
     done = dbinfer("status", "--json", home=tmp_path)
     assert done.returncode == 0
@@ -50,6 +51,7 @@ def test_up_on_a_running_server(server: ServerReport) -> None:
     assert json.loads(done.stdout)["pid"] == server.pid
 
 
+@pytest.mark.wide
 def test_down_where_nothing_runs(tmp_path: Path) -> None:
     done = dbinfer("down", home=tmp_path)
     assert (done.returncode, done.stdout) == (0, "the embedded server was not running.\n")
@@ -60,6 +62,7 @@ def test_psql_passes_its_arguments_on(server: ServerReport) -> None:
     assert done.stdout == "dbinfer|42\n", done.stderr
 
 
+@pytest.mark.wide
 def test_psql_without_a_server_is_one_sentence(server: ServerReport, tmp_path: Path) -> None:
     done = dbinfer("psql", home=tmp_path)
     assert done.returncode == 1

@@ -35,10 +35,8 @@ class Notes(list[str]):
         self += [progress.note] if progress.note else []
 
 
-pytestmark = [
-    pytest.mark.postgres_only("the embedded server is PostgreSQL"),
-    pytest.mark.alone("a port that it gives up could be taken by another server of the tests"),
-]
+pytestmark = pytest.mark.postgres_only("the embedded server is PostgreSQL")
+gives_up_a_port = pytest.mark.alone("a port that it gives up could be taken by another server of the tests")
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +82,7 @@ def test_down_where_nothing_ever_was_makes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.wide
 def test_up_recovers_after_the_server_was_killed(running: ServerReport) -> None:
     assert running.pid is not None
     os.kill(running.pid, signal.SIGKILL)
@@ -93,6 +92,7 @@ def test_up_recovers_after_the_server_was_killed(running: ServerReport) -> None:
     assert ask_server(again, "SELECT 1") == 1
 
 
+@pytest.mark.wide
 def test_a_pid_file_that_names_another_program_is_stale(running: ServerReport, place: Home) -> None:
     server.down(running.home)
     (place.data / "postmaster.pid").write_text(f"{os.getpid()}\n{place.data}\n")
@@ -103,6 +103,8 @@ def test_a_pid_file_that_names_another_program_is_stale(running: ServerReport, p
     assert any("recovering" in text for text in said)
 
 
+@gives_up_a_port
+@pytest.mark.wide
 def test_a_port_taken_by_another_program_is_given_up(running: ServerReport) -> None:
     server.down(running.home)
     assert running.port is not None
@@ -117,6 +119,8 @@ def test_a_port_taken_by_another_program_is_given_up(running: ServerReport) -> N
     assert ask_server(again, "SHOW port") == str(again.port)
 
 
+@gives_up_a_port
+@pytest.mark.wide
 def test_a_port_that_another_server_takes_at_the_same_moment_is_given_up(
     running: ServerReport, place: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +142,7 @@ def test_a_port_that_another_server_takes_at_the_same_moment_is_given_up(
         assert ask_server(again, "SELECT 1") == 1
 
 
+@pytest.mark.wide
 def test_two_ups_at_once_start_one_server(running: ServerReport) -> None:
     server.down(running.home)
     found = list[ServerReport]()
@@ -150,6 +155,7 @@ def test_two_ups_at_once_start_one_server(running: ServerReport) -> None:
     assert found[0].pid == found[1].pid is not None
 
 
+@pytest.mark.wide
 def test_a_start_that_fails_shows_the_log(running: ServerReport, place: Home) -> None:
     server.down(running.home)
     conf = place.data / "postgresql.auto.conf"
@@ -163,6 +169,7 @@ def test_a_start_that_fails_shows_the_log(running: ServerReport, place: Home) ->
         conf.write_text(before)
 
 
+@pytest.mark.wide
 def test_a_lost_password_file_is_explained(running: ServerReport, place: Home) -> None:
     server.down(running.home)
     hidden = place.state.with_suffix(".hidden")

@@ -60,6 +60,7 @@ def test_one_call_for_all_fields(engine: Engine) -> None:
     assert value(engine, scored.c.p["label"].astext) == "red"
 
 
+@pytest.mark.wide
 def test_values(engine: Engine) -> None:
     assert value(engine, infer.predict(IMG, "colours")) == [200, 0, 0]
     tensor = value(engine, infer.predict_tensor(IMG, "colours"))

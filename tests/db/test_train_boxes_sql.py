@@ -124,6 +124,7 @@ def test_bad_boxes_of_a_row_are_named_before_the_training(
         source.open(range(12))
 
 
+@pytest.mark.wide
 def test_training_from_the_table(table: str, tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     query = "SELECT img, rows, id FROM written"

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from digit_tables import digit_table
 
+pytestmark = pytest.mark.wide
+
 pytest.importorskip("optuna")
 
 LONG = bool(os.environ.get("LONG"))

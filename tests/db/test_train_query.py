@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import psycopg2
 import pytest
+from float32 import tolerance
 
 from dbinfer import samples
 from dbinfer.errors import DataError
@@ -68,6 +69,7 @@ def test_each_rank_gets_the_rows_that_the_folder_gives_it(job: TrainJob, strokes
                 assert rows[0]
 
 
+@pytest.mark.wide
 def test_training_gives_the_same_model_as_from_the_folder(
     job: TrainJob, strokes: Path, tmp_path: Path
 ) -> None:
@@ -78,12 +80,16 @@ def test_training_gives_the_same_model_as_from_the_folder(
         replace(job, ranks=ranks, data=str(strokes), out=str(tmp_path / "folder")),
     ]
     results = [run(one) for one in both]
-    assert results[0].metrics == pytest.approx(results[1].metrics, abs=1e-6)
+    # two epochs of five steps; gradients and losses are sums over all pixels of a batch
+    steps, terms = 2 * 5, 2 * ranks * 16 * 16
+    rounding = tolerance(max(results[1].metrics.values()), steps, terms)
+    assert results[0].metrics == pytest.approx(results[1].metrics, abs=rounding)
     weights = []
     for one in both:
         with np.load(one.folder / "checkpoint-2" / "weights.npz") as arrays:
             weights.append([arrays[name] for name in arrays.files])
-    assert max(float(np.abs(a - b).max()) for a, b in zip(*weights, strict=True)) < 1e-6
+    differences = [float(np.abs(a - b).max()) for a, b in zip(*weights, strict=True)]
+    assert max(differences) <= tolerance(weights[1], steps, terms)
     assert "password" not in results[0].manifest.read_text()
 
 

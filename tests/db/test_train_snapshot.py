@@ -114,6 +114,7 @@ def changing(dsn: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("on_segments", [False, True], ids=["snapshot", "spool"])
+@pytest.mark.wide
 def test_all_ranks_read_one_state_and_each_row_once(
     scans: str, tmp_path: Path, on_segments: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ import psycopg2
 import pytest
 from digit_tables import digit_table
 from engine_processes import below, title
+from float32 import tolerance
 
 pytest.importorskip("jax")
 
@@ -26,7 +27,9 @@ from dbinfer.train import TrainJob, run
 
 LONG = pytest.mark.skipif(not os.environ.get("LONG"), reason="some minutes: only with LONG=1")
 QUERY = "SELECT img, label, id FROM parts"
-LIMIT, LOSS = 0.55, 1e-5  # parameters per process; difference of the losses
+LIMIT = 0.55  # parameters per process
+# of the losses, which begin at log(10): two epochs of 8 steps, whose longest sums are over the pixels of 16 images
+LOSS = tolerance(2.3, 2 * 8, 16 * 28 * 28)
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +49,7 @@ def apart(one: Any, other: Any) -> float:
     return max(abs(a.values[name] - b.values[name]) for a, b in pairs for name in ("loss", "val_loss"))
 
 
+@pytest.mark.wide
 def test_two_processes_learn_what_one_learns_and_the_model_ends_in_sql(images: str, tmp_path: Path) -> None:
     alone = run(job(images, tmp_path / "alone"))
     assert alone.run["share_of_parameters"] == [1.0]
@@ -73,6 +77,7 @@ def test_two_processes_learn_what_one_learns_and_the_model_ends_in_sql(images: s
     assert accuracy >= min(result.metrics["accuracy"], result.metrics["val_accuracy"]) - 0.05
 
 
+@pytest.mark.wide
 def test_a_network_of_which_nothing_is_split_is_refused(tmp_path: Path) -> None:
     """A U-Net has no dense layer; two processes would compute the same."""
     options = {"size": 16, "depth": 1, "base_width": 2}

@@ -89,6 +89,7 @@ def over_ssh(ssh_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("over_ssh")
+@pytest.mark.wide
 def test_workers_of_a_search_run_on_other_hosts(dsn: str, tmp_path: Path) -> None:
     """Each by a connection of its own to the database; the weights hop from host to host by the shared folder."""
     train = TrainOptions(epochs=1, val_fraction=0.2, threads=1)

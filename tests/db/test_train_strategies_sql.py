@@ -14,6 +14,8 @@ from dbinfer.convert import convert
 from dbinfer.registry import DeployOptions, deploy
 from dbinfer.train import TrainJob, run
 
+pytestmark = pytest.mark.wide
+
 QUERY = "SELECT img, label, id FROM dealt"
 # The others read their images and write their model with the same code: with LONG=1
 SHORT = ("mirrored",)

@@ -16,6 +16,8 @@ from dbinfer.train import TrainJob, run
 from dbinfer.train.data.strokes import stroke_files
 from dbinfer.train.launch import check_built
 
+pytestmark = pytest.mark.wide
+
 # a minute and a half on two idle cores, far more beside other tests
 FULL = {"epochs": 12, "depth": 3, "dice": 0.90, "apart": 0.01}
 # its edges are soft: there the mask in the image's own size differs from that in the network's

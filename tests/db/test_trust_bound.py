@@ -15,6 +15,8 @@ from psycopg2.extensions import connection as Connection
 
 from dbinfer.registry import deploy
 
+pytestmark = pytest.mark.wide
+
 LONG = os.environ.get("LONG") == "1"
 RED = tiny_models.file(tiny_models.picture(200, 0, 0))
 MB = 1 << 20

@@ -17,6 +17,8 @@ from dbinfer.score import PredictOptions, ScoreOptions, predict, score
 from dbinfer.train.data.query import Query
 from dbinfer.train.data.snapshot import Snapshot
 
+pytestmark = pytest.mark.wide
+
 # Pairs without an operator of the server's own: an operator of these types is the best match wherever it is found
 PAIRS = [
     ("oid", "regclass"),

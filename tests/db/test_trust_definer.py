@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -15,13 +16,17 @@ from dbinfer.registry import DeployOptions, deploy
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
+SAID = {"source": "s", "target": "t", "function": "f", "model": "m", "version": 1, "connections": 1}
+WRONG = [{"version": "1"}, {"version": 1e30}, {"version": -1}, {"version": 1.5}, {"connections": None}, {"source": 5},
+         {"target": ["t"]}, {"target": "a.b.c.d.e"}, {"target": "t" * 301}, {"target": ""}, {"model": {}}]  # fmt: skip
+JOBS = [f"'{json.dumps(SAID | wrong)}', dbinfer._ask('dbinfer score')" for wrong in WRONG]
 # Each function with calls that must be refused (or give what is right), whoever may call it.
 CALLS = {
     "_admit": ["NULL, NULL", "'secret', ''", "'secret', dbinfer._ask('secret')", "'', dbinfer._ask('secret')",
                "NULL, dbinfer._ask(NULL), 'dbinfer:1:0000000000000000'", "'x', NULL, 'x'"],
     "_admit_segment": ["NULL", "''", "dbinfer._ask('secret')"],
     "_status": [],
-    "_begin_job": ["'{}', NULL", "NULL, dbinfer._ask('dbinfer score')", "'[]', dbinfer._ask('dbinfer score')"],
+    "_begin_job": ["'{}', NULL", "NULL, dbinfer._ask('dbinfer score')", "'[]', dbinfer._ask('dbinfer score')", *JOBS],
     "_tell_job": ["1, 0, 0, 0, '', 'done', ''", "1, 0, 0, 0, '', 'done', dbinfer._ask('secret')"],
     "_cancel_job": ["99, NULL", "NULL, dbinfer._ask('dbinfer score')", "99, dbinfer._ask('dbinfer score')"],
     "_usage_of": ["NULL", "''", "dbinfer._ask('secret')"],
@@ -70,6 +75,7 @@ def test_every_definer_function_is_documented_and_attacked_here(db: Connection) 
 
 
 @pytest.mark.parametrize("name", CALLS)
+@pytest.mark.wide
 def test_wrong_arguments_are_refused_in_one_sentence(db: Connection, name: str) -> None:
     with role(db, *(() if name.startswith("_admit") else ("dbinfer_admin",))):
         for arguments in CALLS[name]:
@@ -105,6 +111,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.wide
 def test_neither_a_hostile_path_nor_temporary_objects_run_with_their_rights(db: Connection) -> None:
     """Functions and operators of a schema in front of pg_catalog, and temporary tables that shadow the registry's."""
     rows(db, "CREATE TABLE public.who (name text); GRANT ALL ON public.who TO PUBLIC")

@@ -15,7 +15,7 @@ from psycopg2.extensions import connection as Connection
 from dbinfer.registry import DeployOptions, deploy, drop
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
-DETAILS = "granted_to, precision, input, labels, metrics, provenance"
+DETAILS = "granted_to, precision, input, labels, metrics, provenance, aliases, size, created_at, created_by"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,9 +28,10 @@ def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
 def test_a_private_model_is_there_and_nothing_of_it_is_shown(db: Connection) -> None:
     with role(db) as name:
         seen = rows(db, f"SELECT {DETAILS} FROM dbinfer.models WHERE name = 'secret'")
-        assert seen == [(None,) * 6]
-        seen = rows(db, "SELECT digest, manifest FROM dbinfer.model_versions WHERE name = 'secret'")
-        assert seen == [(None, None)]
+        assert seen == [(None,) * 10]
+        columns = "digest, manifest, aliases, size, created_at, created_by, trial"
+        seen = rows(db, f"SELECT {columns} FROM dbinfer.model_versions WHERE name = 'secret'")
+        assert seen == [(None,) * 7]
         assert ask(db, "SELECT granted_to FROM dbinfer.models WHERE name = 'open'") == ["public"]
         assert ask(db, "SELECT manifest IS NOT NULL FROM dbinfer.model_versions WHERE name = 'open'")
         rows(db, "RESET ROLE")
@@ -42,6 +43,18 @@ def test_a_private_model_is_there_and_nothing_of_it_is_shown(db: Connection) -> 
         rows(db, "SELECT dbinfer.revoke_model('secret', %s)", name)
     with role(db, "dbinfer_admin"):
         assert ask(db, "SELECT labels FROM dbinfer.models WHERE name = 'secret'") == 3
+
+
+def test_studies_are_for_administrators(db: Connection) -> None:
+    """Nobody else can tune; a study tells what was tried on which data, and how good it was."""
+    entries = ['{"op_code": 4, "datetime_start": "2026-01-01T00:00:00"}']
+    rows(db, "SELECT dbinfer._add_journal_entry('secret study', %s)", *entries)
+    seen = "SELECT count(*) FROM dbinfer.trials"
+    assert ask(db, seen) == 1
+    with role(db, "dbinfer_admin"):
+        assert ask(db, seen) == 1
+    with role(db):
+        assert ask(db, seen) == 0
 
 
 PATHS = "SELECT host, venv, cache_dir, cache_bytes, cache_free FROM dbinfer.segments LIMIT 1"
@@ -148,6 +161,7 @@ def test_a_grant_ends_with_its_role(db: Connection) -> None:
     rows(db, "DROP ROLE analyst")
 
 
+@pytest.mark.wide
 def test_a_version_number_is_never_given_twice(db: Connection, dsn: str, tmp_path: Path) -> None:
     """The highest version, dropped, gave its number to other content."""
     for number in (1, 2):
@@ -162,6 +176,7 @@ def test_a_version_number_is_never_given_twice(db: Connection, dsn: str, tmp_pat
 
 
 @pytest.mark.parametrize("setting", ["array_nulls", "standard_conforming_strings", "escape_string_warning"])
+@pytest.mark.wide
 def test_settings_that_change_literals_change_no_result(db: Connection, setting: str) -> None:
     """array_nulls=off made labels 'NULL' of no label; standard_conforming_strings=off broke warm()."""
     make_images(db, "nulls", [IMAGE, None], copies=40)

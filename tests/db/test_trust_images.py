@@ -15,6 +15,8 @@ from seeds import FORMATS
 from dbinfer.registry import deploy
 from dbinfer_udf.image_limits import DEFAULT_LIMITS, Limits
 
+pytestmark = pytest.mark.wide
+
 COUNT, ALL = 40, 1000
 GROWTH = 128e6  # bytes that a backend may keep of what it once took
 GOOD = tiny_models.file(tiny_models.picture(200, 30, 10))

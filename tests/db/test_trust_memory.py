@@ -15,6 +15,8 @@ from psycopg2.extensions import connection as Connection
 from dbinfer.install import InstallOptions, install
 from dbinfer.registry import deploy
 
+pytestmark = pytest.mark.wide
+
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
 A_TERABYTE = 1 << 20  # megabytes
 

@@ -19,6 +19,8 @@ from dbinfer.load import LoadOptions
 from dbinfer.registry import DeployOptions, activate, alias, deploy, drop, grant, models, revoke
 from dbinfer.score import PredictOptions, ScoreOptions
 
+pytestmark = pytest.mark.wide
+
 # What pg_catalog has no operator for is taken from any schema of the path, the rest from schemas before it.
 PAIRS = (
     ("regtype", "regtype"), ("oid", "regclass"), ("regclass", "oid"), ("regclass", "regclass"), ("name", "name"),

@@ -19,6 +19,8 @@ from dbinfer.errors import InstallError, RegistryError
 from dbinfer.install import InstallOptions, install, uninstall, upgrade
 from dbinfer.registry import activate, deploy, drop
 
+pytestmark = pytest.mark.wide
+
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
 EVIL = (
     "CREATE FUNCTION public.evil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "

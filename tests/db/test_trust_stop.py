@@ -26,7 +26,7 @@ from dbinfer.install import InstallOptions, ensure, install
 from dbinfer.registry import DeployOptions, deploy
 from dbinfer.server import ServerReport, UpOptions
 
-pytestmark = pytest.mark.postgres_only("stops a server of its own")
+pytestmark = [pytest.mark.wide, pytest.mark.postgres_only("stops a server of its own")]
 SPECIAL = tiny_models.file(tiny_models.picture(200, 200, 200))
 BLACK = tiny_models.file(tiny_models.picture(0, 0, 0))
 PATIENCE = 120.0

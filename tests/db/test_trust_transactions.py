@@ -10,6 +10,8 @@ from psycopg2.extensions import connection as Connection
 
 from dbinfer.registry import DeployOptions, deploy
 
+pytestmark = pytest.mark.wide
+
 HEX = f"'\\x{tiny_models.file(tiny_models.picture(1, 2, 3)).hex()}'"
 SCORE = f"SELECT (dbinfer.predict({HEX}, 'c'))[1]"
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from digit_tables import digit_table
+from float32 import tolerance
 from searching import ask, kill_a_worker
 
 pytest.importorskip("optuna")
@@ -73,6 +74,7 @@ def in_one_process(dsn: str, trial: Trial, out: Path) -> list[list[Any]]:
     return found
 
 
+@pytest.mark.wide
 def test_hopping_weights_equal_those_of_one_process_though_a_worker_is_killed(
     images: str, tmp_path: Path
 ) -> None:
@@ -93,7 +95,8 @@ def test_hopping_weights_equal_those_of_one_process_though_a_worker_is_killed(
         weights = keras.models.load_model(folder / "digits.keras").weights
         apart = max(np.abs(np.asarray(a) - b).max() for a, b in zip(weights, expected, strict=True))
         print(f"trial {trial.number}: hopping and one process are {apart:.1e} apart")
-        assert apart <= 1e-6
+        # two epochs of 161 images by 16; the gradient of the first bias is a sum over all pixels of a batch
+        assert apart <= tolerance([np.asarray(a) for a in weights], 2 * 11, 32 * 28 * 28)
         assert not list(folder.glob("**/checkpoint-*"))
     rows = ask(images, "SELECT state, scores FROM dbinfer.trials WHERE study = 'hops' ORDER BY trial")
     assert [(state, len(scores)) for state, scores in rows] == [("complete", 2)] * 2

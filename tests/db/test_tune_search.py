@@ -69,6 +69,7 @@ def test_a_search_leaves_rows_a_picture_and_a_model_for_sql(scans: str, tmp_path
     assert [trial.number for trial in more.trials] == [0, 1, 2, 3]
 
 
+@pytest.mark.wide
 def test_a_killed_worker_loses_no_trial(scans: str, tmp_path: Path) -> None:
     """kill -9 in the middle of a trial: the trial is trained again, with the same values, and none stays running."""
     killer = threading.Thread(target=_kill_one, args=(scans, "killed"), daemon=True)
@@ -91,6 +92,7 @@ def _kill_one(dsn: str, study: str) -> None:
     kill_a_worker(dsn, begun)
 
 
+@pytest.mark.wide
 def test_pruning_takes_fewer_epochs(scans: str, tmp_path: Path) -> None:
     train = TrainOptions(epochs=6, val_fraction=0.2, threads=1)
     given = options(tmp_path, study="pruned", train=train, trials=8, pruner="hyperband")
@@ -103,6 +105,7 @@ def test_pruning_takes_fewer_epochs(scans: str, tmp_path: Path) -> None:
     assert dict(states)["pruned"] == sum(trial.state == "pruned" for trial in report.trials)
 
 
+@pytest.mark.wide
 def test_values_that_no_network_can_have_fail_and_the_search_goes_on(scans: str, tmp_path: Path) -> None:
     report = tune("digits", QUERY, ["dropout=-1,0.25"], options(tmp_path, study="odd", trials=4), scans)
     failed = [trial for trial in report.trials if trial.state == "failed"]

@@ -14,14 +14,21 @@ from catalog import another_database, snapshot
 from psycopg2.extensions import connection as Connection
 from released_version import Release
 
-from dbinfer.errors import InstallError
+from dbinfer.errors import DataError, InstallError
 from dbinfer.install import InstallOptions, install, installer, upgrade
+from dbinfer.page import ReportOptions, report
 from dbinfer.registry import deploy
+from dbinfer.score import ScoreOptions, Scoring, score
 
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
 WRAPPER = (
     "CREATE FUNCTION public.asks(b bytea) RETURNS real LANGUAGE plpgsql AS "
     "$$ BEGIN RETURN (dbinfer.predict(b))[1]; END $$"
+)
+# What `dbinfer score --model m` of 0.1.0 ran
+SCORE = (
+    "CREATE TABLE public.predictions AS SELECT id, result AS prediction FROM (SELECT id, "
+    "dbinfer.predict(img, '{}', 'error') AS result FROM public.images source WHERE (true) AND true OFFSET 0) scored"
 )
 
 
@@ -43,6 +50,8 @@ def old(server_dsn: str, venv: Path) -> Iterator[str]:
                 connection,
                 "CREATE VIEW public.scored AS SELECT id, dbinfer.predict(img) AS p FROM public.images",
             )
+            tensor = "dbinfer.predict_tensor(img, 'm', on_error => 'null')"
+            rows(connection, f"CREATE VIEW public.tensors AS SELECT {tensor} AS t FROM public.images")
             rows(connection, WRAPPER)
         yield dsn
 
@@ -60,6 +69,7 @@ def score_everything(session: Connection) -> None:
     assert answers(session, predict, "m", "m@1", "m@first") == [[2] * 3, [1] * 3, [1] * 3]
     assert ask(session, "EXECUTE p(%s)", IMAGE) == [2, 2, 2]
     assert ask(session, "SELECT sum(p[1]) FROM public.scored") == 10
+    assert ask(session, "SELECT max(octet_length(t)) FROM public.tensors") == 12
     assert ask(session, "SELECT public.asks(%s)", IMAGE) == 2
     assert ask(session, "SELECT format FROM dbinfer.image_info(%s)", IMAGE) == "PNG"
 
@@ -78,6 +88,7 @@ def test_open_sessions_go_on_with_right_results(scores: str) -> None:
         score_everything(idle)
 
 
+@pytest.mark.wide
 def test_an_open_transaction_is_not_waited_for_without_end(
     scores: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +121,21 @@ def test_models_names_and_rights_are_as_before(old: str) -> None:
         assert upgrade(dsn=old).changed is False
 
 
+def test_what_was_made_with_the_old_functions_outlives_several_upgrades(scores: str) -> None:
+    """Views of 0.1.0 keep their predict, under another name; new calls, by position and by name, get the new one."""
+    assert upgrade(dsn=scores).changed
+    with closing(psycopg2.connect(scores)) as session:
+        session.autocommit = True
+        shown = ask(session, "SELECT pg_get_viewdef('public.scored')")
+        assert "_predict(" in shown
+        rows(session, "SELECT dbinfer_private.set_setting('sql_digest', 'another')")
+        assert upgrade(dsn=scores).changed
+        assert ask(session, "SELECT sum(p[1]) FROM public.scored") == 10
+        assert ask(session, "SELECT dbinfer.predict(%s, 'm', 'error')", IMAGE) == [2, 2, 2]
+        refused(session, "22023", "SELECT dbinfer.predict(%s, 'm', output => 'x')", IMAGE)
+        rows(session, "DROP VIEW public.scored, public.tensors")
+
+
 def test_it_goes_on_from_there(old: str, tmp_path: Path) -> None:
     upgrade(dsn=old)
     assert deploy(tiny_models.constant(tmp_path, 3, "m"), dsn=old).version == 3
@@ -129,3 +155,63 @@ def test_an_upgraded_database_equals_a_fresh_one(server_dsn: str, venv: Path) ->
 def _settings(dsn: str) -> dict[str, str]:
     with closing(psycopg2.connect(dsn)) as connection:
         return dict(rows(connection, "SELECT name, value FROM dbinfer_private.setting"))
+
+
+def scored(dsn: str, model: str) -> None:
+    """Let 0.1.0 score all images, upgrade, and add an image."""
+    with closing(psycopg2.connect(dsn)) as session, session:
+        rows(session, SCORE.format(model))
+    upgrade(dsn=dsn)
+    with closing(psycopg2.connect(dsn)) as session, session:
+        rows(session, "INSERT INTO public.images VALUES (6, %s)", IMAGE)
+
+
+def test_score_goes_on_with_a_table_that_0_1_0_made(scores: str, tmp_path: Path) -> None:
+    scored(scores, "m")
+    with closing(psycopg2.connect(scores)) as session:
+        session.autocommit = True
+        before = rows(session, "SELECT * FROM public.predictions ORDER BY 1")
+        with pytest.raises(DataError, match=r"does not say which version of m \(1, 2\) has made") as caught:
+            score(options=ScoreOptions(model="m"), dsn=scores)
+        assert "--model m@2" in caught.value.cure
+        assert rows(session, "SELECT * FROM public.predictions ORDER BY 1") == before
+        told: list[str] = []
+        done = score(options=ScoreOptions(model="m@2"), dsn=scores, progress=lambda p: told.append(p.note))
+        assert (done.rows, done.version, done.state) == (1, 2, "done")
+        assert "public.predictions: what 0.1.0 or --atomic left there counts as m@2" in told
+        assert (
+            rows(session, "SELECT id, prediction FROM public.predictions WHERE id < 6 ORDER BY 1") == before
+        )
+        assert ask(session, "SELECT count(*) FROM public.predictions WHERE version = 2 AND model = 'm'") == 6
+        page = report("images", "predictions", ReportOptions(out=tmp_path / "page.html"), scores)
+        assert (page.model, page.rows) == ("m@2", 6)
+        assert score(options=ScoreOptions(model="m"), dsn=scores).rows == 0
+        rows(session, "SELECT dbinfer.activate('m', 1)")
+        assert score(options=ScoreOptions(model="m"), dsn=scores).rows == 6
+        assert ask(session, "SELECT count(*) FROM public.predictions") == 12
+
+
+def test_of_a_model_with_one_version_nothing_is_asked(scores: str) -> None:
+    scored(scores, "secret")
+    job = Scoring(options=ScoreOptions(model="secret"), dsn=scores)
+    assert len(job) == 1
+    assert [progress.done for progress in job] == [1]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("ALTER TABLE public.predictions ADD PRIMARY KEY (id)", "has a unique index on id alone"),
+        ("ALTER TABLE public.predictions ADD COLUMN mine text", "no job has made it"),
+        ("INSERT INTO public.predictions VALUES (1, NULL)", "could not create unique index"),
+    ],
+)
+def test_a_table_that_cannot_be_taken_over_stays_as_it_is(scores: str, change: str, words: str) -> None:
+    scored(scores, "secret")
+    with closing(psycopg2.connect(scores)) as session:
+        session.autocommit = True
+        rows(session, change)
+        before = rows(session, "SELECT * FROM public.predictions ORDER BY 1")
+        with pytest.raises(DataError, match=words):
+            score(options=ScoreOptions(model="secret"), dsn=scores)
+        assert rows(session, "SELECT * FROM public.predictions ORDER BY 1") == before

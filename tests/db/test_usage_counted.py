@@ -70,6 +70,7 @@ def test_rows_seconds_and_the_last_moment(db: Connection) -> None:
 
 
 @pytest.mark.postgres_only("parallel plans")
+@pytest.mark.wide
 def test_rows_of_parallel_workers_count(db: Connection) -> None:
     force_parallel(db)
     rows(db, "ALTER TABLE images SET (parallel_workers = 2)")
@@ -81,6 +82,7 @@ def test_rows_of_parallel_workers_count(db: Connection) -> None:
     rows(db, "DROP TABLE made")
 
 
+@pytest.mark.wide
 def test_plans_are_the_same(db: Connection) -> None:
     with_it = plan(db)
     rows(db, "SELECT dbinfer.set_setting('usage', 'off')")
@@ -93,6 +95,7 @@ def plan(db: Connection) -> list[str]:
     return [re.sub("dbinfer:[0-9]+:[0-9a-f]+", "TOKEN", line) for (line,) in rows(db, query)]
 
 
+@pytest.mark.wide
 def test_read_only_and_serializable_transactions_write_nothing(db: Connection) -> None:
     for begin in ("READ ONLY", "ISOLATION LEVEL SERIALIZABLE", "ISOLATION LEVEL REPEATABLE READ"):
         rows(db, f"BEGIN {begin}")
@@ -143,6 +146,7 @@ def test_a_role_sees_its_own_rows_and_an_administrator_all(db: Connection) -> No
 
 @pytest.mark.postgres_only("32 sessions there are 128 processes")
 @pytest.mark.parametrize("level", ["read\\ committed", "serializable"])
+@pytest.mark.wide
 def test_sessions_do_not_wait_for_each_other(db: Connection, dsn: str, level: str) -> None:
     """32 sessions of one role; whoever waited for a lock or failed to serialise would fail here."""
     before = counted(db, "g")
@@ -169,6 +173,7 @@ def test_sessions_do_not_wait_for_each_other(db: Connection, dsn: str, level: st
     assert counted(db, "g") == before + 32 * 40
 
 
+@pytest.mark.wide
 def test_sessions_that_end_leave_their_records_to_the_next_ones(db: Connection, dsn: str) -> None:
     before = counted(db, "h")
     for _ in range(5):

@@ -49,6 +49,15 @@ def colour_classifier(folder: Path, name: str = "colours", **values: Any) -> Pat
     return _write(_graph(_mean), folder, name, manifest("classification", **values))
 
 
+def probability(folder: Path, name: str = "probability", **values: Any) -> Path:
+    """Write a classifier with one output, the probability of the second of two classes: the share of red."""
+
+    def head(ops: Any, image: Any) -> Any:
+        return ops.divide(ops.gather(_mean(ops, image), np.array([0]), np.array(1)), np.float32(255))
+
+    return _write(_graph(head), folder, name, manifest("classification", **values))
+
+
 def constant(folder: Path, number: float, name: str = "constant", **values: Any) -> Path:
     """Write a model that answers `number` whatever the image: shows which version scored."""
 
@@ -83,6 +92,20 @@ def red_mask(folder: Path, name: str = "redness", **values: Any) -> Path:
 def colour_embedding(folder: Path, name: str = "vector", **values: Any) -> Path:
     """Write an embedding of three numbers, the mean colour; length one with l2_normalize."""
     return _write(_graph(_mean), folder, name, manifest("embedding", **{"l2_normalize": True} | values))
+
+
+def two_outputs(folder: Path, name: str = "two", foreign: bool = False) -> Path:
+    """Write a model with the outputs `mean`, the mean colour, and `largest`, the brightest value."""
+    graph = _graph(_mean)
+    ov = import_openvino()
+    from openvino import opset13 as ops
+
+    (image,) = graph.get_parameters()
+    ends = [graph.get_results()[0], ops.result(ops.reduce_max(image, np.array([1, 2, 3]), True))]
+    for end, called in zip(ends, ("mean", "largest"), strict=True):
+        end.get_output_tensor(0).set_names({called})
+    ours = None if foreign else manifest("tensor", outputs=["mean", "largest"])
+    return _write(ov.Model(ends, [image], "two"), folder, name, ours)
 
 
 def boxes(folder: Path, rows: Sequence[Sequence[float]], name: str = "boxes", **values: Any) -> Path:

@@ -32,6 +32,7 @@ def _commands() -> list[str]:
     return found
 
 
+@pytest.mark.wide
 def test_the_commands_lead_from_sample_images_to_sql(
     dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

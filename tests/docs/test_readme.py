@@ -6,7 +6,6 @@ import re
 import shlex
 from pathlib import Path
 
-import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -28,8 +27,12 @@ def commands() -> list[str]:
     return sorted(set(found))
 
 
-@pytest.mark.parametrize("command", commands())
-def test_command_and_options_exist(command: str) -> None:
+def test_commands_and_options_exist() -> None:
+    for command in commands():
+        _exists(command)
+
+
+def _exists(command: str) -> None:
     words = shlex.split(command)[1:]
     options = [word for word in words if word.startswith("--")]
     name = words[0] if words[:2] != ["bench", "train"] else "bench train"
@@ -45,11 +48,10 @@ def test_every_command_is_documented() -> None:
         assert re.search(rf"\b{name}\b", text), name
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert target.startswith("http") or (page.parent / target).exists(), f"{page.name}: {target}"
 
 
 def test_make_targets_exist() -> None:

@@ -1,4 +1,4 @@
-"""doctor on a cluster: its name and features, tables on one segment, hosts with more segments than cores."""
+"""doctor on a cluster: its name and features, tables on one segment, crowded hosts, plans that move images."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from contextlib import closing
 
 import psycopg2
 import pytest
-from asking import ask, role, rows
-from plans import PLANNERS
+from asking import ask, refused, role, rows
+from plans import PLANNERS, asked_for
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 
 from dbinfer.backends import Check
-from dbinfer.doctor import doctor
-from dbinfer.errors import InstallError
+from dbinfer.balance import moving_images
+from dbinfer.doctor import DoctorOptions, doctor
+from dbinfer.errors import InstallError, ServerError
 from dbinfer.install import install, upgrade
 from dbinfer.platform import detect
 from dbinfer.relatives.features import NEEDED
@@ -119,3 +120,58 @@ def test_doctor_in_utility_mode_says_so(cluster: str) -> None:
     checks = doctor(make_dsn(cluster, options="-c gp_role=utility")).checks
     assert [check.name for check in checks if not check.ok] == ["server"]
     assert "utility mode" in checks[-1].detail
+
+
+# of 60 rows, 20 are red; the planner expects one
+FEW = "label || '' = 'red'"
+MODEL = "CASE WHEN id >= 0 THEN 'colours' ELSE 'constant' END"
+# with what each planner moves
+STATEMENTS = {
+    "SELECT id, img, dbinfer.predict(img, 'colours') FROM images": (),
+    "CREATE TABLE t AS SELECT id, dbinfer.predict(img, 'colours') p FROM images DISTRIBUTED BY (id)": (),
+    "SELECT sum((dbinfer.predict(img, 'colours'))[1]) FROM images": (),
+    f"SELECT sum((dbinfer.predict(img, 'colours'))[1]) FROM images WHERE {FEW}": ("PostgreSQL-based",),
+    f"SELECT sum((dbinfer.predict(img, {MODEL}))[1]) FROM images WHERE {FEW}": ("PostgreSQL-based",),
+    "SELECT label, count(dbinfer.predict(img, 'colours')) FROM images GROUP BY label": ("PostgreSQL-based",),
+    "SELECT json_agg(dbinfer.predict(img, 'colours')) FROM images": tuple(PLANNERS),
+    "SELECT dbinfer.predict(img, 'colours') FROM (SELECT img FROM images LIMIT 3) s": tuple(PLANNERS),
+    "SELECT dbinfer.predict(s.picture, 'colours') FROM (SELECT img AS picture FROM images LIMIT 3) s": tuple(
+        PLANNERS
+    ),
+    "SELECT dbinfer.predict(img, 'colours') FROM images WHERE id = (SELECT max(id) FROM images)": (),
+    "SELECT p FROM images i, LATERAL dbinfer.predict(i.img, 'colours') p": (),
+}
+# what docs/greenplum.md says to write
+INSTEAD = (
+    f"SELECT sum(p[1]) FROM (SELECT dbinfer.predict(img, 'colours') p FROM images WHERE {FEW} OFFSET 0) s",
+    f"SELECT sum(p[1]) FROM (SELECT dbinfer.predict(img, {MODEL}) p FROM images WHERE {FEW} OFFSET 0) s",
+    "SELECT label, count(p) FROM (SELECT label, dbinfer.predict(img, 'colours') p FROM images OFFSET 0) s GROUP BY 1",
+    "SELECT json_agg(p) FROM (SELECT dbinfer.predict(img, 'colours') p FROM images OFFSET 0) s",
+)
+
+
+def test_plans_that_move_images_are_named(session: Connection) -> None:
+    planner = asked_for(session)
+    moved = [query for query in STATEMENTS if not moving_images(session, query).ok]
+    assert moved == [query for query, planners in STATEMENTS.items() if planner in planners]
+    assert [query for query in INSTEAD if not moving_images(session, query).ok] == []
+
+
+def test_an_inner_query_scores_where_the_rows_lie(session: Connection) -> None:
+    """Above a Motion, the coordinator cannot look up a model whose name is in a column."""
+    above = f"SELECT sum((dbinfer.predict(img, {MODEL}))[1]) FROM images WHERE {FEW}"
+    if ask(session, "SHOW optimizer") == "off":
+        refused(session, "0A000", above)
+    else:
+        assert ask(session, above) == 5000
+    assert [ask(session, query) for query in INSTEAD[:2]] == [5000, 5000]
+
+
+def test_doctor_looks_at_a_statement(cluster: str) -> None:
+    report = doctor(DoctorOptions("SELECT json_agg(dbinfer.predict(img, 'colours')) FROM images"), cluster)
+    assert [check.name for check in report.checks if not check.ok and check.name != "load"] == ["query"]
+
+
+def test_a_statement_that_cannot_be_planned_is_told_in_a_sentence(cluster: str) -> None:
+    with pytest.raises(ServerError, match='relation "nowhere" does not exist'):
+        doctor(DoctorOptions("SELECT dbinfer.predict(img) FROM nowhere"), cluster)

@@ -151,6 +151,47 @@ def jpeg_with(segments: bytes) -> bytes:
     return data[:2] + segments + data[2:]
 
 
+def scan_data(data: bytes) -> tuple[int, int]:
+    """Return where the bytes of a JPEG's only scan begin and end."""
+    start = data.index(b"\xff\xda")
+    return start + 2 + struct.unpack_from(">H", data, start + 2)[0], len(data) - 2
+
+
+def arithmetic_jpeg(width: int, height: int, size: int) -> bytes:
+    """Return a JPEG of arithmetic coding that has so many bytes of noise."""
+    data = jpeg(width, height).replace(b"\xff\xc0", b"\xff\xc9", 1)
+    start, stop = scan_data(data)
+    noise = np.random.default_rng(0).integers(0, 255, size, np.uint8).tobytes()
+    return data[:start] + noise + data[stop:]
+
+
+def tiff_of_jpegs(side: int, tile: int, one: bytes, more: Sequence[Tag] = ()) -> bytes:
+    """Return a TIFF whose tiles are all the same bytes, a JPEG."""
+    count = (side // tile) ** 2
+    at: int | bytes = 8 + 2 + 12 * (10 + len(more)) + 4
+    size: int | bytes = len(one)
+    if count > 1:
+        at, size = (np.full(count, value, "<u4").tobytes() for value in (at, size))
+    tags: list[Tag] = [
+        (256, 4, 1, side), (257, 4, 1, side), (258, 3, 1, 8), (259, 3, 1, 7), (262, 3, 1, 2), (277, 3, 1, 3),
+        (322, 4, 1, tile), (323, 4, 1, tile), (324, 4, count, at), (325, 4, count, size), *more,
+    ]  # fmt: skip
+    return tiff(tags, one)
+
+
+def overlapping_jpegs() -> bytes:
+    """Return a TIFF of 64 tiles, each a JPEG of 20,000 segments that is a byte longer than the one before."""
+    one = jpeg_with(b"\xff\xe0\0\2" * 20_000)
+    data = tiff_of_jpegs(64, 8, one)
+    same = np.full(64, len(one), "<u4")
+    return data.replace(same.tobytes(), (same + np.arange(64, dtype="<u4")).tobytes())
+
+
+def exif_of_entries(count: int) -> bytes:
+    """Return an EXIF block whose directory is long, and turns nothing."""
+    return b"II*\0\x08\0\0\0" + struct.pack("<H", count) + bytes(12 * count + 4)
+
+
 def webp(chunks: bytes, flags: int = 2) -> bytes:
     """Return a WebP of the extended kind with a canvas of one pixel and these chunks."""
     body = b"WEBPVP8X" + struct.pack("<IB9x", 10, flags) + chunks
@@ -183,6 +224,11 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str, str]] = {
     ),
     "tiff strips": (lambda: rgb_tiff(1, 70_000, bytes(3), [(278, 4, 1, 1)], 1), "strips or tiles", "segments"),
     "tiff lab strips": (lambda: lab_strips(60_000), "seconds to decode", "seconds"),
+    "tiff of jpegs": (
+        lambda: tiff_of_jpegs(7168, 512, many_scans(512, 512, 90)), "seconds to decode", "seconds",
+    ),
+    "tiff of scans": (lambda: tiff_of_jpegs(512, 512, many_scans(512, 512, 101)), "101 scans", "scans"),
+    "tiff of jpegs that overlap": (overlapping_jpegs, "more than 65536 segments", "segments"),
     "tiff pages": (lambda: tiff_of_pages(10_001), "more than 10000 pages", "frames"),
     "png text": (lambda: png(8, 8, before=text_bomb(300)), "seconds to decode", "seconds"),
     "png text behind": (lambda: png(8, 8, behind=text_bomb(300)), "seconds to decode", "seconds"),
@@ -193,6 +239,7 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str, str]] = {
     "webp frames": (lambda: webp(b"ANMF\0\0\0\0" * 10_001), "more than 10000", "frames"),
     "jpeg scans": (lambda: many_scans(512, 512, 101), "101 scans", "scans"),
     "jpeg scans of a large picture": (lambda: many_scans(7000, 7000, 99), "seconds to decode", "seconds"),
+    "jpeg of arithmetic coding": (lambda: arithmetic_jpeg(5000, 5000, 20_000_000), "seconds to decode", "seconds"),
     "jpeg segments": (lambda: jpeg_with(b"\xff\xe0\0\2" * 70_000), "more than 65536 segments", "segments"),
     "jpeg fill bytes": (lambda: jpeg_with(b"\xff" * 70_000), "more than 65536 segments", "segments"),
 }  # fmt: skip

@@ -26,7 +26,7 @@ from dbinfer.errors import DataError
 from dbinfer.registry import DeployOptions, deploy
 from dbinfer.score import ScoreOptions, score
 
-pytestmark = pytest.mark.postgres_only("copies a server that is its own")
+pytestmark = [pytest.mark.wide, pytest.mark.postgres_only("copies a server that is its own")]
 ROLES = "CREATE ROLE alice; CREATE ROLE bob; GRANT USAGE ON SCHEMA public TO alice, bob"
 
 

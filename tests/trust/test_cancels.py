@@ -13,6 +13,7 @@ from asking import ask, make_images, rows
 from breakable import IMAGE, SLOW, Breakable, empty
 
 pytestmark = [
+    pytest.mark.wide,
     pytest.mark.postgres_only("its models are those of a server that is its own"),
     pytest.mark.alone("notes how long a cancel takes"),
 ]

@@ -19,7 +19,7 @@ from dbinfer.install import InstallOptions, install, upgrade
 from dbinfer.install.content import Content
 from dbinfer.registry import DeployOptions, deploy
 
-pytestmark = pytest.mark.postgres_only("breaks a server that is its own")
+pytestmark = [pytest.mark.wide, pytest.mark.postgres_only("breaks a server that is its own")]
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
 HANGS = tiny_models.file(tiny_models.picture(200, 200, 200))
 PREDICT = "SELECT dbinfer.predict(%s, 'endless')"

@@ -23,6 +23,7 @@ from dbinfer.install import InstallOptions, install
 from dbinfer.registry import deploy
 
 pytestmark = [
+    pytest.mark.wide,
     pytest.mark.postgres_only("breaks a server that is its own"),
     pytest.mark.usefixtures("as_before"),
 ]

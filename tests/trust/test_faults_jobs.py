@@ -13,7 +13,7 @@ from killing import ROWS
 
 from dbinfer import server as embedded
 
-pytestmark = pytest.mark.postgres_only("kills a server that is its own")
+pytestmark = [pytest.mark.wide, pytest.mark.postgres_only("kills a server that is its own")]
 KILLS = 3 if killing.LONG else 1
 
 

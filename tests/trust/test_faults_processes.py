@@ -16,6 +16,7 @@ from breakable import IMAGE, PREDICT, SEVEN, SLOW, Breakable, empty, kill, outco
 from costly_models import wide_model
 
 pytestmark = [
+    pytest.mark.wide,
     pytest.mark.postgres_only("breaks a server that is its own"),
     pytest.mark.usefixtures("as_before"),
 ]

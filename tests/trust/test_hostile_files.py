@@ -11,6 +11,8 @@ from mutate import mutants
 from seeds import FORMATS, seeds
 from watched import Watched
 
+pytestmark = pytest.mark.wide
+
 COUNT, ALL = 300, 10_000
 SEED = int(os.environ.get("DBINFER_TRUST_SEED", "11"))
 GROWTH = 96  # MB that a process may keep of what it once took

@@ -154,6 +154,66 @@ def test_a_png_whose_end_claims_gigabytes_is_cut_off() -> None:
         decode(good[:-12] + b"\xff\xff\xff\xf0IEND" + good[-4:])
 
 
+def test_jpegs_in_a_tiff_are_read_and_counted_each_time_they_are_used() -> None:
+    """Neither their scans nor the way they are coded counted: 23 kB held a backend for 7.2 s, past every timeout."""
+    one = hostile.many_scans(64, 64, 10)
+    few, many = (hostile.tiff_of_jpegs(side, 64, one) for side in (64, 640))
+    assert decode(many).shape == (640, 640, 3)
+    header = read_header(many)
+    assert header.scans == 10
+    alone = read_header(one)
+    assert header.seconds >= 100 * alone.seconds
+    assert header.buffers >= alone.buffers
+    assert read_header(few).seconds >= alone.seconds
+
+
+def test_tables_apart_and_strips_of_jpeg_are_read_as_ever() -> None:
+    import io
+
+    from PIL import Image
+
+    picture, file = Image.new("RGB", (300, 2000), "red"), io.BytesIO()
+    picture.save(file, "TIFF", compression="jpeg", strip_size=300 * 3 * 64)
+    data = file.getvalue()
+    assert read_header(data).scans == 1
+    assert decode(data).shape == (2000, 300, 3)
+
+
+def test_two_lists_of_places_are_refused() -> None:
+    """libtiff takes the later one of strips' and tiles' offsets."""
+    data = hostile.tiff_of_jpegs(64, 64, hostile.jpeg(64, 64), [(273, 4, 1, 8)])
+    with pytest.raises(ImageError, match="tag 273 or 324 makes no sense"):
+        read_header(data)
+
+
+def test_the_old_form_of_jpeg_in_a_tiff_is_not_decoded() -> None:
+    """What the libraries do not know needs no bound; this fails if they learn it."""
+    data = hostile.tiff_of_jpegs(64, 64, hostile.jpeg(64, 64))
+    assert decode(data).shape == (64, 64, 3)
+    with pytest.raises(ImageError, match="OpenCV cannot decode it"):
+        decode(data.replace(struct.pack("<HHII", 259, 3, 1, 7), struct.pack("<HHII", 259, 3, 1, 6)))
+
+
+def test_arithmetic_coding_costs_what_it_costs() -> None:
+    """The same bytes count many times what Huffman's count; a third of what they took was estimated."""
+    data = hostile.arithmetic_jpeg(3000, 3000, 9_000_000)
+    huffman = data.replace(b"\xff\xc9", b"\xff\xc0", 1)
+    # measured: three samples a pixel, 120 ns each
+    assert read_header(data).seconds > 3 * 3000 * 3000 * 120e-9
+    assert read_header(huffman).seconds < read_header(data).seconds / 8
+
+
+def test_only_the_first_exif_chunk_of_a_png_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 65,000 chunks was walked over in Python, 4,096 entries each: four minutes."""
+    from dbinfer_udf import png
+
+    read = []
+    monkeypatch.setattr(png, "exif_orientation", lambda exif: read.append(exif) or 1)
+    data = hostile.png(8, 8, before=hostile.png_chunk(b"eXIf", hostile.exif_of_entries(4096)) * 50)
+    read_header(data)
+    assert len(read) == 1
+
+
 def test_limits_are_settings() -> None:
     assert image_limits({}) == DEFAULT_LIMITS
     given = {f"max_image_{name[4:]}": str(n + 7) for n, name in enumerate(Limits._fields)}

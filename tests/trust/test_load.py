@@ -16,6 +16,7 @@ from psycopg2.extensions import connection as Connection
 from dbinfer.registry import DeployOptions, deploy
 
 pytestmark = [
+    pytest.mark.wide,
     pytest.mark.postgres_only("watches the backends of a server on this machine"),
     pytest.mark.timeout(900),
     pytest.mark.alone("32 sessions at once"),

@@ -218,6 +218,121 @@ def save_onnx_of_any_size(path: Path) -> Path:
     return path
 
 
+def save_yolo(
+    path: Path,
+    properties: dict[str, str] | None = None,
+    side: int | None = 64,
+    head: str = "v8",
+    classes: int = 3,
+) -> Path:
+    """Write an ONNX file with YOLO's feature maps of 8, 16 and 32 pixels, and metadata_props as exporters do.
+
+    Args:
+        side: of the square input; None leaves it open, as `dynamic=True` does.
+        head: v8 gives [1, 4 + classes, N], v5 [1, 3 N, 5 + classes], scores [1, classes] after softmax.
+    """
+    import onnx
+    from onnx import helper, numpy_helper
+
+    width = 5 + classes if head == "v5" else 4 + classes
+    random = np.random.default_rng(5)
+    weights = {
+        "w": random.uniform(0, 10, (width, 3)).astype(np.float32),
+        "dense": random.normal(0, 1, (3, classes)).astype(np.float32),
+        "flat": np.array([0, 3, -1]),
+    }
+    nodes, maps = [], []
+    for stride in (8, 16, 32):
+        sides = {"kernel_shape": [stride, stride], "strides": [stride, stride]}
+        nodes.append(helper.make_node("AveragePool", ["images"], [f"pool{stride}"], **sides))
+        nodes.append(helper.make_node("Reshape", [f"pool{stride}", "flat"], [f"cells{stride}"]))
+        maps += [f"cells{stride}"] * (3 if head == "v5" else 1)
+    nodes.append(helper.make_node("Concat", maps, ["cells"], axis=2))
+    if head == "scores":
+        nodes.append(helper.make_node("ReduceMean", ["cells"], ["mean"], axes=[2], keepdims=0))
+        nodes.append(helper.make_node("MatMul", ["mean", "dense"], ["raw"]))
+        nodes.append(helper.make_node("Softmax", ["raw"], ["output0"], axis=1))
+        shape: tuple[int | None, ...] = (1, classes)
+    else:
+        nodes.append(helper.make_node("MatMul", ["w", "cells"], ["found"]))
+        turn = {"v5": [0, 2, 1], "v8": [0, 1, 2]}[head]
+        nodes.append(helper.make_node("Transpose", ["found"], ["output0"], perm=turn))
+        shape = (1, None, width) if head == "v5" else (1, width, None)
+    graph = helper.make_graph(
+        nodes,
+        "yolo",
+        [_onnx_value("images", (1, 3, side, side))],
+        [_onnx_value("output0", shape)],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    for key, value in (properties or {}).items():
+        entry = model.metadata_props.add()
+        entry.key, entry.value = key, value
+    onnx.save(model, path)
+    return path
+
+
+def described_tflite(plain: Path, path: Path, metadata: bytes = b"", custom: str = "") -> Path:
+    """Write a TFLite file again with a TFLITE_METADATA buffer; `custom` renames its first operation to nobody's."""
+    from tensorflow.lite.python import schema_py_generated as schema
+
+    made = schema.ModelT.InitFromPackedBuf(bytearray(plain.read_bytes()))
+    if metadata:
+        buffer, entry = schema.BufferT(), schema.MetadataT()
+        buffer.data, entry.name, entry.buffer = list(metadata), "TFLITE_METADATA", len(made.buffers)
+        made.buffers.append(buffer)
+        made.metadata = [*(made.metadata or []), entry]
+    if custom:
+        code = made.operatorCodes[made.subgraphs[0].operators[0].opcodeIndex]
+        code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.CUSTOM
+        code.customCode = custom
+    import flatbuffers
+
+    builder = flatbuffers.Builder()
+    builder.Finish(made.Pack(builder), b"TFL3")
+    path.write_bytes(bytes(builder.Output()))
+    return path
+
+
+def tflite_metadata(mean: tuple[float, ...], std: tuple[float, ...], labels: str = "") -> bytes:
+    """Return TFLite metadata of an RGB image with mean and deviation, and of an output with a file of labels."""
+    import flatbuffers
+
+    b = flatbuffers.Builder()
+
+    def vector(items: list[int]) -> int:
+        b.StartVector(4, len(items), 4)
+        for item in reversed(items):
+            b.PrependUOffsetTRelative(item)
+        return int(b.EndVector())
+
+    def floats(numbers: tuple[float, ...]) -> int:
+        b.StartVector(4, len(numbers), 4)
+        for number in reversed(numbers):
+            b.PrependFloat32(number)
+        return int(b.EndVector())
+
+    def table(fields: dict[int, Any]) -> int:
+        b.StartObject(8)
+        for number, (kind, value) in fields.items():
+            getattr(b, f"Prepend{kind}Slot")(number, value, 0)
+        return int(b.EndObject())
+
+    def offset(value: int) -> tuple[str, int]:
+        return "UOffsetTRelative", value
+
+    options = table({0: offset(floats(mean)), 1: offset(floats(std))})
+    unit = table({0: ("Uint8", 1), 1: offset(options)})
+    content = table({0: ("Uint8", 2), 1: offset(table({0: ("Int8", 1)}))})
+    image = table({3: offset(content), 4: offset(vector([unit]))})
+    file = table({0: offset(b.CreateString(labels)), 2: ("Int8", 2)})
+    output = table({6: offset(vector([file] if labels else []))})
+    graph = table({2: offset(vector([image])), 3: offset(vector([output]))})
+    b.Finish(table({3: offset(vector([graph]))}), b"M001")
+    return bytes(b.Output())
+
+
 def _onnx_value(name: str, shape: tuple[int | None, ...]) -> Any:
     from onnx import TensorProto, helper
 

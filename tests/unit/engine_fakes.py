@@ -30,6 +30,7 @@ class FakeModel:
     def __init__(self, rows: int, infer: float | None) -> None:
         self.facts = {
             "rows": rows,
+            "threads": 1,
             "infer_milliseconds": infer,
             "batch_milliseconds": 0.1,
             "result_bytes": 100,

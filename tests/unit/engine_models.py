@@ -28,7 +28,7 @@ def content() -> Content:
 
 
 def ticket(path: Path, cache_dir: Path, **settings: str) -> tuple[dict[str, Any], Entry]:
-    """Return the ticket's spec of an IR and its entry in a cache, written here."""
+    """Return the ticket's spec of an IR and its entry in a cache, written here; the engine is to score all its rows."""
     read = read_model(path)
     known = describe(read)
     files = prepare(read, known)
@@ -42,7 +42,7 @@ def ticket(path: Path, cache_dir: Path, **settings: str) -> tuple[dict[str, Any]
         "xml_digest": files.xml_digest,
         "bin_digest": files.bin_digest,
         "manifest": known.manifest.to_dict(),
-        "settings": settings,
+        "settings": {"isolation": "always", **settings},
     }
     return spec, entry
 

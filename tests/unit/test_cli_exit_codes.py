@@ -11,6 +11,7 @@ import pytest
 
 from dbinfer._version import __version__
 
+ROOT = Path(__file__).parents[2]
 PROGRAM = Path(sys.executable).with_name("dbinfer")
 
 
@@ -24,6 +25,13 @@ def test_version_and_help(tmp_path: Path) -> None:
     assert dbinfer("--version", home=tmp_path).stdout == f"dbinfer {__version__}\n"
     shown = dbinfer("--help", home=tmp_path)
     assert (shown.returncode, "deploy" in shown.stdout) == (0, True)
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    heading = next(
+        line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## ")
+    )
+    assert heading in (f"## {__version__}", f"## {__version__} (unreleased)")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 import typer.main
 
+from dbinfer.cli import main
+from dbinfer.cli._app import COMMANDS as TABLE
 from dbinfer.cli._app import app
 
 
@@ -42,13 +45,31 @@ def test_the_commands_of_the_main_path_are_there() -> None:
     assert set(expected.split()) <= set(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_help_opens_with_a_sentence_and_has_examples(name: str) -> None:
-    command = COMMANDS[name]
-    first = (command.help or "").strip().splitlines()[0]
-    assert first[0].isupper()
-    assert first.rstrip().endswith((".", ",")) or len(first) > 60
-    assert examples(command), f"dbinfer {name} shows no example"
+def test_the_table_has_what_the_modules_register() -> None:
+    """What is not there cannot be called."""
+    for module in {known.module for known in TABLE.values()}:
+        group = typer.Typer()
+        group.callback()(lambda: None)
+        importlib.import_module(f"dbinfer.cli.{module}").register(group)
+        names = set(typer.main.get_group(group).commands)
+        assert names == {name for name, known in TABLE.items() if known.module == module}
+
+
+def test_the_list_of_commands_is_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for name, known in TABLE.items():
+        assert f"{name} {known.line}" in shown
+        assert f"{known.panel}: " in shown
+
+
+def test_help_opens_with_a_sentence_and_has_examples() -> None:
+    for name, command in COMMANDS.items():
+        first = (command.help or "").strip().splitlines()[0]
+        assert first[0].isupper(), name
+        assert first.rstrip().endswith((".", ",")) or len(first) > 60, name
+        assert examples(command), f"dbinfer {name} shows no example"
 
 
 def named(words: list[str]) -> str:
@@ -61,8 +82,12 @@ def named(words: list[str]) -> str:
 PASSES_OPTIONS_ON = {"psql"}
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - PASSES_OPTIONS_ON))
-def test_examples_use_options_that_exist(name: str) -> None:
+def test_examples_use_options_that_exist() -> None:
+    for name in set(NAMES) - PASSES_OPTIONS_ON:
+        _options_of_examples_exist(name)
+
+
+def _options_of_examples_exist(name: str) -> None:
     shown = [shlex.split(example) for example in examples(COMMANDS[name])]
     assert name in {named(words) for words in shown}
     for words in shown:
@@ -74,16 +99,16 @@ def test_examples_use_options_that_exist(name: str) -> None:
         assert used <= known | {"-h", "--help"}, f"{' '.join(words)}: there is no {used - known}"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_option_has_help(name: str) -> None:
-    silent = [
-        parameter.opts[0]
-        for parameter in COMMANDS[name].params
-        if parameter.param_type_name == "option" and not parameter.help and parameter.opts[0] != "--help"
+def test_every_option_has_help() -> None:
+    options = [
+        (name, parameter)
+        for name, command in COMMANDS.items()
+        for parameter in command.params
+        if parameter.param_type_name == "option" and parameter.opts[0] != "--help"
     ]
-    assert silent == []
+    assert [f"{name} {option.opts[0]}" for name, option in options if not option.help] == []
 
 
-@pytest.mark.parametrize("name", ["status", "doctor", "models", "install", "upgrade", "deploy"])
-def test_commands_that_print_facts_have_json(name: str) -> None:
-    assert any("--json" in parameter.opts for parameter in COMMANDS[name].params)
+def test_commands_that_print_facts_have_json() -> None:
+    for name in ("status", "doctor", "models", "install", "upgrade", "deploy"):
+        assert any("--json" in parameter.opts for parameter in COMMANDS[name].params), name

@@ -58,6 +58,6 @@ def test_python_3_10_has_pins_of_its_own() -> None:
     lines = (ROOT / "docker/database/client.txt").read_text(encoding="utf-8").splitlines()
     marked = [plain(line) for line in lines if "python_version" in line]
     older = [plain(line) for line in lines if line.endswith('; python_version < "3.11"')]
-    assert {"annotated-doc", "platformdirs", "sqlalchemy", "typer"} <= set(older)
+    assert {"annotated-doc", "platformdirs", "sqlalchemy"} <= set(older)
     # each of them twice, once for each side, but what only the older Python needs
     assert sorted(marked) == sorted([*older, *(name for name in older if name != "tomli")])

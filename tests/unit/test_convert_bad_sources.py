@@ -102,21 +102,19 @@ def test_lambda_is_not_run(tmp_path: Path) -> None:
     assert "model.export" in _refused(tmp_path / "net.keras", "custom layer").cure
 
 
+@pytest.mark.wide
 def test_two_inputs(tmp_path: Path) -> None:
     _refused(save_onnx(tmp_path / "net.onnx", inputs=2), r"2 inputs \(image, other\)")
 
 
-def test_two_outputs(tmp_path: Path) -> None:
-    error = _refused(save_onnx(tmp_path / "net.onnx", outputs=2), "2 outputs: scores, flat")
-    assert "--output-name" in error.cure
-
-
+@pytest.mark.wide
 def test_output_name_that_is_not_there(tmp_path: Path) -> None:
     source = save_onnx(tmp_path / "net.onnx", outputs=2)
     with pytest.raises(ConvertError, match="no output 'nope'"):
         convert(source, tmp_path / "out.xml", ConvertOptions(values=STATED, output_name="nope"))
 
 
+@pytest.mark.wide
 def test_input_that_is_no_image(tmp_path: Path) -> None:
     import keras
 
@@ -125,6 +123,7 @@ def test_input_that_is_no_image(tmp_path: Path) -> None:
     _refused(tmp_path / "net.keras", "needs 4 dimensions")
 
 
+@pytest.mark.wide
 def test_five_channels(tmp_path: Path) -> None:
     import keras
 
@@ -137,7 +136,7 @@ def test_five_channels(tmp_path: Path) -> None:
 def test_without_tensorflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     small_classifier().save(tmp_path / name)
     monkeypatch.setitem(sys.modules, "tensorflow", None)
-    assert "dbinfer[convert]" in _refused(tmp_path / name, "needs TensorFlow").cure
+    assert "-m pip install 'tensorflow-cpu>=" in _refused(tmp_path / name, "needs TensorFlow").cure
 
 
 def test_saved_model_without_tensorflow_converts_unchecked(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
-from convert_models import save_onnx
+from convert_models import save_onnx, save_onnx_of_any_size
+from float32 import tolerance
 
 from dbinfer.cli._app import main
 
@@ -41,7 +44,8 @@ def test_json_report(
     assert (report["manifest"]["color"], report["manifest"]["mean"]) == ("BGR", [1.0, 2.0, 3.0])
     assert report["inputs"] == [{"name": "image", "shape": [1, 3, 16, 16], "type": "f32"}]
     assert report["check"]["done"] is True
-    assert report["check"]["difference"] < 1e-4
+    # two sums: of 3 * 3 * 3 terms, and of 16 * 16
+    assert report["check"]["difference"] <= tolerance(report["check"]["magnitude"], 2, 16 * 16)
 
 
 def test_table_says_what_was_compared_and_assumed(
@@ -83,6 +87,46 @@ def test_exit_codes(
     error = capfd.readouterr().err
     assert message in error
     assert "Traceback" not in error
+
+
+def test_the_line_that_an_error_shows_can_be_copied(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = [source, "-o", str(tmp_path / "net.xml"), "--labels", "a,b,c,d,e e"]
+    assert _run(monkeypatch, *words) == 1
+    error = capfd.readouterr().err
+    assert error.count("dbinfer: ") == 1
+    (line,) = (line for line in error.splitlines() if line.startswith("for example: "))
+    copied = shlex.split(line.removeprefix("for example: "))
+    # labels make it a classifier
+    asked = ["--activation", "softmax", "--scale", "255"]
+    assert copied == ["dbinfer", "convert", *words, *asked]
+    assert _run(monkeypatch, *copied[2:]) == 0
+
+
+def test_a_size_is_printed_as_it_is_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = save_onnx(tmp_path / "net.onnx", open_size=True)
+    words = (str(source), "-o", str(tmp_path / "net.xml"), *WORDS, "--input-size", "12x20")
+    assert _run(monkeypatch, *words) == 0
+    assert "net: classification, 12x20 RGB" in capfd.readouterr().out
+
+
+def test_warnings_of_onnxruntime_stay_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = save_onnx_of_any_size(tmp_path / "net.onnx")
+    model = onnx.load(source)
+    # onnxruntime finds only while it runs that the first side of the result is another
+    model.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 3
+    onnx.save(model, source)
+    words = (str(source), "-o", str(tmp_path / "net.xml"), *WORDS, "--input-size", "32")
+    assert _run(monkeypatch, *words) == 0
+    out, err = capfd.readouterr()
+    assert "on 4 images against onnxruntime" in out
+    assert "VerifyOutputSizes" not in err
+    assert "\x1b" not in out + err
 
 
 def test_help_has_examples(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

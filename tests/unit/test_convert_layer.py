@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from convert_models import run_ir, small_classifier
+from float32 import tolerance
 
 from dbinfer.convert import ConvertOptions, convert
 from dbinfer.convert._source import tensorflow
@@ -33,6 +34,23 @@ def test_the_digits_network_up_to_its_features(tmp_path: Path) -> None:
     assert (report.assumed, report.outputs[0].shape[1], report.check.done) == (("task",), 64, True)
     image = np.random.default_rng(0).random((1, 28, 28, 1), dtype=np.float32)
     expected = keras.Model(model.inputs, model.get_layer("fc1").output)(image)
+    # three layers, of which the last adds up 7 * 7 * 32 numbers
+    rounding = tolerance(np.asarray(expected), 3, 7 * 7 * 32)
+    assert np.abs(run_ir(report.output, image) - np.asarray(expected)).max() <= rounding
+
+
+def test_a_sequential_network_up_to_its_features(tmp_path: Path) -> None:
+    import keras
+    from keras import layers
+
+    augmentation = keras.Sequential([layers.RandomFlip(), layers.RandomRotation(0.1)])
+    steps = [augmentation, layers.Rescaling(1 / 255), layers.Flatten(), layers.Dense(8, name="features")]
+    model = keras.Sequential([keras.Input((16, 16, 3)), *steps, layers.Dense(3)])
+    model.save(tmp_path / "net.keras")
+    report = convert(tmp_path / "net.keras", tmp_path / "out.xml", ConvertOptions(output_name="features"))
+    assert (report.manifest.task, report.manifest.scale) == ("embedding", (1.0,))
+    image = np.random.default_rng(0).integers(0, 256, (1, 16, 16, 3)).astype(np.float32)
+    expected = keras.Model(model.inputs, model.get_layer("features").output)(image, training=False)
     assert np.allclose(run_ir(report.output, image), np.asarray(expected), atol=1e-5)
 
 

@@ -94,6 +94,23 @@ def test_unknown_is_asked_for(source: Path, tmp_path: Path, left_out: str, optio
     assert not list(tmp_path.glob("*.xml"))
 
 
+def test_all_that_is_missing_is_asked_for_at_once(tmp_path: Path) -> None:
+    source = save_onnx(tmp_path / "open.onnx", open_size=True)
+    with pytest.raises(ConvertError) as error:
+        convert(source, tmp_path / "net.xml")
+    assert error.value.message == (
+        "the model does not say its task, its height and width, its activation and how pixels become its input"
+    )
+    asked = {
+        "--task": "classification",
+        "--input-size": "224x224",
+        "--activation": "softmax",
+        "--scale": "255",
+    }
+    assert error.value.words == tuple(word for pair in asked.items() for word in pair)
+    assert all(option in error.value.cure for option in (*asked, "--mean"))
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -7,27 +7,51 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from dbinfer_udf.engine import seccomp
+from dbinfer_udf.engine.calls import CLONE, F_GETFL, rules
 from dbinfer_udf.engine.seccomp import ALLOW, ERRNO, KILL, Step
 
 INCLUDE = Path("/usr/include")
 HEADERS = {"x86_64": "*/asm/unistd_64.h", "aarch64": "asm-generic/unistd.h"}
+PROCESS, SEMAPHORE = 4711, 12
+RULES = {**rules(PROCESS, SEMAPHORE), "clone": CLONE}
 NAMED = {
-    "clone": seccomp.CLONE,
-    "tgkill": seccomp.TGKILL,
-    "sched_setaffinity": seccomp.SET_AFFINITY,
-    "semop": seccomp.SEMOP,
-    "semtimedop": seccomp.SEMTIMEDOP,
+    **{name: rule.number for name, rule in RULES.items()},
     "seccomp": seccomp.SECCOMP,
     "clone3": (seccomp.CLONE3, seccomp.CLONE3),
 }
-PROCESS, SEMAPHORE = 4711, 12
-# the only value that the first argument of these may have; of clone, a bit
-ONLY = {"tgkill": PROCESS, "semop": SEMAPHORE, "semtimedop": SEMAPHORE, "sched_setaffinity": 0}
+# arguments with which a worker may make a call that it may not make with others; and some of those
+GOOD: dict[str, list[int]] = {
+    "fcntl": [5, F_GETFL],
+    "mmap": [0, 4096, 3, 0x22],
+    "setsockopt": [5, 1, 20],
+    "getsockopt": [5, 1, 17],
+    "sched_setaffinity": [0],
+    "tgkill": [PROCESS],
+    "semop": [SEMAPHORE],
+    "semtimedop": [SEMAPHORE],
+    "membarrier": [8],
+    "clone": [0x3D0F00],
+}
+BAD: dict[str, list[list[int]]] = {
+    # F_SETFL, F_SETOWN, F_SETSIG, F_SETOWN_EX, F_NOTIFY
+    "fcntl": [[5, 4], [5, 8], [5, 10], [5, 15], [5, 1026]],
+    # shared, shared and checked, growing, of huge pages
+    "mmap": [[0, 4096, 3, 0x21], [0, 4096, 3, 0x23], [0, 4096, 3, 0x122], [0, 4096, 3, 0x40022]],
+    "setsockopt": [[5, 1, 7], [5, 0, 20], [5, 6, 21]],
+    "getsockopt": [[5, 0, 17], [5, 1, 59]],
+    "sched_setaffinity": [[1]],
+    "tgkill": [[PROCESS + 1], [1]],
+    "semop": [[SEMAPHORE + 1]],
+    "semtimedop": [[0]],
+    "membarrier": [[1], [2], [64]],
+    "clone": [[17], [0x10000000]],
+}
 
 
 def header(pattern: str) -> str:
@@ -43,9 +67,9 @@ def numbers(machine: str) -> dict[str, int]:
     return {name: int(number) for name, number in found.items() if not name.startswith("arch_specific")}
 
 
-def decide(steps: list[Step], machine: int, number: int, argument: int = 0) -> int:
+def decide(steps: list[Step], machine: int, number: int, arguments: Sequence[int] = ()) -> int:
     """Return what the kernel does with a call, as its machine of steps runs them."""
-    shown = struct.pack("=IIQ6Q", number, machine, 0, argument, *[0] * 5)
+    shown = struct.pack("=IIQ6Q", number, machine, 0, *arguments, *[0] * (6 - len(arguments)))
     value = at = 0
     while True:
         operation, true, false, operand = steps[at]
@@ -75,16 +99,19 @@ def test_the_architectures_are_the_kernels(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", HEADERS)
 def test_a_worker_may_make_its_own_calls_and_no_other(machine: str) -> None:
-    steps = seccomp._allowing(machine, PROCESS, SEMAPHORE)
+    assert RULES.keys() == GOOD.keys() == BAD.keys()
+    steps, architecture = seccomp._allowing(machine, RULES), seccomp.AUDIT[machine]
     for name, number in numbers(machine).items():
-        right = ONLY.get(name, seccomp.CLONE_THREAD)
-        wanted = ALLOW if name in (*seccomp.CALLS, *ONLY, "clone") else ERRNO | seccomp.EPERM
+        wanted = ALLOW if name in (*seccomp.CALLS, *RULES) else ERRNO | seccomp.EPERM
         wanted = ERRNO | seccomp.ENOSYS if name == "clone3" else wanted
-        assert decide(steps, seccomp.AUDIT[machine], number, right) == wanted, name
-        # another argument: no process, no other's semaphore, cores or signal
-        if name in (*ONLY, "clone"):
-            assert decide(steps, seccomp.AUDIT[machine], number, 99) == ERRNO | seccomp.EPERM, name
+        assert decide(steps, architecture, number, GOOD.get(name, ())) == wanted, name
+        # another argument: no process, no other's semaphore, cores or signal, no memory that nobody counts
+        for arguments in BAD.get(name, []):
+            assert decide(steps, architecture, number, arguments) == ERRNO | seccomp.EPERM, (name, arguments)
     assert decide(steps, 1, 0) == KILL
+    # where the network needs none, not even a thread
+    without = seccomp._allowing(machine, rules(PROCESS, SEMAPHORE))
+    assert decide(without, architecture, CLONE.number[list(HEADERS).index(machine)], GOOD["clone"]) != ALLOW
 
 
 @pytest.mark.parametrize("machine", HEADERS)

@@ -15,7 +15,7 @@ class Deadly:
     """Stands for the engine's model for a batch, whose worker some images end."""
 
     def __init__(self, most: int) -> None:
-        self.facts = {"rows": most}
+        self.facts = {"rows": most, "threads": 1}
         self.asked: list[int] = []
 
     def ask(self, task: str, img: bytes, k: Any) -> bytes:
@@ -29,8 +29,22 @@ class Deadly:
 def test_a_batch_loses_only_the_rows_that_end_their_worker() -> None:
     model, wanted = Deadly(5), [(0, b"a"), (1, b"?"), (2, None), (3, b"?"), (4, b"b")]
     assert rows(model, "classify", True, wanted) == ["0", None, None, None, "4"]
-    with pytest.raises(RowError):
+    with pytest.raises(RowError, match=r"^row 1: the worker was killed$"):
         rows(model, "classify", False, wanted)
+
+
+class Killed(Deadly):
+    """A model whose worker somebody kills within its first request."""
+
+    def ask(self, task: str, img: bytes, k: Any) -> bytes:
+        if not self.asked:
+            self.asked.append(len(k[2]))
+            raise RowError("the worker was killed")
+        return super().ask(task, img, k)
+
+
+def test_a_worker_that_did_not_die_of_a_row_costs_none() -> None:
+    assert rows(Killed(5), "classify", False, [(0, b"a"), (1, None), (2, b"b")]) == ["0", None, "2"]
 
 
 def test_no_request_has_more_rows_than_the_network_takes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from dbinfer.engine import check_engines
 from dbinfer.engine import hosts as hosts_of_doctor
 from dbinfer.install import engines
+from dbinfer_udf.engines import act
 
 FACTS = {"digest": "d", "uptime": 1.0, "models": [], "problem": None}
 
@@ -54,3 +56,14 @@ def test_doctor_has_a_check_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts_of_doctor, "may_ask", lambda conn: True)
     checks = check_engines(Answers(), {"isolation": "always", "runtime_digest": "d"})  # type: ignore[arg-type]
     assert [check.name for check in checks] == ["engine (c0)", "engine (s1)", "engine (s2)"]
+
+
+def test_a_folder_that_somebody_else_holds_is_a_fault(tmp_path: Path) -> None:
+    """With auto the models then run in the backends, which decode strangers' images: somebody's choice, not ours."""
+    tmp_path.chmod(0o755)
+    (facts,) = act({"engine_dir": str(tmp_path)}, "d" * 64, dict, "start")
+    check = hosts_of_doctor._check(hosts_of_doctor._engine(facts), "auto")
+    assert (check.ok, "is open to others" in check.detail) == (False, True)
+    # where there can be no engine, auto means the backends
+    (facts,) = act({"engine_dir": "relative"}, "d" * 64, dict, "start")
+    assert hosts_of_doctor._check(hosts_of_doctor._engine(facts), "auto").ok

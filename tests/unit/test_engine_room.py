@@ -12,7 +12,7 @@ import engine_models
 import pytest
 import tiny_models
 from engine_models import processes, wait_until
-from engine_places import GOOD, engine_folder, opened, ready
+from engine_places import GOOD, engine_folder, opened, passing, ready
 
 from dbinfer_udf import limits
 from dbinfer_udf.engine import client
@@ -107,6 +107,40 @@ def test_the_model_that_was_not_used_for_longest_goes(folder: Path) -> None:
     assert second.ask("predict", GOOD, None) == "{2.0,2.0,2.0}"
     # it comes back when it is asked for
     assert first.ask("predict", GOOD, None) == "{1.0,1.0,1.0}"
+
+
+def test_fast_models_for_first_rows_are_few_and_have_one_worker_each(folder: Path) -> None:
+    """16 versions that each scored one row made 50 processes and 538 MB on two cores."""
+    models = [passing(folder, number) for number in range(6)]
+    assert [model.ask("predict", GOOD, None) for model in models] == [
+        f"{{{number:.1f},{number:.1f},{number:.1f}}}" for number in range(6)
+    ]
+
+    def counts() -> dict[str, int]:
+        return {kind: len(pids) for kind, pids in processes(models[0]._engine).items()}
+
+    wait_until(lambda: counts() == {"engine": 1, "zygote": 1, "host": 4, "worker": 4}, "the others' end")
+    # the first comes back, and the one that was not used for longest goes
+    assert models[0].ask("predict", GOOD, None) == "{0.0,0.0,0.0}"
+    wait_until(lambda: list(asked(folder)) == ["constant3", "constant4", "constant5", "constant0"], "it")
+
+
+def test_a_fast_model_gets_all_its_workers_where_the_engine_scores_all_its_rows(folder: Path) -> None:
+    few = passing(folder, 1, max_models="1")
+
+    def workers() -> dict[str, int]:
+        (engine,) = client.status({"engine_dir": str(folder)})
+        return {one["model"]: one["workers"] for one in engine["models"]}
+
+    assert workers() == {"constant1": 1}
+    spec = few._wanted["spec"]
+    always = dict(spec, settings=dict(spec["settings"], isolation="always"))
+    assert few._engine.open(always, few._wanted["folder"], 1)._key == few._key
+    wait_until(lambda: len(processes(few._engine)["worker"]) == limits.cores(), "the workers")
+    # and it is none of those that make room for each other
+    passing(folder, 2, max_models="1")
+    passing(folder, 3, max_models="1")
+    assert workers() == {"constant1": limits.cores(), "constant3": 1}
 
 
 def test_a_model_that_was_opened_for_nothing_goes_and_one_in_use_stays(folder: Path) -> None:

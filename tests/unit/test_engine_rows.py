@@ -99,14 +99,14 @@ def test_batches_are_equal(engine: client.Engine, tmp_path: Path, kind: str) -> 
         same = sum(one == other for one, other in zip(alone, ours, strict=True))
         # the last digit may differ where the network computes many images in another order
         assert same >= (70 if kind != "convolution" else 2), (alone, ours)
-        with pytest.raises(ImageError):
+        with pytest.raises(ImageError, match=r"^row 40: not an image"):
             rows(remote, function, False, numbered[38:42])
 
 
 def test_with_two_threads_each_worker_compiles(engine: client.Engine, tmp_path: Path) -> None:
     from dbinfer_udf.tasks import TASKS as IN_PROCESS
 
-    spec, entry = engine_models.ticket(tiny_models.convolution(tmp_path), tmp_path / "cache")
+    spec, entry = engine_models.ticket(tiny_models.convolution(tmp_path), tmp_path / "cache", threads="2")
     remote, local = engine.open(spec, entry.folder, 2), engine_models.in_process(spec, entry, 2)
     img = tiny_models.file(tiny_models.picture(1, 2, 3, (40, 32)))
     assert [remote.ask("predict", img, None) for _ in range(20)] == [

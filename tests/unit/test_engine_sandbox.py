@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
+import fcntl
+import mmap
 import os
 import signal
 import socket
@@ -111,6 +114,46 @@ FORBIDDEN: dict[str, Callable[[], Any]] = {
     "another's cores": lambda: os.sched_setaffinity(os.getppid(), {0}),
     "another's semaphore": lambda: kernel.syscall(65, 0, b"\0" * 6, 1),
     "a removal": lambda: os.unlink("/tmp"),
+    # each of these makes the kernel send a signal of one's choice to any process of the same user
+    "an owner of its signals": lambda: fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid()),
+    "another owner of its signals": lambda: fcntl.fcntl(0, 15, b"\0" * 8),  # F_SETOWN_EX
+    "a signal for what comes": lambda: fcntl.fcntl(0, fcntl.F_SETSIG, signal.SIGSTOP),
+    "signals for what comes": lambda: fcntl.fcntl(
+        0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC
+    ),
+    "a notice of folders": lambda: fcntl.fcntl(0, fcntl.F_NOTIFY, fcntl.DN_CREATE),
+    "a lease": lambda: fcntl.fcntl(0, fcntl.F_SETLEASE, fcntl.F_RDLCK),
+    "a listener that does not wait": lambda: os.set_blocking(0, False),
+    # what RLIMIT_DATA does not count
+    "shared memory": lambda: mmap.mmap(-1, 1 << 20, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS),
+    "memory that grows like a stack": lambda: mapped(mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100),
+    "huge pages": lambda: mapped(mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000),
+    "a thread": lambda: kernel.syscall(56, 0x50F00, None, None, None, None),  # as pthread_create asks for one
+    "an option of the listener": lambda: set_option(socket.SO_RCVBUF),
+    "credentials of its own": lambda: set_option(socket.SO_PASSCRED),
+    "a barrier on all cores": lambda: kernel.syscall(324, 2, 0, 0),
+}
+PAIR = socket.socketpair()
+
+
+def mapped(flags: int) -> int:
+    """Map a page with flags that the module mmap would not take."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    found = libc.mmap(None, ctypes.c_size_t(4096), 3, flags, -1, ctypes.c_long(0))
+    if found == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "mmap")
+    return int(found)
+
+
+def set_option(option: int) -> None:
+    PAIR[0].setsockopt(socket.SOL_SOCKET, option, 1)
+
+
+FORBIDDEN |= {
+    "the end of the listener": lambda: PAIR[0].shutdown(socket.SHUT_RDWR),
+    "a descriptor in a message": lambda: socket.send_fds(PAIR[0], [b"x"], [0]),
+    "a descriptor from a message": lambda: socket.recv_fds(PAIR[1], 1, 1),
 }
 
 
@@ -163,7 +206,10 @@ def test_the_engine_says_and_has_what_was_granted(engine: client.Engine, tmp_pat
     img = tiny_models.file(tiny_models.picture(1, 2, 3))
     assert model.ask("predict", img, None)
     (facts,) = client.status(engine.settings)[0]["models"]
-    assert facts["sandbox"] == {"files": True, "seccomp": True, "landlock": landlock.version()}
+    assert facts["sandbox"] == {
+        **{"files": True, "seccomp": True, "filter": worker.NO_THREADS},
+        "landlock": landlock.version(),
+    }
     found = engine_models.processes(engine)
     for name, filters in (("worker", "2"), ("host", "2"), ("zygote", "2"), ("engine", "0")):
         for pid in found[name]:
@@ -178,7 +224,9 @@ def test_the_engine_says_and_has_what_was_granted(engine: client.Engine, tmp_pat
 
 def test_the_threads_of_a_worker_are_as_shut_in_as_itself(engine: client.Engine, tmp_path: Path) -> None:
     """Whoever has taken over one thread has all: a worker that compiles for itself has threads before it is shut in."""
-    spec, entry = engine_models.ticket(tiny_models.convolution(tmp_path, "wide"), tmp_path / "cache")
+    spec, entry = engine_models.ticket(
+        tiny_models.convolution(tmp_path, "wide"), tmp_path / "cache", threads="2"
+    )
     model = engine.open(spec, entry.folder, 2)
     assert model.ask("predict", tiny_models.file(tiny_models.picture(1, 2, 3)), None)
     (facts,) = (one for one in client.status(engine.settings)[0]["models"] if one["model"] == "wide")

@@ -41,8 +41,22 @@ def test_who_finds_no_token_waits(two: int) -> None:
     third.join(0.2)
     assert third.is_alive()
     one.give()
-    third.join(10)
+    third.join(60)
     assert not third.is_alive()
+
+
+def test_nobody_waits_for_long_for_who_keeps_all(two: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that was taken over takes all tokens and gives none back: that must not hang the rows of every model."""
+    monkeypatch.setattr(tokens, "PATIENCE", 1.0)
+    Tokens(two, 2).take()
+    honest = Tokens(two)
+    waits = threading.Thread(target=lambda: [honest.take() for _ in range(100)], daemon=True)
+    waits.start()
+    waits.join(60)
+    assert not waits.is_alive()
+    # it has none, and gives none back
+    honest.give()
+    assert free(two) == 0
 
 
 def test_two_threads_take_two_tokens(two: int) -> None:

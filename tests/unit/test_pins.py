@@ -1,10 +1,16 @@
-"""The pins of the backends' packages: one version for each Python, and which is the older one."""
+"""The backends' packages, one version for each Python, and which is the older one; and what extras lack."""
 
 from __future__ import annotations
 
+import shlex
+import sys
+from collections.abc import Callable
+
 import pytest
 
+import dbinfer
 from dbinfer import pins
+from dbinfer.errors import TrainError
 
 PACKAGES = {"numpy", "opencv-python-headless", "openvino", "orjson"}
 
@@ -40,3 +46,31 @@ def test_a_backend_with_an_older_openvino_is_told(monkeypatch: pytest.MonkeyPatc
     assert note.endswith("is deployed, but refused there at its first use")
     assert "older than this client's 2026.4.1: a model" in pins.openvino_note("3.11.2", "2026.1.0")
     assert [pins.openvino_note("3.11.2", found) for found in ("2026.4.1", "2026.5.0", "")] == [""] * 3
+
+
+@pytest.mark.parametrize("extra", ["convert", "mnist", "quantize", "split", "train", "tune"])
+def test_what_is_installed_is_not_asked_for(extra: str) -> None:
+    """A package whose module has another name, which `MODULES` lacks, would be asked for again and again."""
+    assert pins.lacking(extra) == []
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let only the packages be there that dbinfer itself needs."""
+    of_train = ("tensorflow", "sklearn", "PIL", "matplotlib", "onnx", "onnxruntime", "pycocotools")
+    for name in of_train:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize(
+    "call", [dbinfer.demo, lambda: dbinfer.train("digits", "digits")], ids=["demo", "train"]
+)
+def test_all_that_is_missing_is_asked_for_at_once(call: Callable[[], object]) -> None:
+    """By names that the registries have: dbinfer may have come from a file."""
+    with pytest.raises(TrainError) as caught:
+        call()
+    command = shlex.split(caught.value.cure.partition(": ")[2])
+    assert command[:4] == [sys.executable, "-m", "pip", "install"]
+    names = {"tensorflow-cpu", "scikit-learn", "pillow", "matplotlib", "onnx", "onnxruntime", "pycocotools"}
+    assert {word.partition(">=")[0] for word in command[4:]} == names

@@ -49,14 +49,44 @@ def test_more_cores_than_were_measured() -> None:
 @pytest.mark.parametrize(
     ("segments", "cores", "words"),
     [
-        (2, 16, "; the runtime gives a process 8 threads, so it may take less time"),
-        (1, 2, "; the runtime gives a process 2 threads, so it may take less time"),
+        (2, 16, "; the runtime gives a process up to 8 threads where they pay, so it may take less time"),
+        (1, 2, "; the runtime gives a process up to 2 threads where they pay, so it may take less time"),
         (3, 4, ""),
     ],
 )
 def test_fewer_segments_than_cores(segments: int, cores: int, words: str) -> None:
     found = [note for note in notes(segments=segments, cores=cores) if "at work" in note]
     assert found == [f"{segments} of {cores} cores of a host at work, one for each process{words}"]
+
+
+BY_THREADS = {"1": 8.0, "2": 4.2, "4": 2.5, "8": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("segments", "cores", "threads", "milliseconds", "idle"),
+    [
+        (2, 2, 1, 10.0, ""),
+        (1, 2, 2, 10.0 * 4.2 / 8, ""),
+        # three threads are as busy as four, which were measured
+        (1, 3, 3, 10.0 * 2.5 * 4 / 3 / 8, ""),
+        (4, 16, 4, 10.0 * 2.5 / 8, ""),
+        # more than four did not pay
+        (2, 16, 4, 10.0 * 2.5 / 8, "8 of 16 cores of a host at work, 4 for each process"),
+    ],
+)
+def test_a_plan_counts_the_threads_that_the_trial_found_to_pay(
+    segments: int, cores: int, threads: int, milliseconds: float, idle: str
+) -> None:
+    network = replace(NET, milliseconds=10.0, by_threads=BY_THREADS)
+    report = forecast(replace(SOURCE, network=network, segments=segments, cores=cores), SOUGHT)
+    assert (report.threads, report.row_ms["infer"]) == (threads, pytest.approx(milliseconds, abs=1e-4))
+    assert [note for note in report.notes if "at work" in note] == ([idle] if idle else [])
+
+
+def test_a_network_of_the_engine_stays_there_with_more_threads() -> None:
+    network = replace(NET, milliseconds=1.5, by_threads={"1": 1.5, "2": 0.8})
+    report = forecast(replace(SOURCE, network=network, segments=1), SOUGHT)
+    assert (report.threads, network.in_engine, report.row_ms["row"]) == (2, True, 0.1)
 
 
 def test_as_many_segments_as_cores_or_more_leave_none_idle() -> None:

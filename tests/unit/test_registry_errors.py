@@ -7,6 +7,7 @@ from typing import Any
 import psycopg2
 import pytest
 
+from dbinfer.connection import Installed, _numbers
 from dbinfer.errors import InstallError, RegistryError
 from dbinfer.install import _steps
 from dbinfer.platform import Platform
@@ -56,4 +57,5 @@ def test_references_that_name_no_version(reference: str) -> None:
 
 
 def test_versions_compare_by_number() -> None:
-    assert _steps.as_tuple("0.10.0") > _steps.as_tuple("0.9.1")
+    assert Installed("99.0.0", 0).order == 1
+    assert _numbers("0.10.0") > _numbers("0.9.1")

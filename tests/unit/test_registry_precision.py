@@ -53,12 +53,14 @@ class Trials:
         return Result(1.0, milliseconds, 1)
 
 
-def chosen(monkeypatch: pytest.MonkeyPatch, able: list[str], **given: Any) -> tuple[Choice, Result, Trials]:
+def chosen(
+    monkeypatch: pytest.MonkeyPatch, able: list[str], outputs: tuple[str, ...] = (), **given: Any
+) -> tuple[Choice, Result, Trials]:
     trials = Trials(**given)
     monkeypatch.setattr(precisions.trials, "try_model", trials)
     monkeypatch.setattr(precisions, "precisions", lambda: able)
     prepared = PreparedModel(b"<net/>", b"", (10,))
-    choice, result = choose(Path("net.xml"), prepared, manifest(), Limits(), None, silent)
+    choice, result = choose(Path("net.xml"), prepared, manifest(outputs=outputs), Limits(), None, silent)
     return choice, result, trials
 
 
@@ -77,6 +79,11 @@ def test_one_that_answers_otherwise_is_not(monkeypatch) -> None:
     agreed = choice.tried["f16"].agreement
     assert agreed is not None
     assert agreed < 0.999
+
+
+def test_a_network_of_several_outputs_stays_in_f32(monkeypatch) -> None:
+    choice, _, trials = chosen(monkeypatch, ["bf16"], ("a", "b"), f32=(9.0, 0), bf16=(4.0, 0))
+    assert (choice, trials.asked) == (Choice("f32"), ["f32"])
 
 
 @pytest.mark.parametrize("other", [(8.9, 0.0), (20.0, 0.0), (1.0, float("nan")), None])

@@ -30,6 +30,13 @@ def test_a_command_runs_as_the_account_in_a_clean_environment(
     assert done.stdout.split() == [str(other.uid), "/", "[]"]
 
 
+def test_a_limit_to_some_instructions_reaches_the_server(
+    other: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "SSE41")
+    assert other.run(["/bin/sh", "-c", "echo $ONEDNN_MAX_CPU_ISA"]).stdout == "SSE41\n"
+
+
 def test_a_closed_folder_is_named(other: Account) -> None:
     with common_folder("closed") as folder:
         closed = folder / "closed folder"

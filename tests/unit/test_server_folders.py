@@ -99,3 +99,10 @@ def test_the_second_holder_of_the_lock_says_so_and_waits(tmp_path: Path) -> None
     assert order == ["first", "second"]
     assert len(said) == 1
     assert "waiting" in said[0]
+
+
+def test_the_lock_is_nobody_elses_to_hold(tmp_path: Path) -> None:
+    """flock asks for no right to write: who could read the lock of root's folder could hold `up` for ever."""
+    (tmp_path / "lock").touch(0o644)
+    with folders.locked(Home(tmp_path), print):
+        assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600

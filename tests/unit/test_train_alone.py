@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from float32 import tolerance
 from train_runs import SMALL_UNET, difference, digits_folder, final_weights, strokes_folder
 
 from dbinfer.errors import TrainError
@@ -52,6 +53,7 @@ def after_one(whole: Whole, job: TrainJob) -> None:
     shutil.copytree(whole.job.folder / "checkpoint-1", job.folder / "checkpoint-1")
 
 
+@pytest.mark.wide
 def test_digits_reach_97_percent(tmp_path: Path) -> None:
     job = TrainJob("digits", "digits", out=str(tmp_path), epochs=12, lr=2e-3, schedule="cosine", augment=True)
     result = run(job)
@@ -82,6 +84,7 @@ def test_a_run_leaves_model_manifest_history_and_curves(whole: Whole) -> None:
     assert json.loads((digits.folder / "run.json").read_text())["config"] == digits.to_dict()
 
 
+@pytest.mark.wide
 def test_the_rate_of_a_step_is_that_of_the_schedule(digits: TrainJob) -> None:
     """54 images in 7 steps an epoch; a cosine over 21 steps, also after a resume."""
     job = replace(digits, schedule="cosine", lr=0.01)
@@ -94,9 +97,12 @@ def test_the_rate_of_a_step_is_that_of_the_schedule(digits: TrainJob) -> None:
 def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one(whole: Whole, digits: TrainJob) -> None:
     run(replace(digits, epochs=1))
     run(replace(digits, resume="1"))
-    assert difference(final_weights(digits), final_weights(whole.job)) < 1e-6
+    # 3 epochs of 7 steps; the gradient of the first bias is a sum over all pixels of 8 images
+    trained = final_weights(whole.job)
+    assert difference(final_weights(digits), trained) <= tolerance(trained, 3 * 7, 8 * 28 * 28)
 
 
+@pytest.mark.wide
 def test_the_model_is_of_the_best_epoch(tmp_path: Path) -> None:
     data = strokes_folder(tmp_path / "images", range(12))
     job = TrainJob(
@@ -112,7 +118,7 @@ def test_the_model_is_of_the_best_epoch(tmp_path: Path) -> None:
     result = run(job)
     values = [entry.values["val_dice_coefficient"] for entry in result.history]
     assert result.run["epoch"] == result.best_epoch == values.index(max(values)) + 1
-    assert result.metrics["val_dice_coefficient"] == pytest.approx(max(values), abs=1e-6)
+    assert result.metrics["val_dice_coefficient"] == pytest.approx(max(values), abs=1e-6)  # six decimals
     kept = sorted(path.name for path in job.folder.glob("checkpoint-*"))
     assert kept == sorted({f"checkpoint-{result.best_epoch}", "checkpoint-4"})
 

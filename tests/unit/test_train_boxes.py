@@ -10,6 +10,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from float32 import tolerance
 
 from dbinfer import boxes, samples
 from dbinfer.errors import DataError, TrainError, UsageError
@@ -209,6 +210,7 @@ def test_masks_are_no_boxes(tmp_path: Path) -> None:
         run(TrainJob("finder", str(tmp_path), out=str(tmp_path / "out")))
 
 
+@pytest.mark.wide
 def test_training_is_judged_and_resumes(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     options = {"base_width": 2}
@@ -219,8 +221,10 @@ def test_training_is_judged_and_resumes(tmp_path: Path) -> None:
     assert set(whole.metrics) == {"loss", "val_loss", "val_map50", "val_map50_95"}
     first = run(replace(job, out=str(tmp_path / "parts"), epochs=1))
     second = run(replace(job, out=str(tmp_path / "parts"), resume="last"))
-    assert first.history[0].values == pytest.approx(whole.history[0].values, rel=1e-5)
-    assert second.history[1].values == pytest.approx(whole.history[1].values, rel=1e-4)
+    # an epoch of three steps, whose longest sums are over the pixels of four images, and another one
+    for one, other, steps in zip((first.history[0], second.history[1]), whole.history, (3, 6), strict=True):
+        largest = max(other.values.values())
+        assert one.values == pytest.approx(other.values, abs=tolerance(largest, steps, 4 * 128 * 128))
     import keras
 
     model = keras.models.load_model(whole.model, compile=False)

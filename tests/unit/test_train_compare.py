@@ -15,6 +15,7 @@ from dbinfer.train.compare import compare, table
 
 
 @needs_horovod
+@pytest.mark.wide
 def test_all_ways_are_trained_and_shown(tmp_path: Path) -> None:
     data = digits_folder(tmp_path / "images", 40)
     job = TrainJob("digits", str(data), out=str(tmp_path / "out"), epochs=2, batch=4, ranks=2, launcher="mpi")

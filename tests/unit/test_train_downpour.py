@@ -16,6 +16,8 @@ from dbinfer.errors import TrainError
 from dbinfer.train import TrainJob, run
 from dbinfer.train.report import read_report
 
+pytestmark = pytest.mark.wide
+
 STEPS = 30  # of an epoch
 
 

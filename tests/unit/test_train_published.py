@@ -16,6 +16,8 @@ from dbinfer.train import TrainJob, run
 from dbinfer.train.data import find_source
 from dbinfer.train.plan import shard
 
+pytestmark = pytest.mark.wide
+
 
 def archive(path: Path, batches: dict[str, int], shift: int = 0) -> str:
     """Write an archive as CIFAR-10's authors do, with so many images in each batch."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from float32 import tolerance
 from numpy.typing import NDArray
 from train_runs import (
     SMALL_UNET,
@@ -29,6 +30,8 @@ pytestmark = needs_horovod
 LAUNCHERS = ("gloo", "mpi") if os.environ.get("LONG") else ("mpi",)
 # One rank with batch 4 sees in each step what two ranks with batch 2 see: 0 1 and 4 5, then 2 3 and 6 7
 ALONE_ORDER = (0, 1, 4, 5, 2, 3, 6, 7)
+STEPS = 3 * 2  # three epochs of 8 images by 4
+TERMS = 4 * 16 * 16  # gradients are sums over all pixels of a batch
 
 
 @pytest.fixture(scope="module")
@@ -65,21 +68,26 @@ def alone(unet: TrainJob) -> TrainJob:
 def test_two_ranks_equal_one_with_twice_the_batch(unet: TrainJob, alone: TrainJob, launcher: str) -> None:
     job = replace(unet, launcher=launcher, out=unet.out + launcher)
     launched(job)
-    assert difference(final_weights(job), final_weights(alone)) < 1e-5
+    trained = final_weights(alone)
+    assert difference(final_weights(job), trained) <= tolerance(trained, STEPS, TERMS)
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.wide
 def test_without_averaged_gradients_they_differ(unet: TrainJob, alone: TrainJob, launcher: str) -> None:
     job = replace(unet, launcher=launcher, out=f"{unet.out}-unaveraged-{launcher}")
     launched(job, "unaveraged")
-    assert difference(final_weights(job), final_weights(alone)) > 1e-4
+    trained = final_weights(alone)
+    assert difference(final_weights(job), trained) > tolerance(trained, STEPS, TERMS)
 
 
+@pytest.mark.wide
 def test_a_group_of_another_size_stops_the_run(unet: TrainJob) -> None:
     with pytest.raises(TrainError, match="2 ranks were requested, but the launcher made a group of 1"):
         launched(replace(unet, launcher="mpi", out=unet.out + "-alone"), "alone")
 
 
+@pytest.mark.wide
 def test_an_unreadable_image_of_one_rank_is_named(unet: TrainJob, tmp_path: Path) -> None:
     images = strokes_folder(tmp_path / "images", range(4))
     (images / "003.jpg").write_bytes(b"no image")
@@ -87,6 +95,7 @@ def test_an_unreadable_image_of_one_rank_is_named(unet: TrainJob, tmp_path: Path
         launched(replace(unet, data=str(images), out=str(tmp_path / "run")))
 
 
+@pytest.mark.wide
 def test_batch_norm_statistics_are_those_over_all_ranks(unet: TrainJob, tmp_path: Path) -> None:
     """One epoch trains the same weights either way: the statistics only matter in validation."""
     job = replace(unet, network_options=SMALL_UNET, launcher="mpi", epochs=1, batch=4)
@@ -101,8 +110,9 @@ def test_batch_norm_statistics_are_those_over_all_ranks(unet: TrainJob, tmp_path
         square = sum(rank[spread] + rank[name] ** 2 for rank in apart) / 2
         assert np.abs(apart[0][name] - apart[1][name]).max() > 1e-5
         for rank in pooled:
-            assert rank[name] == pytest.approx(mean, abs=1e-7)
-            assert rank[spread] == pytest.approx(square - mean**2, abs=1e-6)
+            # a sum of two, halved; and six roundings of squares, sums and differences
+            assert rank[name] == pytest.approx(mean, abs=tolerance(mean, 2))
+            assert rank[spread] == pytest.approx(square - mean**2, abs=tolerance(square, 6))
 
 
 def _watched(job: TrainJob) -> list[dict[str, NDArray[Any]]]:
@@ -138,12 +148,14 @@ def normalised(tmp_path_factory: pytest.TempPathFactory) -> TrainJob:
     return job
 
 
+@pytest.mark.wide
 def test_the_rate_grows_over_the_warm_up_epochs_and_is_never_an_epoch_late(normalised: TrainJob) -> None:
     """3 steps an epoch: the last steps of the epochs are 2, 5 and 8, and 6 steps warm up from 0.001 to 0.002."""
     rates = [entry.lr for entry in read_report(normalised).history]
     assert rates == pytest.approx([0.001 * (1 + 2 / 6), 0.001 * (1 + 5 / 6), 0.002], rel=1e-6)
 
 
+@pytest.mark.wide
 def test_the_reported_validation_is_that_of_the_pooled_model_over_all_images(normalised: TrainJob) -> None:
     """Not of statistics before they were pooled, of one rank's images, or of a mean that ignores how many they are."""
     from dbinfer.train.ranks import Alone
@@ -155,9 +167,12 @@ def test_the_reported_validation_is_that_of_the_pooled_model_over_all_images(nor
     checkpoint.load_weights(normalised.folder, 3, network)
     expected = evaluate(network, plan.validation(0, 1), Alone())
     values = read_report(normalised).history[-1].values
-    assert {name: values[name] for name in expected} == pytest.approx(expected, abs=1e-6)
+    # ten layers and the sum of a loss over the pixels of five images
+    rounding = tolerance(max(expected.values()), 10, 5 * 16 * 16)
+    assert {name: values[name] for name in expected} == pytest.approx(expected, abs=rounding)
 
 
+@pytest.mark.wide
 def test_a_killed_rank_stops_the_run_and_resuming_equals_no_interruption(
     normalised: TrainJob, tmp_path: Path
 ) -> None:
@@ -170,4 +185,6 @@ def test_a_killed_rank_stops_the_run_and_resuming_equals_no_interruption(
     result = run(replace(broken, resume="last"))
     assert [entry.epoch for entry in result.history] == [1, 2, 3]
     assert result.run["hosts"] == [result.run["hosts"][0]] * 2
-    assert difference(final_weights(broken), final_weights(normalised)) < 1e-5
+    # three epochs of 12 images by 2 for each of 2 ranks
+    whole = final_weights(normalised)
+    assert difference(final_weights(broken), whole) <= tolerance(whole, 3 * 3, 4 * 16 * 16)

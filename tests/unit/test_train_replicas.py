@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from float32 import tolerance
 from train_runs import SMALL_UNET, difference, digits_folder, final_weights, strokes_folder
 
 from dbinfer.errors import TrainError, UsageError
@@ -15,7 +16,11 @@ from dbinfer.train import TrainJob, run
 from dbinfer.train.report import read_report
 from dbinfer_udf.manifest import Manifest
 
+pytestmark = pytest.mark.wide
+
 TOGETHER = ("mirrored", "central")
+STEPS = 2 * 6  # two epochs of 41 images by 8
+TERMS = 8 * 28 * 28  # the gradient of the first bias is a sum over all pixels of a batch
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +61,10 @@ def test_two_devices_equal_one_process(alone: TrainJob, together: TrainJob) -> N
         abs(two.values[name] - one.values[name]) for one, two in pairs for name in ("loss", "val_loss")
     )
     print(f"{together.strategy}: weights {weights:.1e} and losses {losses:.1e} from those of one process")
-    assert weights < 1e-6
+    assert weights <= tolerance(final_weights(alone), STEPS, TERMS)
     for one, two in pairs:
-        assert two.values == pytest.approx(one.values, abs=1e-5)
+        largest = max(one.values.values())
+        assert two.values == pytest.approx(one.values, abs=tolerance(largest, STEPS, TERMS))
         assert (two.images, two.lr) == (one.images, pytest.approx(one.lr))
 
 
@@ -96,7 +102,10 @@ def test_resuming_equals_no_interruption_with_dropout_and_batch_norm(strategy: s
     shutil.copytree(job.folder / "checkpoint-1", parted.folder / "checkpoint-1")
     result = run(replace(parted, resume="last"))
     assert [entry.epoch for entry in result.history] == [1, 2]
-    assert difference(final_weights(parted), final_weights(job)) < 1e-6
+    # two epochs of 9 images by 2 for each of 2 devices; sums over the pixels of a batch
+    assert difference(final_weights(parted), final_weights(job)) <= tolerance(
+        final_weights(job), 2 * 3, 4 * 16 * 16
+    )
 
 
 @pytest.mark.parametrize("strategy", TOGETHER)

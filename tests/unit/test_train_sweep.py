@@ -32,6 +32,7 @@ def test_the_exchange_is_what_is_missing_of_a_step() -> None:
 
 @needs_horovod
 @pytest.mark.parametrize("widths", [[4, 2]] if os.environ.get("LONG") else [[2]], ids=str)
+@pytest.mark.wide
 def test_every_width_is_trained_together_and_apart(tmp_path: Path, widths: list[int]) -> None:
     data = strokes_folder(tmp_path / "images", range(8))
     options = {"size": 16, "depth": 1, "base_width": 2}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import engine_models
 import pytest
+import tiny_models
 
 from dbinfer_udf import batch_rows, model
+from dbinfer_udf.errors import ModelError
 
 
 class Network:
@@ -55,3 +59,17 @@ def test_one_network_for_batches_is_kept(loaded: Any) -> None:
         assert loaded.batch_network(rows).rows == rows
         assert Network.alive <= 2
     assert loaded.batch_network(8) is loaded.batch_network(8)
+
+
+def test_a_network_with_another_input_than_its_manifest_is_refused(tmp_path: Path) -> None:
+    """Stored past `dbinfer deploy`: the image never reached it, and once it answered with memory of others."""
+    spec, entry = engine_models.ticket(tiny_models.colour_classifier(tmp_path), tmp_path / "cache")
+    assert engine_models.in_process(spec, entry)
+    larger = {**spec, "manifest": {**spec["manifest"], "height": 16}}
+    with pytest.raises(ModelError, match=r"takes uint8 of 1 x 8 x 8 x 3, .* says uint8 of 1 x 16 x 8 x 3"):
+        engine_models.in_process(larger, entry)
+    raw = tiny_models.colour_classifier(tmp_path, "raw")
+    for kind in ("xml", "bin"):
+        Path(entry.path(kind)).write_bytes(raw.with_suffix("." + kind).read_bytes())
+    with pytest.raises(ModelError, match=r"takes float32 of 1 x 8 x 8 x 3"):
+        engine_models.in_process(spec, entry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,19 +69,52 @@ def test_an_image_is_never_read_as_a_row() -> None:
         assert kept.read(path)[1] == [(3, b"z")]
 
 
-def test_what_failed_scans_have_left_goes() -> None:
+@pytest.fixture
+def in_session(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Do something as another session, or as another user."""
+
+    def act(do: Callable[[], Any], session: str = OWN, user: int = 0) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(kept, "session", lambda: session)
+            patch.setattr(kept, "user", lambda: user)
+            return do()
+
+    return act
+
+
+def test_what_failed_scans_have_left_goes(in_session: Callable[..., Any]) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
-    gone = [written(scan(owner=str(dead.pid)), [[(1, b"x")]]), written(scan("0"), [[(1, b"x")]])]
-    stay = [written(scan(owner="1"), [[(1, b"x")]]), written(scan(number="b"), [[(1, b"x")]])]
+    gone = [
+        in_session(lambda: written(scan(), [[(1, b"x")]]), str(dead.pid)),
+        written(scan("0"), [[(1, b"x")]]),
+    ]
+    stay = [in_session(lambda: written(scan(), [[(1, b"x")]]), "1"), written(scan(number="b"), [[(1, b"x")]])]
     other = Path(kept.FOLDER, "pgsql_tmp77.1")
     other.touch()
+    # as runtimes of 0.1.0 named them
+    old = Path(kept.FOLDER, f"{kept.PREFIX}.{dead.pid}.{dead.pid}.1.a.77")
+    old.touch()
     last = written(scan(number="c"), [[]])
-    assert [path for path in [*gone, *stay, last, str(other)] if Path(path).exists()] == [
-        *stay,
-        last,
-        str(other),
-    ]
+    there = [path for path in [*gone, *stay, last, str(other), str(old)] if Path(path).exists()]
+    assert there == [*stay, last, str(other)]
+
+
+def test_a_scan_is_its_sessions_and_its_users(in_session: Callable[..., Any]) -> None:
+    """Whoever knows the name of a scan gets none of its rows: another session, or another user in the same one."""
+    path = written(scan(), [[(1, b"secret")]])
+    assert kept.names(scan()) == [path]
+    assert in_session(lambda: kept.names(scan()), session="1") == []
+    assert in_session(lambda: kept.names(scan()), user=16384) == []
+    # and the name in the folder, which members of pg_monitor see, does not tell that of the scan
+    assert "5ec3e7" not in written(scan(number="5ec3e7"), [[]])
+
+
+def test_scans_without_end_leave_files_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_ends_early", lambda: True)
+    for number in range(100):
+        waiting.batch(Model(), b"", ("predict", scan(number=f"{number}"), number, b"x", "error"))
+    assert len(os.listdir(kept.FOLDER)) == waiting.MOST_SCANS
 
 
 def test_a_name_leads_nowhere_else() -> None:
@@ -97,14 +131,13 @@ def test_a_name_leads_nowhere_else() -> None:
 
 def test_a_segments_file_outlives_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Greenplum ends processes between two statements of one function; the file went with the second's first look."""
-    monkeypatch.setattr(kept, "on_cluster", lambda: True)
-    monkeypatch.setattr(kept, "session_number", lambda: 7)
+    monkeypatch.setattr(kept, "session", lambda: "session7")
     name = scan(owner="999999999")
     path = written(name, [[(1, b"x")]])
-    monkeypatch.setattr(kept, "session_number", lambda: 8)
+    monkeypatch.setattr(kept, "session", lambda: "session8")
     kept.remove_stale(scan("2"))
     kept.remove_stale(scan("2", owner="999999999"))
-    assert kept.names(name) == [path]
+    assert Path(path).exists()
     os.utime(path, (0, 0))
     other = written(scan("3"), [[]])
     assert not Path(path).exists()
@@ -112,10 +145,11 @@ def test_a_segments_file_outlives_its_process(monkeypatch: pytest.MonkeyPatch) -
     assert not Path(other).exists()
 
 
-def test_nobody_removes_the_rows_of_another_session() -> None:
-    path = written(scan(owner="1"), [[(1, b"x")]])
-    kept.Kept(scan("2", owner="1"))
-    kept.remove_stale(scan("3", owner="1"))
+def test_nobody_removes_the_rows_of_another_session(in_session: Callable[..., Any]) -> None:
+    path = in_session(lambda: written(scan(), [[(1, b"x")]]), "1")
+    for owner in (OWN, "1"):
+        kept.Kept(scan("2", owner=owner))
+        kept.remove_stale(scan("3", owner=owner))
     assert Path(path).exists()
 
 

@@ -113,5 +113,5 @@ def test_client_and_backends_go_by_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(limits, "cores", lambda: 6)
     monkeypatch.setattr(limits, "memory_bytes", lambda: 512 * MB)
     assert (machine.cores(), machine.memory_mb()) == (6, 512)
-    assert threads.threads({"workers": "2"}) == 2
-    assert threads.threads({"threads": "5"}) == 5
+    assert threads.bound({"workers": "2"}) == 2
+    assert threads.bound({"threads": "5"}) == 5

@@ -22,6 +22,17 @@ def test_it_runs_what_it_is_told_and_nothing_of_the_environment(monkeypatch: pyt
     process.wait()
 
 
+def test_a_limit_to_some_instructions_holds_for_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, the engine computed with all that the processor has, whatever the server was told."""
+    monkeypatch.setenv("OV_CPU_MAX_ISA", "AVX2")
+    process = own_python.started(
+        PYTHON, b"import os; print(os.environ['OV_CPU_MAX_ISA'])", stdout=subprocess.PIPE
+    )
+    with process.stdout as out:
+        assert out.read() == b"AVX2\n"
+    process.wait()
+
+
 def test_one_that_is_dead_before_it_has_read_its_program_is_no_error() -> None:
     process = own_python.started("/bin/true", b"x" * (1 << 20), stdout=subprocess.DEVNULL)
     assert process.wait() == 0

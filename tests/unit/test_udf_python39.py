@@ -110,7 +110,7 @@ def test_what_the_last_openvino_for_it_does_not_know_is_not_asked_of_it(
         raise RuntimeError("it is not there")
 
     monkeypatch.setattr(compiling, "_cores", {})
-    core = SimpleNamespace(compile_model=compile_model)
+    core = SimpleNamespace(compile_model=compile_model, get_versions=lambda device: {})
     openvino = SimpleNamespace(Core=lambda: core, get_version=lambda: version)
     with pytest.raises(ModelError):
         compiling.compile_model(openvino, Entry(str(tmp_path), "x", "b"), "f32", 1, 1)

@@ -43,11 +43,25 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
 def entry(tmp_path: Path) -> Entry:
     made = Entry(str(tmp_path), "1" * 64, "2" * 64)
     os.makedirs(made.folder)
+    Path(made.path("xml")).write_bytes(b'<?xml version="1.0"?>\n<net name="a">')
     return made
 
 
 def use(entry: Entry, settings: dict[str, str] | None = None, openvino: str = "1") -> None:
     tried.require_tried(entry, "f32", settings or {}, openvino)
+
+
+def test_only_an_ir_is_tried_or_loaded(trials: Trials, entry: Entry) -> None:
+    """OpenVINO tells a file by its content: an ONNX file of the name model.xml ran, and a success stays remembered."""
+    use(entry)
+    for head in (b"\x08\x08:B\n\x16", b"", b"<netTFL3", b"\x1c\0\0\0TFL3", b"<html>", b" " * 600 + b"<net>"):
+        Path(entry.path("xml")).write_bytes(head)
+        with pytest.raises(ModelError, match="is not an OpenVINO IR"):
+            use(entry)
+    assert trials.count == 1
+    for head in (b"<net>", b'\n<?xml version="1.0"?><net name="a"', b"<net\n"):
+        Path(entry.path("xml")).write_bytes(head)
+        use(entry)
 
 
 def test_a_success_is_remembered_until_a_limit_or_openvino_changes(trials: Trials, entry: Entry) -> None:
@@ -143,7 +157,7 @@ def test_a_full_disk_stops_nobody_and_leaves_no_file(
     for _ in range(2):
         use(entry)
     assert trials.count == 2
-    assert sorted(os.listdir(entry.folder)) == ["trial.lock"]
+    assert sorted(os.listdir(entry.folder)) == ["model.xml", "trial.lock"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", json.dumps({"asked": ["1", "f32", *Limits()]})])

@@ -18,18 +18,18 @@ from dbinfer_udf.cache import Entry
 from dbinfer_udf.errors import ModelError
 from dbinfer_udf.trial import Result
 
-BUSY = 0.4
+BUSY = 2.0  # long enough for a busy machine, on which a thread may wait its turn for a second
 
 
 @pytest.fixture
 def crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Entry, Entry]:
-    """A model and another one in a cache that has room for neither, and in which ten minutes are 0.4 seconds."""
+    """A model and another one in a cache that has room for neither, and in which ten minutes are two seconds."""
     monkeypatch.setattr(housekeeping, "BUSY_SECONDS", BUSY)
     monkeypatch.setattr(use, "MARK_SECONDS", BUSY / 10)
     waited, other = Entry(str(tmp_path), "a", ""), Entry(str(tmp_path), "b", "")
     for entry in (waited, other):
         os.makedirs(entry.folder)
-        Path(entry.path("xml")).write_bytes(bytes(10))
+        Path(entry.path("xml")).write_bytes(b'<?xml version="1.0"?><net name="none"/>')
     return waited, other
 
 
@@ -46,7 +46,7 @@ def test_it_stays_while_it_is_tried(crowded: tuple[Entry, Entry], monkeypatch: p
 
     def long_trial(*given: Any) -> Result:
         stop: Callable[[], bool] = given[-1]
-        evictor = threading.Thread(target=evicting, args=(other, 4 * BUSY))
+        evictor = threading.Thread(target=evicting, args=(other, 1.5 * BUSY))
         evictor.start()
         while evictor.is_alive():
             assert not stop()
@@ -66,7 +66,7 @@ def test_it_stays_while_another_process_tries_it(
     with tried._alone(waited):
         waits = threading.Thread(target=tried.require_tried, args=(waited, "f32", {}, "1"))
         waits.start()
-        evicting(other, 4 * BUSY)
+        evicting(other, 1.5 * BUSY)
         assert os.path.exists(waited.path("xml"))
     waits.join()
 
@@ -76,13 +76,13 @@ def test_it_stays_while_it_is_compiled(crowded: tuple[Entry, Entry], monkeypatch
 
     class Core:
         def compile_model(self, *given: object) -> str:
-            evicting(other, 4 * BUSY)
+            evicting(other, 1.5 * BUSY)
             return "compiled"
 
     blobs = os.path.join(waited.folder, "blobs", "1")
     assert compiling._compile_new(Core(), "source", {}, blobs) == "compiled"
     assert os.path.exists(waited.path("xml"))
-    evicting(other, 4 * BUSY)
+    evicting(other, 1.5 * BUSY)
     assert not os.path.exists(waited.path("xml"))
 
 

@@ -34,9 +34,13 @@ def test_every_command_is_a_function() -> None:
     assert missing == set()
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_verbs_have_one_shape(name: str) -> None:
+def test_verbs_have_one_shape() -> None:
     """Inputs first, then options, dsn and progress as far as the verb takes them, in this order."""
+    for name in COMMANDS:
+        _has_the_shape(name)
+
+
+def _has_the_shape(name: str) -> None:
     parameters = inspect.signature(verb(name)).parameters
     tail = [word for word in parameters if word in TAIL]
     assert list(parameters)[len(parameters) - len(tail) :] == tail == [word for word in TAIL if word in tail]
@@ -47,8 +51,12 @@ def test_verbs_have_one_shape(name: str) -> None:
         assert parameters["progress"].default is dbinfer.silent
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_verbs_return_a_frozen_report_and_take_frozen_options(name: str) -> None:
+def test_verbs_return_a_frozen_report_and_take_frozen_options() -> None:
+    for name in COMMANDS:
+        _is_frozen(name)
+
+
+def _is_frozen(name: str) -> None:
     hints = typing.get_type_hints(verb(name))
     assert issubclass(hints["return"], dbinfer.Report)
     kinds = [hints["return"]]
@@ -64,7 +72,26 @@ def test_verbs_return_a_frozen_report_and_take_frozen_options(name: str) -> None
         assert required in ([], ["calibrate"]), "everything but a query has a default"
 
 
+def test_a_verb_is_the_function_whatever_was_imported_before() -> None:
+    """The package of a command bears its name: importing it must not take the place of the function."""
+    code = (
+        "import dbinfer.load, dbinfer.registry.usage; from dbinfer import *; from dbinfer.load import LoadOptions; "
+        "functions = load, dbinfer.load, dbinfer.usage, dbinfer.registry.usage; "
+        "print(*(callable(function) for function in functions), 'load' in dir(dbinfer))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"] * 5
+
+
+def test_what_dbinfer_does_not_offer_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'dbinfer' has no attribute 'nothing'"):
+        dbinfer.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
 def test_importing_dbinfer_imports_nothing_heavy() -> None:
-    code = f"import sys, dbinfer; print([name for name in {HEAVY} if name in sys.modules])"
+    code = (
+        "import sys, dbinfer; [getattr(dbinfer, name) for name in dbinfer.__all__]; "
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

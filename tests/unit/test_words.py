@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(path for folder in ("dbinfer", "udf/dbinfer_udf") for path in (ROOT / folder).rglob("*.py"))
 STATEMENTS = sorted(path for path in (ROOT / "sql").rglob("*.sql") if path.parent.name != "upgrades")
@@ -63,13 +61,15 @@ def wrong(kind: str, found: str) -> bool:
     return found[0].islower() or not (found.endswith((".", ")", "{}", "%s")) or ": " in found)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_errors_in_python(path: Path) -> None:
-    assert [f"{kind}, line {line}: {found}" for kind, line, found in words(path) if wrong(kind, found)] == []
+def test_errors_in_python() -> None:
+    found = [(path, *each) for path in MODULES for each in words(path)]
+    assert [f"{path}:{line}: {said}" for path, kind, line, said in found if wrong(kind, said)] == []
 
 
-@pytest.mark.parametrize("path", STATEMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_errors_in_sql(path: Path) -> None:
-    joined = re.sub(r"'\s*\n\s*'", "", path.read_text(encoding="utf-8"))  # SQL joins literals on two lines
-    found = [(kind.lower(), said) for kind, said in CALL.findall(joined)]
-    assert [f"{kind}: {said}" for kind, said in found if wrong(kind, said)] == []
+def test_errors_in_sql() -> None:
+    for path in STATEMENTS:
+        joined = re.sub(
+            r"'\s*\n\s*'", "", path.read_text(encoding="utf-8")
+        )  # SQL joins literals on two lines
+        found = [(kind.lower(), said) for kind, said in CALL.findall(joined)]
+        assert [f"{path}: {said}" for kind, said in found if wrong(kind, said)] == []

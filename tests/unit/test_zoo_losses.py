@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from float32 import tolerance
 
 from dbinfer_models import NETWORKS
 
@@ -48,6 +49,7 @@ def test_unet_learns_is_saved_and_loaded_with_its_loss(tmp_path: Path) -> None:
     assert history["dice_coefficient"][-1] > 0.9 > history["dice_coefficient"][0]
     model.save(tmp_path / "net.keras")
     again = keras.models.load_model(tmp_path / "net.keras")
-    assert again.evaluate(images, images, verbose=0) == pytest.approx(
-        model.evaluate(images, images, verbose=0), rel=1e-5
-    )
+    # sums over all pixels of all images
+    figures = model.evaluate(images, images, verbose=0)
+    rounding = tolerance(max(figures), 1, 16 * 16 * 16)
+    assert again.evaluate(images, images, verbose=0) == pytest.approx(figures, abs=rounding)

@@ -36,9 +36,13 @@ def _inference(model: Any, function: str, null: bool, wanted: Sequence[Row]) -> 
     """Return the results of as many rows as the network takes; bad ones take no slot of its input."""
     slots: List[Slot] = []
     found: List[Any] = [None] * len(wanted)
-    for place, (_, img) in enumerate(wanted):
+    for place, (number, img) in enumerate(wanted):
         if img is not None:
-            _put(model, img, null, place, slots)
+            try:
+                _put(model, img, place, slots)
+            except ImageError as err:
+                if not null:
+                    raise err.of_row(number) from err
     # without an image in it, the batch needs no inference
     if slots:
         model.wide.infer()
@@ -47,14 +51,9 @@ def _inference(model: Any, function: str, null: bool, wanted: Sequence[Row]) -> 
     return found
 
 
-def _put(model: Any, img: bytes, null: bool, place: int, slots: List[Slot]) -> None:
+def _put(model: Any, img: bytes, place: int, slots: List[Slot]) -> None:
     """Decode and resize the image into the next slot of the input."""
-    try:
-        image, header = model.decode(img)
-    except ImageError:
-        if null:
-            return
-        raise
+    image, header = model.decode(img)
     slots.append((place, model.resize(image, model.wide.inputs[len(slots)]), header))
 
 

@@ -17,13 +17,33 @@ from .unfinished import temporary_folder
 from .use import keep
 
 _cores: Dict[int, Any] = {}
+HWLOC = "HWLOC_THISSYSTEM"
+
+
+def _core(openvino: Any) -> Any:
+    """Return OpenVINO's core with its plugin for the processor.
+
+    Whatever ENABLE_CPU_PINNING says, the plugin has TBB set this thread's affinity before each inference, to one thread
+    of each core, and back behind it: three system calls. It goes by hwloc, which sets none where its environment says
+    that it looks at another machine than this one; it reads that while the plugin is loaded.
+    """
+    if id(openvino) not in _cores:
+        before = os.environ.get(HWLOC)
+        os.environ[HWLOC] = "0"
+        try:
+            core = openvino.Core()
+            core.get_versions("CPU")
+        finally:
+            # what this process starts may want to know its own machine
+            del os.environ[HWLOC]
+            os.environ.update({HWLOC: before} if before else {})
+        _cores[id(openvino)] = core
+    return _cores[id(openvino)]
 
 
 def compile_model(openvino: Any, entry: Entry, precision: str, threads: int, rows: int) -> Any:
     """Return OpenVINO's compiled model for `rows` images at once; ModelError where it cannot be compiled."""
-    if id(openvino) not in _cores:
-        _cores[id(openvino)] = openvino.Core()
-    core = _cores[id(openvino)]
+    core = _core(openvino)
     config = _config(openvino.get_version(), precision, threads)
     blobs = os.path.join(entry.folder, "blobs", _blob_key(openvino, config, rows))
     try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from . import isolation
+from . import interrupts, isolation
+from .engine.errors import CancelledError
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
@@ -32,4 +33,10 @@ def drawn(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional
     load(settings.get("venv", ""), limits.max_pixels)
     from .draw import drawn as draw_here
 
-    return draw_here(img, *k, limits)
+    return draw_here(img, *k, limits, look)
+
+
+def look() -> None:
+    """Raise where the server wants this statement to end."""
+    if interrupts.cancelled():
+        raise CancelledError("the statement was cancelled while it drew")

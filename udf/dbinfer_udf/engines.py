@@ -31,7 +31,8 @@ def act(
         return [_whole(found) for found in status(settings)]
     except UdfError as err:
         problem = err.message + (" " + err.hint if err.hint else "")
-        return [{"host": socket.gethostname(), "digest": digest[:12], "models": [], "problem": problem}]
+        facts = {"host": socket.gethostname(), "digest": digest[:12], "models": [], "problem": problem}
+        return [dict(facts, denied=err.foreign)]
 
 
 def _whole(found: Dict[str, Any]) -> Dict[str, Any]:

@@ -37,6 +37,8 @@ class UdfError(Exception):
     """
 
     sqlstate = "22000"
+    # of a folder that belongs to somebody else
+    foreign = False
 
     def __init__(
         self, message: str, detail: str = "", hint: str = "", sqlstate: str = "", public: str = ""
@@ -54,6 +56,17 @@ class UdfError(Exception):
         if not self.public:
             return self
         return UdfError(self.public, hint=ADMINISTRATORS, sqlstate=self.sqlstate)
+
+    def of_row(self, number: int) -> UdfError:
+        """Return the error with the row that it is about, by its key."""
+        return self._as("row %d: %s" % (number, self.message), self.hint)
+
+    def with_cure(self, cure: str) -> UdfError:
+        """Return the error with one more thing to do about it."""
+        return self._as(self.message, "%s %s" % (self.hint, cure) if self.hint else cure)
+
+    def _as(self, message: str, hint: str) -> UdfError:
+        return type(self)(message, self.detail, hint, self.sqlstate, self.public)
 
 
 class ImageError(UdfError):

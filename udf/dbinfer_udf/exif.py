@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Iterator, NamedTuple, Optional
+from typing import Iterator, NamedTuple, Optional, Tuple
 
 ORIENTATION = 274
 MOST_ENTRIES = 4096  # libtiff's own bound: more is no directory
@@ -65,13 +65,19 @@ def entries(data: bytes, layout: Layout, at: int) -> Iterator[Entry]:
 
 def number(data: bytes, layout: Layout, entry: Entry) -> Optional[int]:
     """Return the first value of an entry of whole numbers; None for other kinds."""
+    found = numbers(data, layout, entry, 1)
+    return None if found is None else found[0]
+
+
+def numbers(data: bytes, layout: Layout, entry: Entry, most: int) -> Optional[Tuple[int, ...]]:
+    """Return the values of an entry of whole numbers, the first one at least and so many at most."""
     form = _WHOLE_NUMBERS.get(entry.kind)
     if form is None:
         return None
     at = entry.at
     if struct.calcsize("<" + form) * entry.values > struct.calcsize("<" + layout.offset):
         at = struct.unpack_from(layout.end + layout.offset, data, at)[0]
-    return int(struct.unpack_from(layout.end + form, data, at)[0])
+    return struct.unpack_from("%s%d%s" % (layout.end, max(1, min(entry.values, most)), form), data, at)
 
 
 def valid_orientation(orientation: int) -> int:

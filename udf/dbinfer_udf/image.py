@@ -90,17 +90,9 @@ class Decoder:
         Raises:
             ImageError: not an image, cut off, damaged, or above the limits (then with SQLSTATE 54000).
         """
-        limits = self._limits
-        # first, because reading a header may walk over the whole file
-        if len(data) > limits.max_bytes:
-            raise too_large(len(data), limits.max_bytes, "bytes", "max_image_bytes")
-        header = read_header(data, limits)
+        header, part = self.check(data)
         # taken apart at once, as in check_cost: what a small image costs is mostly such steps
         format_, width, height, _, _, orientation, _, _, _, _, animated = header
-        part = 1
-        if format_ == "JPEG" and self.target is not None:
-            part = reduction(header, self.target)
-        check_cost(data, header, limits, self._bytes_a_pixel * width * height // (part * part))
         # OpenCV's own reader of animations can end the process: see still()
         image = _decode(still(data) if animated else data, header, self._flags[part])
         if part > 1 or format_ == "TIFF" or image.shape[:2] != (height, width):
@@ -113,6 +105,19 @@ class Decoder:
         if orientation > 1 and format_ != "TIFF":  # TIFF: OpenCV does it whatever the flag says
             image = _TURNS[orientation](image)
         return image, header
+
+    def check(self, data: bytes) -> Tuple[Header, int]:
+        """Return the header and the part at which the image is decoded; raise what is known before the decoder runs."""
+        limits = self._limits
+        # first, because reading a header may walk over the whole file
+        if len(data) > limits.max_bytes:
+            raise too_large(len(data), limits.max_bytes, "bytes", "max_image_bytes")
+        header = read_header(data, limits)
+        part = 1
+        if header.format == "JPEG" and self.target is not None:
+            part = reduction(header, self.target)
+        check_cost(data, header, limits, self._bytes_a_pixel * header.width * header.height // (part * part))
+        return header, part
 
 
 def _without_rest(image: np.ndarray, header: Header, part: int) -> np.ndarray:

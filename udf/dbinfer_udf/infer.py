@@ -26,7 +26,6 @@ class Compiled:
     """
 
     def __init__(self, openvino: Any, entry: Entry, precision: str, threads: int, rows: int = 1) -> None:
-        self.threads = threads
         self.rows = rows
         with signals_blocked():  # OpenVINO starts its threads here, and may start more in the first inference
             self._model = compile_model(openvino, entry, precision, threads, rows)
@@ -39,6 +38,11 @@ class Compiled:
         # kept: `output` shows its memory
         self._output_tensor = self._request.get_output_tensor(0)
         self.output = self._output_tensor.data
+
+    def result(self, number: int) -> np.ndarray:
+        """Return the memory of any output, as `output` is that of the first."""
+        found: np.ndarray = self._request.get_output_tensor(number).data
+        return found
 
     def infer(self) -> None:
         """Run the network on what `input` holds."""

@@ -63,6 +63,7 @@ class HostEngine:
 
         Args:
             folder: of the model in the host cache.
+            threads: for one inference, at most.
             task: what asks for it.
 
         Raises:
@@ -76,19 +77,19 @@ class HostEngine:
             return None
         passing = self._first_rows > 0 and task not in LOADED_HERE and "numpy" not in sys.modules
         known = figures.milliseconds(folder)
-        if _fast(known) and not passing:
+        if fast(known) and not passing:
             return None
         try:
             # not started for a few rows: 70 MB of the host's memory would wait for the next fresh session
-            model = self.require(spec, folder, threads, starts=not _fast(known))
+            model = self.require(spec, folder, threads, starts=not fast(known))
         except UdfError as err:
             # what the engine has against a fast model counts for nothing here; a fault of the model shows again
-            if not isinstance(err, EngineError) and (not _fast(known) or err.sqlstate == CANCELLED):
+            if not isinstance(err, EngineError) and (not fast(known) or err.sqlstate == CANCELLED):
                 raise
-            self.lose(spec, passing=_fast(known))
+            self.lose(spec, passing=fast(known))
             return None
         # known only now where the model was never tried on this host
-        model.passing = _fast(known) or _fast(model.facts.get("infer_milliseconds"))
+        model.passing = fast(known) or fast(model.facts.get("infer_milliseconds"))
         if model.passing and not passing:
             # an engine full of models that nobody scores with there would be for nothing
             model.release()
@@ -124,6 +125,6 @@ class HostEngine:
         return True
 
 
-def _fast(milliseconds: Optional[float]) -> bool:
+def fast(milliseconds: Optional[float]) -> bool:
     """Return whether the model is known to run in the backend faster than the way to the engine and back takes."""
     return milliseconds is not None and milliseconds < LEAST_MILLISECONDS

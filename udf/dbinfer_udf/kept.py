@@ -3,16 +3,20 @@
 A parallel worker does not see its last row coming, and has ended when the rows that it left are scored; so may have
 the process of a Greenplum segment. So it writes each row that waits, over those of its last batch. The file lies among
 the server's own temporary files and is named as they are: the server removes what a crash has left of it.
+
+Its name says whose it is by the server's word, not by that of a scan: anybody may call dbinfer._take. Members of
+pg_monitor see the names, and so a digest stands there for scan and user.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import struct
 import time
 
 from .errors import UdfError, UsageError
-from .process import on_cluster, session_number
+from .process import is_worker, session, user
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
@@ -39,13 +43,13 @@ class Kept:
 
     def __init__(self, scan: str) -> None:
         self._batch, self._end = 1, HEAD.size
-        if not NAME.issuperset(scan):
-            raise UsageError("%r is not the name of a scan" % scan)
-        # whose end is the end of the scan: a process of a segment may end before, and the coordinator's is elsewhere
-        owner = _session() if on_cluster() else scan.partition(".")[0]
+        if not NAME.issuperset(scan) or scan.count(".") != 2:
+            raise UsageError("%r is not the name of a scan" % scan[:100])
         os.makedirs(FOLDER, mode=0o700, exist_ok=True)
         remove_stale(scan)
-        self.path = os.path.join(FOLDER, "%s.%s.%s.%d" % (PREFIX, owner, scan, os.getpid()))
+        self.path = os.path.join(
+            FOLDER, "%s.%s.%s.%s.%d" % (PREFIX, session(), moment(scan), _known_as(scan), os.getpid())
+        )
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
             self._fd = os.open(self.path, flags, 0o600)
@@ -85,39 +89,44 @@ def _no_room(err: OSError) -> UdfError:
     )
 
 
+def moment(scan: str) -> str:
+    """Return the part of a scan's name that its statement has made."""
+    return scan.split(".")[1] if scan.count(".") == 2 else ""
+
+
+def _known_as(scan: str) -> str:
+    """Return what stands for a scan of the user whose rights count now."""
+    return hashlib.sha256(("%d %s" % (user(), scan)).encode()).hexdigest()[:32]
+
+
 def names(scan: str) -> List[str]:
-    """Return the files of a scan on this host."""
-    return [path for path, _, found in _files() if found == scan]
+    """Return the files of a scan on this host, of this session and user alone."""
+    own = session(), _known_as(scan)
+    return [path for path, owner, _, found in _files() if (owner, found) == own]
 
 
-def _files() -> Iterator[Tuple[str, str, str]]:
-    """Yield path, owner and scan of each file of ours."""
+def _files() -> Iterator[Tuple[str, str, str, str]]:
+    """Yield path, owner, moment and scan (as the name has them) of each file of ours."""
     try:
         listed = os.listdir(FOLDER)
     except OSError:
         return
     for name in listed:
-        prefix, _, rest = name.partition(".")
-        if prefix == PREFIX:
-            owner, _, found = rest.rpartition(".")[0].partition(".")
-            yield os.path.join(FOLDER, name), owner, found
+        parts = name.split(".")
+        # those of older runtimes have a part less
+        if parts[0] == PREFIX and len(parts) == 5:
+            yield os.path.join(FOLDER, name), parts[1], parts[2], parts[3]
+        elif parts[0] == PREFIX and len(parts) > 2:
+            yield os.path.join(FOLDER, name), parts[1], "", ""
 
 
 def remove_stale(scan: str) -> None:
-    """Remove what scans that failed have left: of owners that have ended, and of earlier statements of this session.
-
-    Not those of another session, which a scan's name may claim: anybody may call dbinfer._take.
-    """
-    statement, own = scan.rpartition(".")[0] + ".", _session()
-    for path, owner, found in _files():
+    """Remove what scans that failed have left: of owners that have ended, and of earlier statements of this session."""
+    statement, own = moment(scan), session()
+    for path, owner, found, _ in _files():
         # a scan within a scan has the same statement
-        if _ended(owner, path) or (owner == own and not found.startswith(statement)):
+        if _ended(owner, path) or (owner == own and found != statement and not is_worker()):
             remove(path)
-
-
-def _session() -> str:
-    """Return how the files of this session are known, in its own process or in all of its processes on a cluster."""
-    return "session%d" % session_number() if on_cluster() else str(os.getpid())
 
 
 def _ended(owner: str, path: str) -> bool:

@@ -50,6 +50,7 @@ class Manifest:
         pad_value: grey level (0..255) of padding.
         mean, scale: per channel in `color` order, in units of 0..255 grey levels: x = (pixel - mean) / scale.
         labels: name of each class, in the order of the output.
+        outputs: names of the network's outputs in their order, where it has several; a task's functions read the first.
         precision: the inference precision that was validated, given to OpenVINO as a hint; `auto` in a file that is not
             deployed yet: deploy puts the fastest in its place that agrees with f32.
         activation: what turns the network's output into scores for classify/segment (`predict` stays raw).
@@ -74,6 +75,7 @@ class Manifest:
     mean: Tuple[float, ...] = ()
     scale: Tuple[float, ...] = ()
     labels: Tuple[str, ...] = ()
+    outputs: Tuple[str, ...] = ()
     precision: str = "f32"
     activation: str = "none"
     threshold: float = 0.5
@@ -126,8 +128,11 @@ class Manifest:
     def to_dict(self) -> Dict[str, Any]:
         """Return plain JSON values (tuples become lists)."""
         out = asdict(self)
-        for key in ("mean", "scale", "labels"):
+        for key in ("mean", "scale", "labels", "outputs"):
             out[key] = list(out[key])
+        # as for the keys of one task: the manifest of a network with one output stays what it was
+        if not self.outputs:
+            del out["outputs"]
         if self.task != "detection":
             for key in DETECTION_KEYS:
                 del out[key]
@@ -157,7 +162,7 @@ class Manifest:
         if missing:
             raise ManifestError("key %r is missing" % missing[0])
         typed = dict(values)
-        for key, kind in (("mean", float), ("scale", float), ("labels", str)):
+        for key, kind in (("mean", float), ("scale", float), ("labels", str), ("outputs", str)):
             try:
                 typed[key] = several(typed.get(key), kind)
             except (TypeError, ValueError, OverflowError):

@@ -33,6 +33,8 @@ def wrong_type(values: Mapping[str, Any]) -> Optional[Tuple[str, Any, str]]:
         # Python's json reads NaN and Infinity
         if not all(isfinite(number) for number in numbers):
             return key, values[key], "finite"
+    if "" in values["outputs"] or len(set(values["outputs"])) < len(values["outputs"]):
+        return "outputs", values["outputs"], "different names"
     return None
 
 

@@ -7,6 +7,8 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+import numpy as np
+
 from . import batch, batch_rows, figures
 from .cache import Entry
 from .detection import detector_labels
@@ -18,7 +20,7 @@ from .manifest import Manifest
 from .mask import mask_layout
 from .memory import memory_for
 from .preprocess import Resizer
-from .purpose import require_task
+from .purpose import output_number, require_task
 
 LAYOUTS: Dict[str, Any] = {"segmentation": mask_layout, "detection": detector_labels}
 
@@ -43,6 +45,8 @@ class Model:
         compiled = partial(Compiled, openvino, entry, self.manifest.precision, threads)
         self._compile = partial(_within_memory, compiled, entry.folder, spec["settings"])
         self.compiled = self._compile()
+        _require_input(self.name, self.compiled.inputs, self.manifest)
+        self.threads = threads
         self.output = self.compiled.output
         # a view: it shows what the next inference writes, too
         self.flat = self.output.reshape(-1)
@@ -113,6 +117,11 @@ class Model:
         self.compiled.infer()
         return placement, header
 
+    def values(self, wanted: Any) -> Any:
+        """Return where `score` writes an output, flattened; `wanted` is its name or its number."""
+        number = output_number(self.name, self.manifest.outputs, wanted)
+        return self.compiled.result(number).reshape(-1)
+
     def require(self, task: str, function: str) -> None:
         """Raise unless the model is of a task."""
         require_task(self.name, self.manifest.task, task, function)
@@ -147,3 +156,14 @@ def _within_memory(compiled: Any, folder: str, settings: Dict[str, str], rows: i
     with memory_for(folder, settings):
         found: Compiled = compiled(rows)
         return found
+
+
+def _require_input(name: str, inputs: np.ndarray, manifest: Manifest) -> None:
+    """Raise where pixels put into the tensor would not be those that the network reads."""
+    wanted = (1, manifest.height, manifest.width, manifest.channels)
+    if inputs.shape != wanted or inputs.dtype != np.uint8:
+        found = (name, inputs.dtype, " x ".join(map(str, inputs.shape)), " x ".join(map(str, wanted)))
+        raise ModelError(
+            'the network of model "%s" takes %s of %s, but its manifest says uint8 of %s' % found,
+            hint="Deploy it again with dbinfer deploy, which makes both one.",
+        )

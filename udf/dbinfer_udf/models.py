@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import fastjson
 from .errors import sees_hosts
 from .remote import FirstRows, Remote, remote_tasks
-from .threads import threads as allowed_threads
+from .threads import bound, taken
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def load_model(session: Any, spec: Dict[str, Any], task: str) -> Tuple[Dict[str,
     The key holds all that decides on results: manifest and limits too, not the files alone.
     """
     settings = spec["settings"]
-    threads = allowed_threads(settings)
+    threads = bound(settings)
     # `workers` follows a setting of the session, and decides on the threads alone, which the key holds; `hosts` says
     # who asks, and all who do share the model; `usage`, whether rows are counted
     fixed = {name: value for name, value in settings.items() if name not in ("workers", "hosts", "usage")}
@@ -60,7 +60,7 @@ def _let_go(session: Any, model: FirstRows) -> None:
 
 
 def _load(session: Any, spec: Dict[str, Any], threads: int) -> Any:
-    """Return the model, compiled in this backend.
+    """Return the model, compiled in this backend for so many threads, or for fewer where those do not pay.
 
     At most `max_models` stay loaded (setting, default 4); the least recently used one goes first.
     """
@@ -77,8 +77,9 @@ def _load(session: Any, spec: Dict[str, Any], threads: int) -> Any:
     # before the trial, which needs as much; Model looks again
     require_memory(entry.folder, settings)
     # the registry says nothing that counts here: whoever may deploy could have written it
-    require_tried(entry, spec["manifest"].get("precision", "f32"), settings, openvino.get_version())
-    return Model(openvino, entry, spec, threads)
+    precision = spec["manifest"].get("precision", "f32")
+    by_threads = require_tried(entry, precision, settings, openvino.get_version(), threads)
+    return Model(openvino, entry, spec, taken(settings, threads, by_threads))
 
 
 def _libraries(settings: Dict[str, str]) -> Dict[str, Any]:

@@ -21,23 +21,24 @@ def require_own(folder: str, name: str, option: str, kind: Type[UdfError]) -> No
         kind: of the error.
 
     Raises:
-        UdfError: it cannot be made, belongs to somebody else or is open to others.
+        UdfError: it cannot be made; `foreign`: it belongs to somebody else or is open to others.
     """
     another = "hoose another folder: dbinfer install %s FOLDER" % option
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         found = os.lstat(folder)  # not stat: a link leads wherever its owner wants
     except OSError as err:
-        why, hint = "cannot be made: %s" % err.strerror, "C" + another
+        why, hint, foreign = "cannot be made: %s" % err.strerror, "C" + another, False
     else:
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
             why = "belongs to user id %d, or is not a folder" % found.st_uid
             hint = "Remove it, or c" + another
+            foreign = True
         elif found.st_mode & 0o077:
-            why, hint = (
-                "is open to others (mode %o)" % (found.st_mode & 0o777),
-                "Close it: chmod 700 %s" % folder,
-            )
+            why = "is open to others (mode %o)" % (found.st_mode & 0o777)
+            hint, foreign = "Close it: chmod 700 %s" % folder, True
         else:
             return
-    raise kind("%s %s %s" % (name, folder, why), hint=hint, public="%s %s" % (name, why))
+    error = kind("%s %s %s" % (name, folder, why), hint=hint, public="%s %s" % (name, why))
+    error.foreign = foreign
+    raise error

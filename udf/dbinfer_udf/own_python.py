@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from typing import Any
+from typing import Any, Dict
+
+# Of OpenVINO, oneDNN and OpenCV; whoever limits a server to some instructions means all of its processes
+INSTRUCTIONS = ("OV_CPU_MAX_ISA", "ONEDNN_MAX_CPU_ISA", "OPENCV_CPU_DISABLE")
 
 
 def started(python: str, program: bytes, name: str = "", **options: Any) -> Any:
@@ -20,7 +23,7 @@ def started(python: str, program: bytes, name: str = "", **options: Any) -> Any:
     """
     # -I: nothing of the environment or of the working directory decides what the process imports
     command = [python, "-I", "-", name] if name else [python, "-I", "-"]
-    environment = {"OPENBLAS_NUM_THREADS": "1", "PATH": os.environ.get("PATH", "")}
+    environment = {"OPENBLAS_NUM_THREADS": "1", "PATH": os.environ.get("PATH", ""), **instructions()}
     process = subprocess.Popen(command, env=environment, cwd="/", stdin=subprocess.PIPE, **options)
     try:
         # where it is dead already, its output says why
@@ -31,3 +34,8 @@ def started(python: str, program: bytes, name: str = "", **options: Any) -> Any:
         process.wait()  # a backend must not collect zombies
         raise
     return process
+
+
+def instructions() -> Dict[str, str]:
+    """Return what this process's environment says of the instructions of the processor that libraries may use."""
+    return {name: os.environ[name] for name in INSTRUCTIONS if name in os.environ}

@@ -32,7 +32,7 @@ def read(data: bytes, limits: Limits) -> Header:
             make room for what that claims (45 bytes took 2 GB).
     """
     width, height, color, interlaced = _start(data)
-    orientation, text, pixels, animated, complete = 1, 0, False, False, False
+    orientation, text, pixels, animated, complete = 0, 0, False, False, False
     # as _chunks, which costs a microsecond a file: a tenth of a small one
     pos, end, seen, most = 33, len(data), 0, limits.max_segments
     while end >= pos + 12:
@@ -50,7 +50,8 @@ def read(data: bytes, limits: Limits) -> Header:
             break
         elif kind in _COMPRESSED:
             text += min(_MOST_TEXT, length * _GAIN)
-        elif kind == b"eXIf" and not pixels:
+        elif kind == b"eXIf" and not pixels and not orientation:
+            # the first alone, as libpng does: each may hold a directory of 4,096 entries
             orientation = exif_orientation(data[pos + 8 : pos + 8 + length])
         elif kind == b"acTL":
             animated = True
@@ -60,7 +61,8 @@ def read(data: bytes, limits: Limits) -> Header:
     per_pixel = _PER_INTERLACED if interlaced else _PER_PIXEL
     seconds = width * height * per_pixel + text * _PER_TEXT + end * _PER_BYTE
     # by position, which takes half the time
-    return Header("PNG", width, height, _CHANNELS[color], end, orientation, complete, 1, 0, seconds, animated)
+    channels = _CHANNELS[color]
+    return Header("PNG", width, height, channels, end, orientation or 1, complete, 1, 0, seconds, animated)
 
 
 def _chunks(data: bytes) -> Iterator[Tuple[int, int, bytes]]:

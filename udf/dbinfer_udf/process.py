@@ -27,6 +27,38 @@ def user_function() -> Callable[[], int]:
     return function  # type: ignore[no-any-return]
 
 
+_ask_user: Optional[Callable[[], int]] = None
+
+
+def user() -> int:
+    """Return the oid of the user whose rights count now; 0 in a process that is no server's."""
+    global _ask_user
+    if _ask_user is None:  # once: this is asked for each row of a scan
+        _ask_user = user_function() if hasattr(server(), "GetUserId") else int
+    return _ask_user()
+
+
+def is_worker() -> bool:
+    """Return whether this is a parallel worker of PostgreSQL."""
+    symbols = server()
+    known = hasattr(symbols, "ParallelWorkerNumber")
+    return known and ctypes.c_int.in_dll(symbols, "ParallelWorkerNumber").value >= 0
+
+
+def session() -> str:
+    """Return the session of this process by the server's own word: its number on a cluster, else its process.
+
+    A parallel worker has its session's process in the name under which the server started it.
+    """
+    if on_cluster():
+        return "session%d" % session_number()
+    if not is_worker():
+        return str(os.getpid())
+    # a struct that begins with the name: "parallel worker for PID 4711"
+    entry = ctypes.c_void_p.in_dll(server(), "MyBgworkerEntry").value
+    return ctypes.string_at(entry).decode().rpartition(" ")[2] if entry else str(os.getpid())
+
+
 def on_cluster() -> bool:
     """Return whether this process belongs to a Greenplum cluster; a Cloudberry without segments is none."""
     # only Greenplum's family exports it

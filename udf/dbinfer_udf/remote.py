@@ -13,7 +13,7 @@ from .batch_rows import pays, rows_for
 from .engine.errors import EngineError
 from .errors import sees_hosts
 from .isolation import LOADED_HERE
-from .purpose import require_task
+from .purpose import output_number, require_task
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     Task = Callable[[Any, bytes, Any], Any]
 
-# with `batch` and `rest` these are the functions of a model, as tasks.TASKS has them
-ASKED = ("predict", "tensor", "classify", "classify_top", "segment", "embed", "profile", "warm", "detect")
+# with `predict`, `tensor`, `batch` and `rest` these are the functions of a model, as tasks.TASKS has them
+ASKED = ("classify", "classify_top", "segment", "embed", "profile", "warm", "detect")
 
 
 class Remote:
@@ -40,6 +40,7 @@ class Remote:
         self.version: int = spec["version"]
         self.spec = spec
         self.model = model
+        self.threads: int = model.facts["threads"]
         # bound once, because every row calls it
         self.ask = model.ask
         self.waited_for = model.waited_for
@@ -48,6 +49,10 @@ class Remote:
     def require(self, task: str, function: str) -> None:
         """Raise unless the model is of a task."""
         require_task(self.name, self.spec["manifest"]["task"], task, function)
+
+    def number(self, output: Any) -> int:
+        """Return the place of an output among the network's."""
+        return output_number(self.name, self.spec["manifest"].get("outputs", ()), output)
 
     def batch_rows(self, img: Optional[bytes]) -> int:
         """Return how many rows to collect; see model.Model.batch_rows."""
@@ -117,6 +122,14 @@ def _asking(task: str) -> Task:
     return ask
 
 
+def _asking_output(task: str) -> Task:
+    def ask(model: Remote, img: bytes, k: Any) -> Any:
+        # requests have a place for a number
+        return model.ask(task, img, None if k is None else model.number(k))
+
+    return ask
+
+
 def warm_with_host(model: Remote, img: bytes, k: Optional[int]) -> str:
     """Run the network once in the engine; return segment, host and pid of this process, and how long it waited."""
     return fastjson.dumps(dict(fastjson.loads(model.ask("warm", img, k)), host=os.uname().nodename))
@@ -137,7 +150,12 @@ def rest(model: Remote, img: bytes, k: Any) -> Any:
     return waiting.rest(model, img, k)
 
 
-REMOTE_TASKS: Dict[str, Task] = {**{task: _asking(task) for task in ASKED}, "batch": batch, "rest": rest}
+REMOTE_TASKS: Dict[str, Task] = {
+    **{task: _asking(task) for task in ASKED},
+    **{task: _asking_output(task) for task in ("predict", "tensor")},
+    "batch": batch,
+    "rest": rest,
+}
 WITH_HOST: Dict[str, Task] = dict(REMOTE_TASKS, warm=warm_with_host)
 
 

@@ -11,7 +11,7 @@ from . import cache, housekeeping, libraries, limits, process, processor
 from .errors import UdfError
 from .image_limits import image_limits
 from .isolation import ALWAYS
-from .threads import threads
+from .threads import bound
 
 
 def collect(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
@@ -23,7 +23,8 @@ def collect(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
         "python": "%d.%d.%d" % sys.version_info[:3],
         "venv": settings.get("venv", ""),
         "cores": limits.cores(),
-        "threads": threads(settings),
+        # of those models that it holds; else what one may take here
+        "threads": max((m.threads for m in session.models.values()), default=bound(settings)),
         "precisions": processor.precisions(),
         "runtime_digest": session.digest,
         "compiled": session.compiled,

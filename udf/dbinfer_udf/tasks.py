@@ -19,16 +19,19 @@ from .waiting import batch, rest
 Task = Callable[[Any, bytes, Any], Any]
 
 
-def predict(model: Model, img: bytes, k: Optional[int]) -> str:
-    """Return the first output as a real[] literal."""
+def predict(model: Model, img: bytes, k: Any) -> str:
+    """Return an output, of name or number k, as a real[] literal."""
+    # asked for before the image is decoded: a wrong name costs nothing
+    values = model.flat if k is None else model.values(k)
     model.score(img)
-    return float_array_literal(model.flat)
+    return float_array_literal(values)
 
 
-def tensor(model: Model, img: bytes, k: Optional[int]) -> bytes:
-    """Return the first output as little-endian float32."""
+def tensor(model: Model, img: bytes, k: Any) -> bytes:
+    """Return the same as little-endian float32."""
+    values = model.flat if k is None else model.values(k)
     model.score(img)
-    return tensor_bytes(model.flat)
+    return tensor_bytes(values)
 
 
 def classify(model: Model, img: bytes, k: Optional[int]) -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, NoReturn, Optional
 
 ON_ERROR = ("error", "null")
+CURE = "With on_error => 'null' such an image gives NULL."
 
 
 def report(plpy: Any, err: UdfError, named: bool = True) -> NoReturn:
@@ -70,10 +71,20 @@ class Ticket:
         self._key = ""
         self._tasks: Any = None
 
-    def run(self, plpy: Any, task: str, img: Optional[bytes], on_error: Optional[str], k: Any) -> Any:
+    def run(
+        self,
+        plpy: Any,
+        task: str,
+        img: Optional[bytes],
+        on_error: Optional[str],
+        k: Any,
+        row: Optional[int] = None,
+    ) -> Any:
         """Score one image; None for None, and for a bad image where on_error is 'null'.
 
-        `k` is what the task needs beside the image: a number of classes, or the row of a batch.
+        Args:
+            k: what the task needs beside the image: a number of classes, or the row of a batch.
+            row: the image's key, which errors then name.
         """
         # before all else: a NULL costs neither a library nor a model
         if img is None:
@@ -102,11 +113,15 @@ class Ticket:
             if not session.lose_engine(self._key):
                 report(plpy, err, self._named())
             # the model is loaded here, where nothing raises this error again
-            return self.run(plpy, task, img, on_error, k)
+            return self.run(plpy, task, img, on_error, k, row)
         except ImageError as err:
             if on_error == "null":
                 return None
-            report(plpy, err, self._named())
+            told = err if row is None else err.of_row(row)
+            # image_info, draw and profile cannot answer NULL for a bad image
+            report(
+                plpy, told.with_cure(CURE) if self.version_id and task != "profile" else told, self._named()
+            )
         except UdfError as err:
             report(plpy, err, self._named())
         except Exception as err:

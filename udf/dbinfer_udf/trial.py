@@ -17,9 +17,10 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from . import own_python, trial_process
+from .threads import PAYS
 from .trial_facts import Limits, Result, Sample
 
 __all__ = ["AbandonedError", "Limits", "Result", "Sample", "TrialError", "run_trial"]
@@ -51,6 +52,7 @@ def run_trial(
     xml: str,
     precision: str,
     limits: Limits,
+    threads: Sequence[int] = (),
     stop: Callable[[], bool] = bool,
     sample: Optional[Sample] = None,
 ) -> Result:
@@ -59,6 +61,7 @@ def run_trial(
     Args:
         python: the interpreter; numpy and openvino are found where this process finds them.
         precision: OpenVINO's hint, as backends give it.
+        threads: numbers of threads to try beside one; see threads.steps.
         stop: is asked many times a second whether to give up.
         sample: images to run as well; they count in the median.
 
@@ -72,6 +75,8 @@ def run_trial(
         "precision": precision,
         "memory": limits.memory_bytes,
         "sample": sample,
+        "threads": list(threads),
+        "pays": PAYS,
     }
     pipe = subprocess.PIPE
     try:
@@ -108,15 +113,27 @@ class _Watch:
         try:
             self._run()
         except TrialError:
-            # a batch that goes beyond a limit says nothing against the model
+            # a batch, or more threads, that go beyond a limit say nothing against the model
             if not any("done" in line for line in self.said):
                 raise
         for line in self.said:
             if "done" in line:
-                return replace(Result(*line["done"]), batch_milliseconds=self.said[-1].get("batch"))
+                return replace(Result(*line["done"]), **self._beyond())
             if "error" in line:
                 raise TrialError(*line["error"])
         raise self._death()
+
+    def _beyond(self) -> Dict[str, Any]:
+        """Return what was found after the model had passed, as far as that came."""
+        found: Dict[str, Any] = {"by_threads": {}}
+        for line in self.said:
+            if "batch" in line:
+                found["batch_milliseconds"] = line["batch"]
+            elif line.get("busy"):
+                found["busy"] = True
+            elif "threads" in line:
+                found["by_threads"].update({"1": line["alone"], str(line["threads"]): line["together"]})
+        return found
 
     def _run(self) -> None:
         begun, open_pipes = time.monotonic(), set(self.text)

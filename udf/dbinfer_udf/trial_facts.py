@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Dict, NamedTuple, Optional
 
 from .batch_rows import pays
+from .threads import fitting
 
 
 class Limits(NamedTuple):
@@ -40,17 +41,26 @@ class Result:
         milliseconds: processor time of an image with one thread, the median.
         peak_bytes: largest resident memory of the process, before it tried a batch.
         batch_milliseconds: that within a batch of 32; None where the network takes none, or too much for one.
+        by_threads: milliseconds of an image by number of threads, 1 among them; empty where no more than 1 was tried.
+        busy: a number of threads is missing there because they did not get their cores.
     """
 
     compile_milliseconds: float
     milliseconds: float
     peak_bytes: int
     batch_milliseconds: Optional[float] = None
+    by_threads: Dict[str, float] = field(default_factory=dict)
+    busy: bool = False
 
     @property
     def pays(self) -> bool:
         """Whether tables are scored in batches for that."""
         return pays(self.milliseconds, self.batch_milliseconds)
+
+    @property
+    def threads(self) -> int:
+        """How many threads pay on this host; with as many, an image takes `by_threads[str(threads)]`."""
+        return fitting(max(map(int, self.by_threads), default=1), self.by_threads)
 
 
 class Sample(NamedTuple):

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import glob
 import json
+import os
 import resource
 import signal
 import sys
@@ -21,6 +23,13 @@ SHORT_OF_MEMORY = ("bad_alloc", "allocate", "temporarily unavailable")
 IMAGES = ("blank", "white", "random", "random", "random")
 # Slower networks fill a core with one image, and a batch of them would take long; what a batch may take of memory
 BATCH, BATCH_MILLISECONDS, BATCH_BYTES = 32, 20.0, 128 << 20
+# Threads of a slower network are tried from the most downwards: there many pay, and each number compiles it once more
+SLOW_MILLISECONDS = 10.0
+# No further number of threads is tried after so many seconds, or as many as the trial had taken before
+THREADS_SECONDS = 1.0
+# Of the time of all threads: where they waited longer than that for a core, the host is too busy to say. A number of
+# threads is tried again for so many seconds
+BUSY, BUSY_SECONDS = 0.1, 0.3
 
 
 def too_large(memory: int) -> Tuple[str, str]:
@@ -30,16 +39,20 @@ def too_large(memory: int) -> Tuple[str, str]:
 
 def run(call_json: str) -> None:
     """Be the process that is tried: say each step as a line of JSON on standard output."""
-    call = json.loads(call_json)
+    began, call = time.perf_counter(), json.loads(call_json)
+    # as in a backend, see compile._core
+    os.environ["HWLOC_THISSYSTEM"] = "0"
     # before anything of the libraries or of the model is read
     _bound_itself(call["memory"])
     sys.path[:] = call["paths"]
     try:
-        found = _measure(call["xml"], call["precision"], call["sample"])
+        found, request = _measure(call["xml"], call["precision"], call["sample"])
         _say(done=found)
-        # whatever this one comes to, the model has passed
+        # whatever these come to, the model has passed
         with contextlib.suppress(MemoryError, RuntimeError):
             _say(batch=_measure_batch(call["xml"], call["precision"], found[1]))
+        with contextlib.suppress(MemoryError, RuntimeError):
+            _measure_threads(call, request, found[1], time.perf_counter() - began)
     except MemoryError:
         _say(error=too_large(call["memory"]))
     except OSError as err:
@@ -69,7 +82,7 @@ def _bound_itself(memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
 
 
-def _measure(xml: str, precision: str, sample: Optional[List[Any]]) -> Tuple[float, float, int]:
+def _measure(xml: str, precision: str, sample: Optional[List[Any]]) -> Tuple[Tuple[float, float, int], Any]:
     # None makes its import fail: no telemetry, and no thread of it
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     import numpy as np
@@ -87,7 +100,7 @@ def _measure(xml: str, precision: str, sample: Optional[List[Any]]) -> Tuple[flo
         taken += _outputs(request, np.load(sample[0], mmap_mode="r"), *sample[1:])
     # without the two first images, which warm up
     middle = sorted(taken[2:])[len(taken[2:]) // 2]
-    return round(compile_milliseconds, 1), round(middle, 3), _peak()
+    return (round(compile_milliseconds, 1), round(middle, 3), _peak()), request
 
 
 def _measure_batch(xml: str, precision: str, milliseconds: float) -> Optional[float]:
@@ -109,11 +122,64 @@ def _measure_batch(xml: str, precision: str, milliseconds: float) -> Optional[fl
     return None if _peak() - peak > BATCH_BYTES else round(sorted(taken[1:])[1] / BATCH, 4)
 
 
-def _request(core: Any, source: Any, precision: str) -> Any:
+def _measure_threads(call: Any, request: Any, milliseconds: float, seconds: float) -> None:
+    """Say what an image takes with more threads, until more of them pay no longer, or as long again has passed.
+
+    One thread is timed by the processor, several by the clock on the wall: what else runs on the host can only make
+    several look worse than they are, never better.
+    """
+    import openvino
+
+    slow = milliseconds >= SLOW_MILLISECONDS
+    # three fast images say little
+    alone = milliseconds if slow else _median(request, time.process_time)
+    until = time.perf_counter() + max(THREADS_SECONDS, seconds)
+    for number in sorted(call["threads"], reverse=slow):
+        if time.perf_counter() > until:
+            break
+        several = _request(openvino.Core(), call["xml"], call["precision"], number)
+        together, busy = _together(several, number)
+        _say(threads=number, alone=alone, together=together, busy=busy)
+        if (not busy and alone >= call["pays"] * number * together) == slow:
+            break
+
+
+def _together(request: Any, number: int) -> Tuple[float, bool]:
+    """Return the milliseconds of an image with several threads, and whether these had to wait for cores."""
+    until = time.perf_counter() + BUSY_SECONDS
+    while True:
+        waited, began = _waited(), time.perf_counter()
+        milliseconds, now = _median(request, time.perf_counter), time.perf_counter()
+        busy = _waited() - waited > BUSY * number * (now - began)
+        if not busy or now > until:
+            return milliseconds, busy
+
+
+def _median(request: Any, clock: Any) -> float:
+    """Return the milliseconds of an image: of three that take long, or of as many as make a twentieth of a second."""
+    taken: List[float] = []
+    request.infer()
+    while len(taken) < 3 or (len(taken) < 300 and sum(taken) < 50):
+        started = clock()
+        request.infer()
+        taken.append((clock() - started) * 1e3)
+    return round(sorted(taken)[len(taken) // 2], 4)
+
+
+def _waited() -> float:
+    """Return the seconds for which this process's threads were ready and had no core; 0 where nobody counts them."""
+    total = 0
+    for path in glob.glob("/proc/self/task/*/schedstat"):
+        with contextlib.suppress(OSError, IndexError, ValueError), open(path) as numbers:
+            total += int(numbers.read().split()[1])
+    return total / 1e9
+
+
+def _request(core: Any, source: Any, precision: str, threads: int = 1) -> Any:
     config = {
         "INFERENCE_PRECISION_HINT": precision,
         # max_inference_seconds is meant for one thread, whatever backends use
-        "INFERENCE_NUM_THREADS": 1,
+        "INFERENCE_NUM_THREADS": threads,
         "NUM_STREAMS": 1,
         "ENABLE_CPU_PINNING": False,
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import tempfile
 from typing import Any, ContextManager, Dict, List, Optional
@@ -18,36 +19,59 @@ from .cache import Entry
 from .errors import ModelError
 from .memory import no_room, room_beside
 from .processor import kind
+from .threads import steps, taken
 from .trial import AbandonedError, Limits, Result, TrialError, run_trial
 from .turns import cancelled, turn
 from .use import Waiting
 
+# How an IR begins; the same in dbinfer._add_version
+_begins_ir = re.compile(rb"\s*(<\?xml[^>]*>\s*)?<net[\s>]").match
 # A host that was busy may have failed a good model; a bad one shall not take a process of every statement
 FAILURE_SECONDS = 600
+# A host that had no cores left for several threads may have some now
+BUSY_SECONDS = 3600
 
 
-def require_tried(entry: Entry, precision: str, settings: Dict[str, str], openvino: str) -> None:
-    """Return where the model passed its trial on this host; try it now where nobody has.
+def require_tried(
+    entry: Entry, precision: str, settings: Dict[str, str], openvino: str, most: int = 1
+) -> Dict[str, float]:
+    """Return milliseconds by threads where the model passed its trial on this host; try it now where nobody has.
 
     Args:
         openvino: its version; another one tries again, and so does another processor.
+        most: threads that the caller may use.
 
     Raises:
         ModelError: it failed, now or a short time ago under the same limits; or the statement was cancelled meanwhile.
     """
+    _require_ir(entry)
     limits = Limits.from_settings(settings)
     # another processor takes another time, and a data directory may move to another machine
     asked = [openvino, precision, *limits, *kind()]
     outcome = _read(entry, asked)
-    if outcome is None:
+    if not _settled(outcome, settings, most):
         with _alone(entry), signals.signals_open():
             # read again: who waited for the lock finds what the other process found
-            outcome = _read(entry, asked) or _try(entry, precision, limits, settings)
-            # a fault of the host says nothing about the model
-            if outcome["lasting"]:
-                _write(entry, dict(outcome, asked=asked))
+            outcome = _read(entry, asked)
+            if not _settled(outcome, settings, most):
+                outcome = _try(entry, precision, limits, settings, outcome)
+                # a fault of the host says nothing about the model
+                if outcome["lasting"]:
+                    _write(entry, dict(outcome, asked=asked))
+    assert outcome is not None
     if outcome["error"]:
         raise ModelError("the model was not run: %s" % outcome["error"], hint=_hint(outcome["setting"]))
+    by_threads: Dict[str, float] = outcome["by_threads"]
+    return by_threads
+
+
+def _require_ir(entry: Entry) -> None:
+    """Raise where the file is something else: OpenVINO tells by the content, and would run an ONNX file."""
+    with open(entry.path("xml"), "rb") as xml:
+        if not _begins_ir(xml.read(512)):
+            raise ModelError(
+                "the model's xml file is not an OpenVINO IR", hint="Convert and deploy the model again."
+            )
 
 
 def _alone(entry: Entry) -> ContextManager[None]:
@@ -55,7 +79,10 @@ def _alone(entry: Entry) -> ContextManager[None]:
     return turn(os.path.join(entry.folder, "trial.lock"), entry.folder, "tried")
 
 
-def _try(entry: Entry, precision: str, limits: Limits, settings: Dict[str, str]) -> Dict[str, Any]:
+def _try(
+    entry: Entry, precision: str, limits: Limits, settings: Dict[str, str], passed: Optional[Dict[str, Any]]
+) -> Dict[str, Any]:
+    """Return what a trial finds; `passed`, the outcome of an earlier one, holds on where this one fails."""
     waits = Waiting(entry.folder)
 
     def stop() -> bool:
@@ -66,8 +93,10 @@ def _try(entry: Entry, precision: str, limits: Limits, settings: Dict[str, str])
     room = room_beside(settings)
     bound = limits if room is None else limits._replace(memory_bytes=min(limits.memory_bytes, room))
     try:
-        found = run_trial(python_of(settings), entry.path("xml"), precision, bound, stop)
+        found = run_trial(python_of(settings), entry.path("xml"), precision, bound, steps(settings), stop)
     except TrialError as err:
+        if passed:
+            return {"by_threads": {}, "busy": False, **passed}
         if bound != limits and err.setting == "max_model_mb":
             raise no_room(err.message) from None
         return _outcome(err.message, err.setting, err.lasting)
@@ -84,6 +113,8 @@ def _outcome(error: str, setting: str, lasting: bool, found: Optional[Result] = 
         "setting": setting,
         "lasting": lasting,
         **{name: getattr(found, name, None) for name in names},
+        "by_threads": found.by_threads if found else {},
+        "busy": bool(found and found.busy),
     }
 
 
@@ -107,12 +138,27 @@ def _read(entry: Entry, asked: List[Any]) -> Optional[Dict[str, Any]]:
     values, age = figures.read(entry.folder)
     if not values or values["asked"] != asked:
         return None
-    # a clock that was set back must keep no failure; not lasting, because writing it again renews its age
-    return None if values["error"] and not 0 <= age < FAILURE_SECONDS else dict(values, lasting=False)
+    # a clock that was set back must keep no failure
+    return None if values["error"] and not 0 <= age < FAILURE_SECONDS else dict(values, age=age)
+
+
+def _settled(outcome: Optional[Dict[str, Any]], settings: Dict[str, str], most: int) -> bool:
+    """Return whether there is an outcome which says what is to be known, or as much as may be had for now."""
+    if outcome is None or outcome["error"]:
+        return outcome is not None
+    # an older runtime tried one thread alone
+    by_threads = outcome.get("by_threads")
+    if by_threads is None:
+        return False
+    return (
+        not outcome["busy"] or taken(settings, most, by_threads) == most or 0 <= outcome["age"] < BUSY_SECONDS
+    )
 
 
 def _write(entry: Entry, outcome: Dict[str, Any]) -> None:
     """Keep the outcome; where that is not possible the next process tries again."""
+    # of the file that it replaces
+    outcome.pop("age", None)
     temporary = ""
     try:
         fd, temporary = tempfile.mkstemp(dir=entry.folder, suffix=".tmp")

@@ -6,13 +6,11 @@ batch; SQL asks for those that are left when the scan has ended.
 
 from __future__ import annotations
 
-import ctypes
-
 from .batch_rows import BINARY, TASK_OF, WAITING_BYTES
 from .engine.errors import EngineError
 from .errors import UsageError
 from .kept import Kept, names, read, remove, remove_stale
-from .process import on_cluster, server
+from .process import is_worker, on_cluster, user
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
@@ -27,7 +25,8 @@ MOST_SCANS = 8
 # Scans of dbinfer score have names that begin so: their statements find out themselves which rows are left
 LEFT_ALONE = "job"
 
-_scans: Dict[str, Waiting] = {}
+# by user and scan: within a definer's function rows wait that the caller may not see
+_scans: Dict[Tuple[int, str], Waiting] = {}
 
 
 class Waiting:
@@ -71,7 +70,7 @@ def batch(model: Any, _img: bytes, k: Any) -> Optional[Results]:
         UsageError: no id, or the function is none of this model.
     """
     function, scan, number, img, on_error = k
-    waiting = _scans.get(scan)
+    waiting = _scans.get((user(), scan))
     if waiting is None:
         waiting = _begin(model, function, scan, img)
     if number is None:
@@ -96,27 +95,30 @@ def _begin(model: Any, function: str, scan: str, img: Optional[bytes]) -> Waitin
     if task is not None:
         model.require(task, function + "_table")
     while len(_scans) >= MOST_SCANS:
-        del _scans[next(iter(_scans))]
+        _drop(next(iter(_scans)))
     # first: where the engine is lost here, the row comes again, and its file must not be there yet
     size = model.batch_rows(img)
     kept = Kept(scan) if _ends_early() and not scan.startswith(LEFT_ALONE) else None
-    _scans[scan] = found = Waiting(size, kept)
+    _scans[user(), scan] = found = Waiting(size, kept)
     return found
+
+
+def _drop(key: Tuple[int, str]) -> None:
+    """Let go a scan with its file, or scans without end would leave files without end."""
+    found = _scans.pop(key, None)
+    if found is not None and found.kept is not None:
+        remove(found.kept.path)
 
 
 def _ends_early() -> bool:
     """Return whether another process scores what is left: this is a parallel worker, or belongs to a cluster."""
-    if on_cluster():
-        return True
-    symbols = server()
-    worker = hasattr(symbols, "ParallelWorkerNumber")
-    return worker and ctypes.c_int.in_dll(symbols, "ParallelWorkerNumber").value >= 0
+    return on_cluster() or is_worker()
 
 
 def rest(model: Any, _img: bytes, k: Any) -> List[Results]:
     """Score what a scan has left on this host: (function, scan, on_error); the results of each of its processes."""
     function, scan, on_error = k
-    own = _scans.get(scan)
+    own = _scans.get((user(), scan))
     found = [] if own is None or own.kept is not None else [(own.left, own.rows)]
     files = names(scan)
     found += [read(path) for path in files]
@@ -136,7 +138,7 @@ def rest(model: Any, _img: bytes, k: Any) -> List[Results]:
 
 
 def _forget(scan: str, files: List[str]) -> None:
-    _scans.pop(scan, None)
+    _scans.pop((user(), scan), None)
     for path in files:
         remove(path)
     remove_stale(scan)

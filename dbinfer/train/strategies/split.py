@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from dbinfer.errors import TrainError
+from dbinfer.pins import install
 from dbinfer.train.options import TrainJob
 from dbinfer.train.strategies._strategy import Strategy, Tell
 
@@ -16,7 +17,7 @@ WHEN = (
     "a network that does not fit into one device. Each of --ranks processes holds a part of it: --layout "
     "dense-by-outputs splits the dense layers (most of AlexNet and VGG), dense-in-pairs lets two of them share one "
     "exchange, all-by-outputs splits convolutions, too. --mesh 2x2 trains two such networks of two parts, each on its "
-    "part of the images. Where the network fits, horovod is faster. It needs JAX (pip install 'dbinfer[split]')."
+    "part of the images. Where the network fits, horovod is faster. It needs the package jax."
 )
 
 
@@ -26,9 +27,7 @@ def _check(job: TrainJob) -> None:
     from dbinfer.train.split.layout import Mesh
 
     if find_spec("jax") is None:
-        raise TrainError(
-            "the strategy split needs JAX, which is not installed", "Install it: pip install 'dbinfer[split]'"
-        )
+        raise TrainError("the strategy split needs JAX, which is not installed", install("split"))
     Mesh.of(job)
     check_network(job)
     check_reachable(hosts_of(job))

@@ -60,7 +60,7 @@ class Engine:
         Args:
             spec: of the ticket: model, version, xml_digest, bin_digest, manifest, settings.
             folder: of the model's entry in the host cache.
-            threads: for one inference.
+            threads: for one inference, at most.
             rows: images of one inference.
 
         Raises:

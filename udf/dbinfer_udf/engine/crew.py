@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from ..trial import Limits
 from . import kernel, loading, rehearsal, wire, worker
@@ -16,7 +16,8 @@ from .errors import EngineError
 from .slots import Slots
 
 CANCEL_SECONDS = 0.5  # a request that nobody waits for may take so long before its worker is killed
-LATE_SECONDS = 5.0  # beyond the limit, where the timer did not end a worker
+# Beyond the limit of a request: to read it, to wait for tokens, to send the answer, and what a busy machine adds
+LATE_SECONDS = 15.0
 MOST_DEATHS, DEATH_SECONDS, REST_SECONDS = 5, 1.0, 1.0
 
 
@@ -24,8 +25,9 @@ class Crew:
     """The workers of a host.
 
     Attributes:
+        most: as many workers are kept.
         model: what they inherit; None where each compiles for itself.
-        with_filter: whether they can live with the filter of system calls.
+        filters: how strict a filter of system calls they can live with, one of worker.FILTERS.
 
     Args:
         wanted: what the model was opened with.
@@ -41,9 +43,13 @@ class Crew:
         self._title = "%s@%s" % (spec["model"], spec["version"])
         # of one inference: 1 where the network takes no more, which the first that loads it finds
         self.rows: int = wanted["rows"]
+        self.most = 1
         self.model: Any = None
-        self.with_filter = True
+        self.filters = worker.NO_THREADS
         self.pids: Dict[int, int] = {}
+        self._listens = "socket:[%d]" % os.fstat(listener.fileno()).st_ino
+        # of each worker: the connections that it holds, as the kernel names them, and when they were seen first
+        self._held: Dict[int, Dict[str, float]] = {}
         self._deaths: List[float] = []
         self._cancelled: Dict[bytes, float] = {}
         self._rests_until = 0.0
@@ -51,10 +57,10 @@ class Crew:
 
     def first(self) -> Dict[str, Any]:
         """Fork a worker that compiles for itself, as all others will; return the facts of the model."""
-        found = self._first()
-        if not found:
-            self.with_filter = False
+        for self.filters in worker.FILTERS:
             found = self._first()
+            if found:
+                break
         if "facts" not in found:
             error = EngineError("the engine's worker ended while it loaded the model")
             raise wire.rebuild(found["error"]) if "error" in found else error
@@ -98,7 +104,7 @@ class Crew:
                 model = self._load_own(tells)
             else:
                 model = self.model
-                worker.shut_in(self._wanted["semaphore"], self.with_filter)
+                worker.shut_in(self._wanted["semaphore"], self.filters)
             worker.Worker(model, self._wanted, self._listener, slot, self.seconds()).run()
             os._exit(0)
         except BaseException as err:
@@ -117,7 +123,7 @@ class Crew:
         # where the network cannot run so, this process dies, and the host hears nothing
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, self.seconds() + rehearsal.SECONDS)
-        granted = rehearsal.run(model, self._wanted, self.with_filter)
+        granted = rehearsal.run(model, self._wanted, self.filters)
         signal.setitimer(signal.ITIMER_REAL, 0)
         _tell(tells, {"facts": dict(facts, sandbox=dict(granted, compiled="by each worker"))})
         return model
@@ -146,6 +152,7 @@ class Crew:
             if not pid:
                 return
             number = self.pids.pop(pid, None)
+            self._held.pop(pid, None)
             if number is not None:
                 self._bury(number, status)
 
@@ -165,7 +172,7 @@ class Crew:
         if len(self._deaths) == MOST_DEATHS and now - self._deaths[0] < DEATH_SECONDS:
             self._rests_until, self._deaths = now + REST_SECONDS, []
         if not self._finishing and now >= self._rests_until:
-            for number in set(range(len(self._slots))) - set(self.pids.values()):
+            for number in set(range(self.most)) - set(self.pids.values()):
                 # too many processes: again a tick later
                 with contextlib.suppress(OSError):
                     self._fork(number)
@@ -177,9 +184,28 @@ class Crew:
             state = self._slots.read(number)
             asked: Optional[float] = self._cancelled.get(state.request) if state.since else None
             unwanted = asked is not None and now - asked > CANCEL_SECONDS
-            if unwanted or (state.since and now - state.since > seconds):
+            if unwanted or now - self._holds_since(pid, now) > seconds:
                 os.kill(pid, signal.SIGKILL)
         self._cancelled = {r: at for r, at in self._cancelled.items() if now - at < seconds}
+
+    def _holds_since(self, pid: int, now: float) -> float:
+        """Return since when a worker holds its oldest connection, as the kernel and our clock say, not its slot."""
+        before = self._held.get(pid, {})
+        held = self._held[pid] = {
+            name: before.get(name, now) for name in _sockets(pid) if name != self._listens
+        }
+        return min(held.values(), default=now)
+
+
+def _sockets(pid: int) -> Set[str]:
+    """Return the sockets that a process has open, each under a name of its own; none where /proc does not say."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for fd in os.listdir("/proc/%d/fd" % pid):
+            # one that it closes just now is not there any more
+            with contextlib.suppress(FileNotFoundError):
+                found.add(os.readlink("/proc/%d/fd/%s" % (pid, fd)))
+    return {name for name in found if name.startswith("socket:")}
 
 
 def _tell(fd: int, message: Dict[str, Any]) -> None:

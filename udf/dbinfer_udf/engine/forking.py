@@ -34,4 +34,6 @@ def fork_host(supervisor: Any, wanted: Dict[str, Any], listener: socket.socket, 
     finally:
         os.close(call)
     ours.setblocking(False)
+    # the kernel says who sends: the host's number is not taken from its own words
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     return ours

@@ -57,16 +57,21 @@ class Host:
 
     def _load(self) -> Dict[str, Any]:
         sandbox = loading.shut_in(self._wanted["folder"], self._wanted["spec"]["settings"])
+        threads = loading.tried(self._wanted)
+        if threads != self._wanted["threads"]:
+            # how many workers there are, and what they share, follows from it: another host begins anew
+            self._say({"threads": threads})
+            os._exit(0)
         granted = None
         # a fork has none of the threads that OpenVINO has started, and would wait for them
-        if self._wanted["threads"] == 1:
+        if threads == 1:
             model, facts = loading.load(self._wanted)
             granted = rehearse(model, self._wanted, self._crew.seconds())
         if granted is None:
             facts = self._crew.first()
             granted = facts["sandbox"]
         else:
-            self._crew.model, self._crew.with_filter = model, granted["seccomp"]
+            self._crew.model, self._crew.filters = model, granted["filter"]
         # what a worker says of a guard says also of the host's
         facts["sandbox"] = {**sandbox, **granted}
         self._crew.rows = facts["rows"]
@@ -91,6 +96,8 @@ class Host:
             # the supervisor has ended, or wants an end at once; the workers die with this process
             os._exit(0)
         message = json.loads(data)
+        if "workers" in message:
+            self._crew.most = message["workers"]
         if "cancel" in message:
             self._crew.cancel(bytes.fromhex(message["cancel"]))
         if "finish" in message:

@@ -6,10 +6,12 @@ import contextlib
 import json
 import os
 import socket
+import struct
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from .. import limits
+from ..isolation import fast
 from ..trial import Limits
 from . import slots, wire
 from .ends import Ends
@@ -19,6 +21,8 @@ from .listener import listen
 
 MOST_RESTARTS, RESTART_SECONDS = 3, 30.0
 MESSAGE = 1 << 20
+MOST_MESSAGES = 100  # that are read at once: a host that was taken over may send without end
+CREDENTIALS = struct.Struct("=iII")
 
 
 class Hosted:
@@ -26,6 +30,7 @@ class Hosted:
 
     Attributes:
         facts: what its host found; None while it loads.
+        passing: it is fast and serves first rows of sessions only, for which one worker is enough.
         used: when it was asked for last.
     """
 
@@ -42,8 +47,9 @@ class Hosted:
         self.used = time.monotonic()
         self._path = supervisor.place.model(key)
         self.listener: Optional[socket.socket] = listen(self._path)
-        self._workers = max(1, limits.cores() // max(1, wanted["threads"]))
-        self._memory = slots.make(self._workers)
+        self.passing = True
+        self._most = max(1, limits.cores() // max(1, wanted["threads"]))
+        self._memory = slots.make(self._most)
         self.slots = slots.Slots(self._memory)
         self._channel: Optional[socket.socket] = None
         try:
@@ -62,6 +68,17 @@ class Hosted:
         self._channel = fork_host(self._supervisor, self.wanted, self.listener, self._memory)
         self._supervisor.watch(self._channel, self._read)
 
+    @property
+    def workers(self) -> int:
+        """How many there are."""
+        return 1 if self.passing else self._most
+
+    def serve_all(self) -> None:
+        """Have workers for all rows of this model, however fast it is."""
+        if self.passing:
+            self.passing = False
+            self._send({"workers": self.workers})
+
     def ask(self, question: Any) -> None:
         """Answer when the model is loaded."""
         self.used = time.monotonic()
@@ -73,29 +90,45 @@ class Hosted:
     def _read(self) -> None:
         """Take one message of the host; its end is one, too."""
         try:
-            data = self._channel.recv(MESSAGE) if self._channel else b""
+            data, pid = _heard(self._channel) if self._channel else (b"", 0)
+            message = wire.bounded(json.loads(data)) if data else None
         except BlockingIOError:
             return
-        except OSError:
-            data = b""
-        if data:
-            self._take(json.loads(data))
+        except (OSError, ValueError, RecursionError, wire.ClosedError):
+            message = None
+        # what is no message of ours is the end of a host, too
+        if isinstance(message, dict):
+            self._take(message, pid)
         else:
             self._host_ended()
 
-    def _take(self, message: Dict[str, Any]) -> None:
+    def _take(self, message: Dict[str, Any], pid: int) -> None:
         if "facts" in message:
-            self.facts, self.pid = message["facts"], message["pid"]
+            self.facts, self.pid = _facts(message["facts"], self.wanted), pid
             self._supervisor.log.say("%s is loaded: %s." % (self.title, json.dumps(self.facts)))
+            if not fast(self.facts["infer_milliseconds"]):
+                self.passing = False
+            self._send({"workers": self.workers})
             waiting, self._waiting = self._waiting, []
             for question in waiting:
                 self.ask(question)
+            self._shelf.loaded()
+        elif "threads" in message:
+            self._take_threads(message["threads"])
         elif "error" in message:
+            message["error"] = wire.described(message["error"])
             self._supervisor.log.say("%s was not loaded: %s." % (self.title, message["error"]["message"]))
             self.close(message["error"])
         elif "died" in message:
             self._worker_restarts += 1
-            self._note(message["died"], message["why"])
+            self._note(wire.text(message["died"])[:16], wire.described(message.get("why")))
+
+    def _take_threads(self, number: Any) -> None:
+        """Have the model loaded for fewer threads: its trial says that more do not pay."""
+        if isinstance(number, int) and 1 <= number < self.wanted["threads"]:
+            waiting, self._waiting = self._waiting, []
+            self.close({})
+            self._shelf.fits(self.wanted, number, waiting)
 
     def _note(self, request: str, why: Dict[str, str]) -> None:
         self._supervisor.log.say("%s: %s." % (self.title, why["message"]))
@@ -107,7 +140,7 @@ class Hosted:
         for request in self.slots.running():
             killed = RowError("the worker that scored this image was killed, with all others of this model")
             self._note(request.hex(), wire.describe(killed))
-        for number in range(self._workers):
+        for number in range(self._most):
             self.slots.clear(number, self.slots.read(number).since > 0)
         now = time.monotonic()
         self._restarts = [*[at for at in self._restarts if now - at < RESTART_SECONDS], now]
@@ -165,11 +198,13 @@ class Hosted:
 
     def runs(self, request: str) -> bool:
         """Return whether the request is in a slot; what the host said before is read first next time."""
-        return bytes.fromhex(request) in self.slots.running()
+        return request in [running.hex() for running in self.slots.running()]
 
     def death(self, request: str) -> Optional[Dict[str, str]]:
         """Return the error of a request whose worker died."""
-        while self._channel is not None and self._waits():
+        for _ in range(MOST_MESSAGES):
+            if self._channel is None or not self._waits():
+                break
             self._read()
         return self._ends.of(request)
 
@@ -196,3 +231,23 @@ class Hosted:
     def restarts(self) -> int:
         """Return how many workers and hosts were replaced."""
         return self._worker_restarts + len(self._restarts)
+
+
+def _heard(channel: socket.socket) -> Tuple[bytes, int]:
+    """Return a message of the host and the sender's process, as the kernel names it."""
+    data, more, _, _ = channel.recvmsg(MESSAGE, socket.CMSG_SPACE(CREDENTIALS.size))
+    found = [CREDENTIALS.unpack(value)[0] for _, kind, value in more if kind == socket.SCM_CREDENTIALS]
+    return data, found[0] if found else 0
+
+
+def _facts(said: Any, wanted: Dict[str, Any]) -> Dict[str, Any]:
+    """Return what a host said of its model, with the values that backends rely on within their bounds."""
+    found = said if isinstance(said, dict) else {}
+    limits_of = {"rows": wanted["rows"], "result_bytes": wire.MOST_BYTES}
+    for name, most in limits_of.items():
+        value = found.get(name)
+        found[name] = min(max(1, value), most) if isinstance(value, int) else 1
+    for name in ("compile_milliseconds", "infer_milliseconds", "batch_milliseconds"):
+        found[name] = found.get(name) if isinstance(found.get(name), (int, float)) else None
+    sandbox = found.get("sandbox")
+    return dict(found, threads=wanted["threads"], sandbox=sandbox if isinstance(sandbox, dict) else {})

@@ -16,6 +16,7 @@ from ..errors import ModelError
 from ..image_limits import image_limits
 from ..memory import require_memory
 from ..model import Model
+from ..threads import taken
 from ..trial import Limits
 from ..tried import python_of, require_tried
 from . import landlock
@@ -73,21 +74,36 @@ def _wait_for_room(folder: str, settings: Dict[str, str]) -> None:
         sleep(ROOM_SECONDS / 20)
 
 
-def load(wanted: Dict[str, Any]) -> Tuple[Model, Dict[str, Any]]:
-    """Return the model, which has run once, and its facts.
+def tried(wanted: Dict[str, Any]) -> int:
+    """Have the model tried where nobody has on this host; return how many of the wanted threads it takes.
 
     Raises:
         ModelError: as models.load_model.
     """
-    spec, threads = wanted["spec"], wanted["threads"]
-    settings = spec["settings"]
-    openvino = libraries.load(settings.get("venv", ""))["openvino"]
-    entry = Entry(os.path.dirname(wanted["folder"]), spec["xml_digest"], spec["bin_digest"])
-    # before the trial, which needs as much; Model looks again
+    spec, entry = wanted["spec"], _entry(wanted)
+    settings, precision = spec["settings"], spec["manifest"].get("precision", "f32")
+    version = libraries.load(settings.get("venv", ""))["openvino"].get_version()
+    # the trial needs as much; Model looks again
     _wait_for_room(entry.folder, settings)
-    require_tried(entry, spec["manifest"].get("precision", "f32"), settings, openvino.get_version())
+    by_threads = require_tried(entry, precision, settings, version, wanted["threads"])
+    return taken(settings, wanted["threads"], by_threads)
+
+
+def _entry(wanted: Dict[str, Any]) -> Entry:
+    spec = wanted["spec"]
+    return Entry(os.path.dirname(wanted["folder"]), spec["xml_digest"], spec["bin_digest"])
+
+
+def load(wanted: Dict[str, Any]) -> Tuple[Model, Dict[str, Any]]:
+    """Return the model, which was tried before and has run once, and its facts.
+
+    Raises:
+        ModelError: as models.load_model.
+    """
+    spec, entry = wanted["spec"], _entry(wanted)
+    openvino = libraries.load(spec["settings"].get("venv", ""))["openvino"]
     started = perf_counter()
-    model = Model(openvino, entry, spec, threads)
+    model = Model(openvino, entry, spec, wanted["threads"])
     rows = model.batch_network(wanted["rows"]).rows
     milliseconds = (perf_counter() - started) * 1e3
     # with all signals blocked, as the first inference is: afterwards a timer can end one

@@ -6,6 +6,8 @@ import contextlib
 import os
 import time
 
+from .wire import text as harmless
+
 MOST_BYTES = 1 << 20  # then the file becomes FILE.1, and what was FILE.1 goes
 MOST_LINE = 2000
 
@@ -23,7 +25,7 @@ class Log:
 
     def say(self, text: str) -> None:
         """Write one sentence."""
-        self._write("%s  %s\n" % (time.strftime("%Y-%m-%d %H:%M:%S %Z"), text[:MOST_LINE]))
+        self._write("%s  %s\n" % (time.strftime("%Y-%m-%d %H:%M:%S %Z"), harmless(text[:MOST_LINE])))
 
     def take(self, block: bytes) -> None:
         """Take what a process of ours has printed, and write its whole lines."""

@@ -23,15 +23,13 @@ def rehearse(model: Any, wanted: Dict[str, Any], seconds: float) -> Optional[Dic
         wanted: what the model was opened with.
         seconds: that an inference may take.
     """
-    found = _try(partial(run, model, wanted, True), seconds)
-    if found is None:
-        found = _try(partial(run, model, wanted, False), seconds)
-    return found
+    tries = (_try(partial(run, model, wanted, filters), seconds) for filters in worker.FILTERS)
+    return next((found for found in tries if found is not None), None)
 
 
-def run(model: Any, wanted: Dict[str, Any], with_filter: bool) -> Dict[str, Any]:
+def run(model: Any, wanted: Dict[str, Any], filters: str) -> Dict[str, Any]:
     """Shut this process in and run the network, alone and for a batch; return what the kernel granted."""
-    found = worker.shut_in(wanted["semaphore"], with_filter)
+    found = worker.shut_in(wanted["semaphore"], filters)
     for network in (model.compiled, model.batch_network(wanted["rows"])):
         network.input.fill(0)
         network.infer()

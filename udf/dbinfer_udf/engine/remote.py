@@ -24,7 +24,7 @@ class RemoteModel:
     """A model in the engine; see Engine.open.
 
     Attributes:
-        facts: `rows` of one inference, `result_bytes` of an image, `compile_milliseconds`; of the trial
+        facts: `rows` and `threads` of one inference, `result_bytes` of an image, `compile_milliseconds`; of the trial
             `infer_milliseconds` and `batch_milliseconds`.
         name, version: of the model.
         passing: it serves a session's first rows only; see isolation.HostEngine.
@@ -45,6 +45,8 @@ class RemoteModel:
         self._path: str = found["path"]
         self._key: str = found["key"]
         self.facts: Dict[str, Any] = found["facts"]
+        # fewer than were wanted where more do not pay; who opens it again asks for these at once
+        self._wanted = dict(self._wanted, threads=self.facts["threads"])
 
     def release(self) -> None:
         """Give the model back without having asked it anything."""
@@ -131,7 +133,7 @@ def _receive(connection: Any) -> Tuple[int, bytes]:
     while len(block) < wire.ANSWER.size:
         block += steps.receive(connection, wire.ANSWER.size - len(block))
     magic, kind, size = wire.ANSWER.unpack_from(block)
-    if magic != wire.MAGIC:
+    if magic != wire.MAGIC or size > wire.MOST_BYTES:
         raise wire.ClosedError
     body = block[wire.ANSWER.size :]
     if len(body) == size:

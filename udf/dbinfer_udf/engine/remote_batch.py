@@ -17,6 +17,9 @@ def rows(model: Any, function: str, null: bool, wanted: Sequence[Row]) -> List[A
 
     Args:
         model: the engine's model.
+
+    Raises:
+        ImageError: a bad image, or one that ends the worker, with its row; unless `null`.
     """
     found: List[Any] = []
     # a request may take as long as so many images may
@@ -30,19 +33,17 @@ def _request(model: Any, function: str, null: bool, wanted: Sequence[Row]) -> Li
     try:
         return _asked(model, function, null, wanted)
     except RowError:
-        if not null:
-            raise
-    # one of them did it: alone they tell which
-    kept = [row if _survives(model, function, row) else (row[0], None) for row in wanted]
-    return _asked(model, function, null, kept)
+        # one of them did it: alone they tell which
+        return [_alone(model, function, null, row) for row in wanted]
 
 
-def _survives(model: Any, function: str, row: Row) -> bool:
+def _alone(model: Any, function: str, null: bool, row: Row) -> Any:
     try:
-        _asked(model, function, True, [row])
-    except RowError:
-        return False
-    return True
+        return _asked(model, function, null, [row])[0]
+    except RowError as err:
+        if null:
+            return None
+        raise err.of_row(row[0]) from err
 
 
 def _asked(model: Any, function: str, null: bool, wanted: Sequence[Row]) -> List[Any]:

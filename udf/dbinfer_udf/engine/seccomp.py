@@ -1,7 +1,7 @@
 """seccomp: which system calls a worker may make, as a small program that the kernel runs before each of them.
 
 A worker takes connections, reads, computes and writes. All else is refused with EPERM: no file, no socket of its own,
-no program, no signal to another process. It holds for all threads of a process.
+no program, no signal to another process, no thread where the network needs none. It holds for all threads of a process.
 """
 
 from __future__ import annotations
@@ -10,20 +10,9 @@ import contextlib
 import ctypes
 import platform
 import struct
-from typing import List, Tuple
+from typing import Dict, List, Tuple
 
-from .calls import (
-    AUDIT,
-    CALLS,
-    CLONE,
-    FORBIDDEN,
-    OWN_THREAD,
-    SECCOMP,
-    SEMOP,
-    SEMTIMEDOP,
-    SET_AFFINITY,
-    TGKILL,
-)
+from .calls import AUDIT, CALLS, CLONE, FORBIDDEN, SECCOMP, Rule, rules
 from .kernel import PR_SET_SECCOMP, prctl, syscall
 
 LOAD, EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
@@ -32,24 +21,27 @@ SET_MODE_FILTER, ALL_THREADS, SPEC_ALLOW = 1, 1 << 0, 1 << 2
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 EPERM, EFAULT, ENOSYS = 1, 14, 38
 NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # offsets in what the kernel shows of a call
-CLONE_THREAD = 0x10000
 CLONE3 = 435  # everywhere; its flags lie in memory, where no filter can look: the C library then takes clone
 
 Step = Tuple[int, int, int, int]  # operation, steps to skip if true, if false, value
 X32 = 0x40000000
 
 
-def restrict(process: int, semaphore: int = -1, alone: bool = True) -> None:
-    """Let this process make the CALLS, start threads, and send signals to itself alone.
+def restrict(process: int, semaphore: int = -1, alone: bool = True, starts_threads: bool = False) -> None:
+    """Let this process make the CALLS and what `rules` allows, and nothing else.
 
     Args:
         semaphore: number of the only set that it may wait for; -1: none.
         alone: it has one thread.
+        starts_threads: it may start more.
 
     Raises:
         OSError: the kernel has no seccomp, or we do not know this architecture.
     """
-    _load(_allowing(_machine(), process, semaphore & 0xFFFFFFFF), alone)
+    allowed = rules(process, semaphore)
+    if starts_threads:
+        allowed["clone"] = CLONE
+    _load(_allowing(_machine(), allowed), alone)
 
 
 def forbid() -> None:
@@ -109,20 +101,33 @@ def _start(machine: str) -> List[Step]:
     ]
 
 
-def _allowing(machine: str, process: int, semaphore: int) -> List[Step]:
+def _allowing(machine: str, allowed: Dict[str, Rule]) -> List[Step]:
     column, steps = _column(machine), _start(machine)
     for numbers in CALLS.values():
         if numbers[column] >= 0:
             steps += [(EQUAL, 0, 1, numbers[column]), (RETURN, 0, 0, ALLOW)]
     steps += [(EQUAL, 0, 1, CLONE3), (RETURN, 0, 0, ERRNO | ENOSYS)]
-    # where the number is another, skip the three steps of the argument
-    steps += [(EQUAL, 0, 3, CLONE[column]), (LOAD, 0, 0, FIRST_ARGUMENT), (ANY_BIT, 0, 1, CLONE_THREAD)]
-    steps += [(RETURN, 0, 0, ALLOW), (LOAD, 0, 0, NUMBER)]
-    only = {SET_AFFINITY: OWN_THREAD, TGKILL: process, SEMOP: semaphore, SEMTIMEDOP: semaphore}
-    for numbers, argument in only.items():
-        steps += [(EQUAL, 0, 4, numbers[column]), (LOAD, 0, 0, FIRST_ARGUMENT), (EQUAL, 0, 1, argument)]
-        steps += [(RETURN, 0, 0, ALLOW), (LOAD, 0, 0, NUMBER)]
+    for rule in allowed.values():
+        checks = _checks(rule)
+        # where the number is another, the checks are skipped
+        steps += [(EQUAL, 0, len(checks), rule.number[column]), *checks]
     return [*steps, (RETURN, 0, 0, ERRNO | EPERM)]
+
+
+def _checks(rule: Rule) -> List[Step]:
+    """Return steps that allow the call with the arguments of a rule, and refuse it with others."""
+    steps: List[Step] = []
+    refused: Step = (RETURN, 0, 0, ERRNO | EPERM)
+    for argument, values in rule.only.items():
+        steps.append((LOAD, 0, 0, FIRST_ARGUMENT + 8 * argument))
+        # whichever is equal leads behind the refusal
+        steps += [(EQUAL, len(values) - at, 0, value) for at, value in enumerate(values)]
+        steps.append(refused)
+    for argument, bits in rule.without.items():
+        steps += [(LOAD, 0, 0, FIRST_ARGUMENT + 8 * argument), (ANY_BIT, 0, 1, bits), refused]
+    for argument, bits in rule.having.items():
+        steps += [(LOAD, 0, 0, FIRST_ARGUMENT + 8 * argument), (ANY_BIT, 1, 0, bits), refused]
+    return [*steps, (RETURN, 0, 0, ALLOW)]
 
 
 def _forbidding(machine: str) -> List[Step]:

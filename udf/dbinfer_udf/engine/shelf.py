@@ -7,7 +7,9 @@ import json
 import time
 from typing import Any, Dict, List, Tuple
 
+from .. import isolation
 from ..limits import memory_bytes
+from ..models import DEFAULT_MAX_MODELS
 from . import shown, wire
 from .errors import EngineError
 from .hosted import Hosted
@@ -43,6 +45,10 @@ def key_of(wanted: Dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
 
+def _name(wanted: Dict[str, Any]) -> str:
+    return key_of(dict(wanted, threads=0, rows=0))
+
+
 class Shelf:
     """All models of one engine.
 
@@ -55,6 +61,8 @@ class Shelf:
         self._supervisor = supervisor
         self.semaphore = semaphore
         self.models: Dict[str, Hosted] = {}
+        # by the key of a model without its threads: how many of them pay, where that is fewer than somebody wanted
+        self._paying: Dict[str, int] = {}
         self._leaving: List[Hosted] = []
         # (question, model, request in hex, until): requests whose worker dies just now
         self._open_verdicts: List[Tuple[Any, Hosted, str, float]] = []
@@ -66,12 +74,24 @@ class Shelf:
         return bool(self._open_verdicts)
 
     def open(self, question: Any, wanted: Dict[str, Any]) -> None:
-        """Answer with the model's path and facts, now or when it is loaded."""
+        """Answer with the model's path and facts, now or when it is loaded; it takes the wanted threads, or fewer."""
+        most = self._paying.get(_name(wanted), wanted["threads"])
+        self._open(question, dict(wanted, threads=min(wanted["threads"], most)))
+
+    def fits(self, wanted: Dict[str, Any], threads: int, questions: List[Any]) -> None:
+        """Open a model for so many threads, from now on and for those who wait for it."""
+        self._paying[_name(wanted)] = threads
+        for question in questions:
+            self._open(question, dict(wanted, threads=threads))
+
+    def _open(self, question: Any, wanted: Dict[str, Any]) -> None:
         key = key_of(wanted)
         model = self.models.get(key)
         if model is None:
             self._make_room()
             model = self.models[key] = Hosted(self._supervisor, self, key, wanted)
+        if isolation.wanted(wanted["spec"]) == isolation.ALWAYS:
+            model.serve_all()
         # taken out and put back, so that the dict is in the order of use
         self.models[key] = self.models.pop(key)
         model.ask(question)
@@ -95,6 +115,17 @@ class Shelf:
             if model.facts is not None:
                 self._supervisor.log.say("%s goes: all models together take too much memory." % model.title)
                 self._let_go(model)
+
+    def loaded(self) -> None:
+        """Keep as many fast models for first rows as a session keeps loaded, those that were used last.
+
+        Each takes two processes and some 20 MB.
+        """
+        most = max(1, int(self._supervisor.settings.get("max_models", DEFAULT_MAX_MODELS)))
+        passing = [model for model in self.models.values() if model.passing and model.facts is not None]
+        for model in sorted(passing, key=lambda one: one.used)[:-most]:
+            self._supervisor.log.say("%s goes: %d others serve first rows of sessions." % (model.title, most))
+            self._let_go(model)
 
     def _let_go(self, model: Hosted) -> None:
         del self.models[model.key]

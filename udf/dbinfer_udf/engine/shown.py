@@ -23,7 +23,7 @@ def facts(model: Any) -> Dict[str, Any]:
         "rows": model.wanted["rows"],
         "threads": model.wanted["threads"],
         "bytes": memory(model.pid),
-        "workers": len(states),
+        "workers": model.workers,
         "requests": sum(state.requests for state in states),
         "errors": sum(state.errors for state in states),
         "restarts": model.restarts(),

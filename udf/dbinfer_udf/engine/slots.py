@@ -1,6 +1,7 @@
 """What each worker of a model does now, in memory that workers, host and supervisor share.
 
-A worker that is taken over may write here what it likes. So nobody sends a signal to a process because of it.
+A worker that is taken over may write here what it likes. So nobody sends a signal to a process because of it, and what
+is read is bounded: a time that has been, counts that can be added and packed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ SIZE = 64
 WHOLE = struct.Struct("=8sdQQ")
 BEGIN = struct.Struct("=8sd")
 NOBODY = bytes(8)
+MOST_COUNTED = 1 << 53
 
 
 class State(NamedTuple):
@@ -41,11 +43,14 @@ class Slots:
 
     def slot(self, number: int) -> Slot:
         """Return the slot that a worker writes."""
-        return Slot(self._memory, number)
+        return Slot(self._memory, number, self.read(number))
 
     def read(self, number: int) -> State:
         """Return what a worker does."""
-        return State(*WHOLE.unpack_from(self._memory, number * SIZE))
+        request, since, requests, errors = WHOLE.unpack_from(self._memory, number * SIZE)
+        # also false of what is no number
+        since = since if 0.0 < since <= monotonic() else 0.0
+        return State(request, since, min(requests, MOST_COUNTED), min(errors, MOST_COUNTED))
 
     def all(self) -> List[State]:
         """Return what all workers do."""
@@ -64,11 +69,11 @@ class Slots:
 class Slot:
     """One worker's own slot."""
 
-    def __init__(self, memory: Any, number: int) -> None:
+    def __init__(self, memory: Any, number: int, left: State) -> None:
         self._memory = memory
         self._at = number * SIZE
         # a worker that died left its counts here
-        _, _, self.requests, self.errors = WHOLE.unpack_from(memory, self._at)
+        self.requests, self.errors = left.requests, left.errors
 
     def begin(self, request: bytes) -> None:
         """Note that a request runs from now on."""

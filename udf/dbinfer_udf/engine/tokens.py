@@ -1,6 +1,7 @@
 """As many tokens as cores, over all models: a worker scores while it holds one for each of its threads.
 
-A System V semaphore: the kernel gives back what a killed process held (SEM_UNDO), and who waits longest is next.
+A System V semaphore: the kernel gives back what a killed process held (SEM_UNDO), and who waits longest is next. It is
+a courtesy and no lock: a worker that was taken over may take all and keep them, so nobody waits for long.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import ctypes
 import errno
 import hashlib
 import struct
+from time import monotonic
 
 from .kernel import libc
 
@@ -16,6 +18,8 @@ SEM_UNDO, IPC_CREAT, IPC_EXCL, IPC_NOWAIT = 0x1000, 0o1000, 0o2000, 0o4000
 IPC_RMID, GETVAL, SETVAL = 0, 12, 16
 # The second and third semaphore of a set say that it is ours
 MARKS = (3187, 2741)
+PATIENCE = 2.0  # seconds that a request waits for its tokens; who has waited so long does without for the next minute
+IMPATIENCE = 60.0
 
 
 class Tokens:
@@ -30,19 +34,31 @@ class Tokens:
         self._number = number
         self._down = ctypes.create_string_buffer(struct.pack("=Hhh", 0, -each, SEM_UNDO))
         self._up = ctypes.create_string_buffer(struct.pack("=Hhh", 0, each, SEM_UNDO))
+        self._patience = ctypes.create_string_buffer(struct.pack("@ll", int(PATIENCE), 0))
         self._semop = libc.semop
+        self._holds = False
+        self._without_until = 0.0
 
     def take(self) -> None:
-        """Wait for the tokens of a request."""
-        while self._number >= 0 and self._semop(self._number, self._down, 1) < 0:
-            if ctypes.get_errno() != errno.EINTR:
+        """Wait for the tokens of a request, not for ever."""
+        self._holds = False
+        if self._without_until and monotonic() < self._without_until:
+            return
+        while self._number >= 0 and not self._holds:
+            self._holds = libc.semtimedop(self._number, self._down, 1, self._patience) >= 0
+            problem = 0 if self._holds else ctypes.get_errno()
+            if problem == errno.EAGAIN:
+                self._without_until = monotonic() + IMPATIENCE
+                return
+            if problem not in (0, errno.EINTR):
                 # the set has gone: this engine drains its queues, and another has begun
                 self._number = -1
 
     def give(self) -> None:
         """Give them back."""
-        if self._number >= 0:
+        if self._number >= 0 and self._holds:
             self._semop(self._number, self._up, 1)
+        self._holds = False
 
 
 def key_of(text: str) -> int:

@@ -41,7 +41,10 @@ TASKS = (
 )
 NUMBER_OF = {name: number for number, name in enumerate(TASKS)}
 NOTHING, BYTES, TEXT, ERROR = range(4)
-MOST_BYTES = 1 << 31
+# What the other side sends is bounded, because a worker that was taken over sends what it likes. No value of the
+# server is larger
+MOST_BYTES = 1 << 30
+MOST_TEXT, MOST_VALUES, MOST_DEPTH, MOST_NUMBER = 1 << 16, 100, 4, 1 << 53
 
 FIELDS = ("message", "detail", "hint", "sqlstate", "public")
 # by the names of their classes, as which they travel
@@ -166,8 +169,52 @@ def describe(err: BaseException) -> Dict[str, str]:
     return {"other": type(err).__name__, "message": str(err), "traceback": text}
 
 
-def rebuild(fields: Dict[str, str]) -> Exception:
+def described(fields: Any) -> Dict[str, str]:
+    """Return what `describe` could have said, of what another process says that it said."""
+    said = fields if isinstance(fields, dict) else {}
+    if "other" in said:
+        name = (
+            said["other"] if isinstance(said["other"], str) and said["other"].isidentifier() else "Exception"
+        )
+        return {"other": name[:100], **{key: text(said.get(key)) for key in ("message", "traceback")}}
+    found = {key: text(said.get(key)) for key in FIELDS}
+    state = found["sqlstate"]
+    known = len(state) == 5 and all("0" <= sign <= "9" or "A" <= sign <= "Z" for sign in state)
+    kind = said.get("kind") if said.get("kind") in tuple(ERRORS) else "EngineError"
+    return dict(found, kind=str(kind), sqlstate=state if known else "XX000")
+
+
+def text(value: Any) -> str:
+    """Return a text of another process without what controls a terminal; "" where it is none."""
+    found = value[:MOST_TEXT] if isinstance(value, str) else ""
+    return (
+        found if found.isprintable() else "".join(s if s.isprintable() or s in "\n\t" else "?" for s in found)
+    )
+
+
+def bounded(value: Any, depth: int = 0) -> Any:
+    """Return a value of another process's JSON: numbers that a server can keep, short texts, few values, few levels.
+
+    Raises:
+        ClosedError: it is none of these.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return text(value)
+    # false also of what is no number
+    if isinstance(value, (int, float)) and -MOST_NUMBER <= value <= MOST_NUMBER:
+        return value
+    if isinstance(value, (dict, list)) and len(value) <= MOST_VALUES and depth < MOST_DEPTH:
+        if isinstance(value, list):
+            return [bounded(one, depth + 1) for one in value]
+        return {text(name): bounded(one, depth + 1) for name, one in value.items()}
+    raise ClosedError
+
+
+def rebuild(fields: Any) -> Exception:
     """Return the exception that `describe` took apart."""
+    fields = described(fields)
     if "other" in fields:
         kind = type(fields["other"], (RemoteError,), {})
         err: Exception = kind(fields["message"])

@@ -17,6 +17,8 @@ from .errors import RowError
 from .slots import Slot
 from .tokens import Tokens
 
+# How strict the filter of system calls may be, strictest first: a network that cannot run so is tried with the next
+FILTERS = NO_THREADS, THREADS, NO_FILTER = "no new threads", "threads", "no filter"
 FIRST_BYTES = 1 << 16
 CLIENT_SECONDS = struct.pack("@ll", 5, 0)  # for a client that sends or reads no more
 
@@ -169,13 +171,14 @@ def _closed(connection: Any) -> bool:
         return False
 
 
-def shut_in(semaphore: int, with_filter: bool = True) -> Dict[str, Any]:
+def shut_in(semaphore: int, filters: str = NO_THREADS) -> Dict[str, Any]:
     """Take all rights from this process but to compute and to answer; return what the kernel granted.
 
     `files`: none can be opened; `seccomp`: the filter holds; `problem`: what is missing.
 
     Args:
         semaphore: number of the tokens' set, the only one that it may touch.
+        filters: one of FILTERS.
     """
     problems, closed, filtered = [], False, False
     # Landlock holds for this thread and what it starts; those that OpenVINO has started keep the host's rights
@@ -186,12 +189,13 @@ def shut_in(semaphore: int, with_filter: bool = True) -> Dict[str, Any]:
     except OSError as err:
         problems.append("no Landlock: %s" % err.strerror)
     try:
-        if with_filter:
-            seccomp.restrict(os.getpid(), semaphore, alone)
+        if filters != NO_FILTER:
+            seccomp.restrict(os.getpid(), semaphore, alone, filters == THREADS)
             filtered = True
         else:
             problems.append("no filter of system calls: with it the network does not run")
     except OSError as err:
         problems.append("no filter of system calls: %s" % err.strerror)
     found: Dict[str, Any] = {"files": closed or filtered, "seccomp": filtered}
+    found["filter"] = filters if filtered else NO_FILTER
     return dict(found, problem="; ".join(problems)) if problems else found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -31,6 +32,9 @@ def run(channel: socket.socket, venv: str, max_pixels: int) -> None:
     with contextlib.suppress(OSError):
         seccomp.forbid()
     failed = _import(venv, max_pixels)
+    # a collection in a host would write to all that it shares with this process
+    gc.collect()
+    gc.freeze()
     while True:
         message, fds, _, _ = socket.recv_fds(channel, 64, MOST_FDS)
         if not message:
