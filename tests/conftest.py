@@ -66,6 +66,17 @@ def only_f32() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def ports_of_its_own() -> Iterator[None]:
+    """Give each of pytest's processes ports that no other takes while a server of its tests is stopped."""
+    from dbinfer.server import ports
+
+    first = ports.PORTS.start + 50 * (1 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw-1")[2:]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ports, "PORTS", range(first, first + 50))
+        yield
+
+
 def pytest_configure(config: pytest.Config) -> None:
     limit = os.environ.get("ISA")
     if limit:

@@ -43,6 +43,6 @@ def port_is_free(port: int) -> bool:
     return True
 
 
-def free_port(ports: range = PORTS) -> int | None:
-    """Return the first free port of the range, which lies below the ports that systems hand out."""
-    return next((port for port in ports if port_is_free(port)), None)
+def free_port(ports: range | None = None) -> int | None:
+    """Return the first free port of the range (PORTS), which lies below the ports that systems hand out."""
+    return next((port for port in ports or PORTS if port_is_free(port)), None)
