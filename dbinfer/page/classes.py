@@ -152,6 +152,19 @@ def histogram(values: Sequence[float], wrong: Sequence[bool] = (), bins: int = B
     ]
 
 
+def peaks(bins: Sequence[Bin]) -> set[int]:
+    """Return the places of bins whose numbers have room above them on a phone: no bin within two steps is higher."""
+    return {
+        one.place
+        for one in bins
+        if all(
+            (other.number, -other.place) <= (one.number, -one.place)
+            for other in bins
+            if abs(other.place - one.place) <= 2
+        )
+    }
+
+
 def confusion(found: Sequence[Answer], labels: Sequence[str]) -> list[list[Cell]]:
     """Return a line for each true class with a cell for each class found; beyond 20 classes the rest is one."""
     labelled = [answer for answer in found if answer.truth is not None]

@@ -51,3 +51,10 @@ class Page:
             yield from section.keys() if section else ()
         yield from (point.key for point in (self.map.points if self.map else ()) if point.shown)
         yield from (bad.key for bad in self.bad)
+
+    def rows(self) -> Iterator[Key]:
+        """Yield the keys of all rows that the page names."""
+        yield from self.keys()
+        for section in (self.masks, self.boxes):
+            yield from (one.key for one in section.shown) if section else ()
+        yield from (point.key for point in self.map.points) if self.map else ()

@@ -93,7 +93,8 @@ class _Maker:
             self.models,
             provenance.jobs(self.rows.cur, self.source, self.newer),
         )
-        html = render(self.page, self._thumbnails())
+        names = self.rows.names(list(dict.fromkeys(self.page.rows())))
+        html = render(self.page, self._thumbnails(), names)
         return self._report(len(sample), write(self.options.out, html))
 
     def _report(self, sampled: int, size: int) -> PageReport:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from dbinfer.errors import DataError
 from dbinfer.page import words
-from dbinfer.page.classes import SHOWN_CLASSES
+from dbinfer.page.classes import SHOWN_CLASSES, peaks
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -26,20 +26,22 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("number", "compact", "short", "percent", "key", "cut"):
+    for name in ("number", "compact", "short", "percent", "key", "cut", "tail"):
         jinja.filters[name] = getattr(words, name)
-    jinja.globals["shown_classes"] = SHOWN_CLASSES
+    jinja.globals |= {"shown_classes": SHOWN_CLASSES, "peaks": peaks}
     return jinja
 
 
-def render(page: Any, thumbs: Any) -> str:
+def render(page: Any, thumbs: Any, names: Any) -> str:
     """Return the page as HTML; the browser may use its one style sheet and pictures within it, and nothing else."""
     style = (TEMPLATES / "page.css").read_text(encoding="utf-8")
     digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
     # Ours, not the database's
     trusted = Markup(style)
     template = environment().get_template("page.html")
-    return template.render(page=page, thumbs=thumbs, style=trusted, style_hash=f"sha256-{digest}")
+    return template.render(
+        page=page, thumbs=thumbs, names=names, style=trusted, style_hash=f"sha256-{digest}"
+    )
 
 
 def write(path: Path, html: str) -> int:

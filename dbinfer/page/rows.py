@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from dbinfer.sqlfiles import read
 
 # What the server's hash of a key is cut to, see sql/client/report_sample.sql
 HASHES = 1 << 20
+# The end of a name, of which a page shows some 40 letters
+MOST_LETTERS = 200
 Key = tuple[str, ...]
 
 
@@ -142,6 +145,21 @@ class Rows:
         if not found and version.results < version.rows:
             found = self._run("nulls", version=of(version), limit=sql.Literal(most))
         return [(tuple(key), reason) for key, reason in found]
+
+    def names(self, keys: Sequence[Key]) -> dict[Key, str]:
+        """Return what the images of some keys are called; those without a name are left out."""
+        if self.source.name is None or not keys:
+            return {}
+        found = self._run(
+            "names",
+            key=self.source.key("a"),
+            called=sql.Identifier(self.source.name),
+            limit=sql.Literal(MOST_LETTERS),
+            asked=self.source.arrays(list(zip(*keys, strict=True))),
+            names=sql.SQL(", ").join(map(sql.Identifier, self.source.keys)),
+            same=self.source.same("i", "a"),
+        )
+        return {tuple(key): name for key, name in found if name.strip()}
 
     def _bad(self, name: str, version: Version, most: int) -> list[tuple[Any, ...]]:
         errors = self.source.errors

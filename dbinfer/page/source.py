@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from psycopg2 import sql
 from psycopg2.extensions import cursor as Cursor
 
+from dbinfer.connection import one
 from dbinfer.errors import DataError
 from dbinfer.names import TableName, column
 from dbinfer.page.options import ReportOptions
@@ -27,7 +28,10 @@ KINDS = {
 }
 Type = tuple[str, str]
 Columns = dict[str, Type]
-TEXTS = ("text", "varchar", "bpchar", "name", "int2", "int4", "int8", "bool", "uuid")
+WORDS = ("text", "varchar", "bpchar", "name")
+TEXTS = (*WORDS, "int2", "int4", "int8", "bool", "uuid")
+# Columns that say what an image is called, the first of them that a table has
+NAMES = ("path", "filename", "file_name", "file", "name")
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Source:
         keys: the columns that name a row in both tables, with their types.
         first: the column of the result that is NULL where there is none; kind: one of KINDS' values.
         img, label, truth: columns of the table of images; versioned: the results name model, version and time.
+        name: the column of the table of images that a reader knows a row by, where there is one.
         errors: the table of bad rows, where there is one.
     """
 
@@ -50,6 +55,7 @@ class Source:
     label: str | None
     truth: str | None
     versioned: bool
+    name: str | None
 
     @property
     def kind(self) -> str:
@@ -109,6 +115,7 @@ def find(cur: Cursor, table: str, predictions: str, options: ReportOptions) -> S
         _label(images, has, options.label),
         _truth(images, has, options.truth),
         {"model", "version", "scored_at"} <= set(gives),
+        _name(cur, images, has),
     )
 
 
@@ -154,6 +161,18 @@ def _label(table: TableName, has: Columns, asked: str | None) -> str | None:
     name = column(asked)
     _require(table, has, name, "Name the column with the true class with --label.")
     return name
+
+
+def _name(cur: Cursor, table: TableName, has: Columns) -> str | None:
+    # nobody asked for this column: who may not read it gets a page without it
+    for name in (name for name in NAMES if has.get(name, ("", ""))[1] in WORDS):
+        cur.execute(
+            "SELECT pg_catalog.has_column_privilege(%s, %s, 'SELECT')",
+            (table.identifier.as_string(cur), name),
+        )
+        if one(cur):
+            return name
+    return None
 
 
 def _truth(table: TableName, has: Columns, asked: str | None) -> str | None:

@@ -46,10 +46,20 @@ def key(parts: Sequence[str | None]) -> str:
 
 def cut(text: object, most: int) -> str:
     """Return a text on one line, without what no reader sees, and not longer than `most` signs."""
-    plain = " ".join(
+    plain = _plain(text)
+    return plain if len(plain) <= most else plain[: most - 1] + "…"
+
+
+def tail(text: object, most: int) -> str:
+    """Return the end of a path, where the file's name is, as `cut` returns the beginning of a text."""
+    plain = _plain(text)
+    return plain if len(plain) <= most else "…" + plain[1 - most :]
+
+
+def _plain(text: object) -> str:
+    return " ".join(
         "".join(sign if sign.isprintable() or sign.isspace() else "?" for sign in str(text)).split()
     )
-    return plain if len(plain) <= most else plain[: most - 1] + "…"
 
 
 def moment(at: datetime | None) -> str:

@@ -57,6 +57,13 @@ def _run(folder: Path, dark: bool, *words: str) -> str:
     path = find()
     assert path
     fixed = ["--headless", "--disable-gpu", "--no-first-run", "--allow-file-access-from-files"]
+    # Nor does the browser load anything for itself
+    fixed += [
+        "--disable-quic",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]
     fixed += [f"--user-data-dir={folder / 'profile'}", "--disable-dev-shm-usage"]
     # Chromium's sandbox refuses to be root's
     fixed += ["--no-sandbox"] if os.geteuid() == 0 else []

@@ -51,6 +51,28 @@ SCORED = "scored_at timestamptz"
 AT = "timestamptz '2026-01-01 UTC' + %s * interval '1 second'"
 
 
+def make_digits(db: Connection) -> None:
+    """Make scans with paths, a thousand and more of each of ten classes, their results, and a bad row."""
+    img = tiny_models.file(tiny_models.picture(90, 90, 90))
+    number = "heldout/2026-11-23/scanner-1/' || lpad(n::text, 6, '0') || '.png"
+    rows(
+        db,
+        f"CREATE TABLE public.scans AS SELECT n AS id, '{number}' AS path, %s AS img, (n %% 10)::text AS label "
+        "FROM generate_series(1, 13000) n",
+        img,
+    )
+    rows(db, "UPDATE public.scans SET path = %s WHERE id = 7", EVIL_KEY)
+    rows(
+        db,
+        "CREATE TABLE public.answers AS SELECT n AS id, 'digits'::text AS model, 1 AS version, found AS class, "
+        "found::text AS label, (1 - ((n * 7919) % 1000 / 1000.0) ^ 2)::real AS score, now() AS scored_at "
+        "FROM (SELECT n, CASE WHEN n % 13 = 0 THEN (n / 13) % 10 ELSE n % 10 END AS found "
+        "FROM generate_series(1, 12999) n) s",
+    )
+    rows(db, f"CREATE TABLE public.answers_errors (id integer, {VERSION}, reason text, at timestamptz)")
+    rows(db, "INSERT INTO public.answers_errors VALUES (13000, 'digits', 1, 'no image', now())")
+
+
 def make_masks(db: Connection, dsn: str, folder: Path) -> None:
     """Make four images, what `redness` finds in them, and true masks of which one is quite another."""
     deploy(tiny_models.red_mask(folder), dsn=dsn)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import cv2
 import pages
 import psycopg2
 import pytest
+import variants
 
 from dbinfer.page import ReportOptions, report
 
@@ -37,6 +40,50 @@ sheet.querySelector(".close").click();
 await wait();
 return {before, open, after: shown()};
 """
+# Lines of a text, the size of its letters on the screen, and texts that lie on each other
+READ = """
+const box = (what) => what.getBoundingClientRect();
+const texts = (what) => {
+  const walk = page.createTreeWalker(what, NodeFilter.SHOW_TEXT), found = [];
+  while (walk.nextNode()) if (walk.currentNode.data.trim() && !walk.currentNode.parentElement.closest("title, style"))
+    found.push(walk.currentNode);
+  return found;
+};
+const lines = (text) => {
+  const range = page.createRange();
+  range.selectNodeContents(text);
+  return range.getClientRects().length;
+};
+const size = (text) => {
+  const around = text.parentElement, drawn = around.getScreenCTM ? around.getScreenCTM() : {a: 1, b: 0};
+  return parseFloat(view.getComputedStyle(around).fontSize) * Math.hypot(drawn.a, drawn.b);
+};
+const over = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+const matrix = page.querySelector(".matrix"), scroll = matrix && matrix.closest(".scroll");
+const reached = () => {
+  const room = box(scroll), seen = (cell) => box(cell).left >= room.left - 1 && box(cell).right <= room.right + 1;
+  const line = [...matrix.querySelectorAll("tbody tr")].at(-1).cells, found = new Set();
+  for (let at = 0; at <= scroll.scrollWidth; at += 20) {
+    scroll.scrollLeft = at;
+    if (!seen(line[0])) return "the names of the lines are out of sight";
+    [...line].filter(seen).forEach((cell) => found.add(cell.cellIndex));
+  }
+  return line.length - found.size;
+};
+const wrapped = matrix ? texts(matrix).filter((text) => lines(text) > 1).map((text) => text.data) : [];
+const charts = [...page.querySelectorAll("svg.chart, svg.map")].map((chart) => {
+  const boxes = texts(chart).map((text) => [text.data, box(text.parentElement)]);
+  const card = box(chart.closest(".card"));
+  return {texts: boxes.length,
+    over: boxes.flatMap(([a, one], n) => boxes.slice(n + 1)
+      .filter(([, other]) => over(one, other)).map(([b]) => a + "|" + b)),
+    cut: boxes.filter(([, one]) => one.left < card.left || one.right > card.right).map(([a]) => a)};
+});
+return {wrapped, hidden: matrix ? reached() : 0, charts,
+  small: texts(page.body).filter((text) => size(text) < 12).map((text) => [text.data, size(text)]).slice(0, 5),
+  wide: page.documentElement.scrollWidth - page.documentElement.clientWidth,
+  captions: [...page.querySelectorAll("figcaption")].map((one) => one.textContent)};
+"""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +92,19 @@ def page(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with closing(psycopg2.connect(dsn)) as db:
         db.autocommit = True
         pages.make_colours(db, dsn, folder)
+        pages.make_digits(db)
+        pages.make_masks(db, dsn, folder)
     return report(options=ReportOptions(out=folder / "page.html"), dsn=dsn).out
+
+
+@pytest.fixture(scope="module")
+def digits(page: Path, dsn: str) -> Path:
+    return report("scans", "answers", ReportOptions(out=page.with_name("digits.html")), dsn).out
+
+
+@pytest.fixture(scope="module")
+def masks(page: Path, dsn: str) -> Path:
+    return report("shots", "masks", ReportOptions(out=page.with_name("masks.html")), dsn).out
 
 
 def light(colour: str) -> float:
@@ -87,3 +146,52 @@ def test_its_picture_is_light_or_dark(page: Path, tmp_path: Path) -> None:
         levels.append(float(picture.mean()))
     assert levels[0] > 200
     assert levels[1] < 60
+
+
+@pytest.fixture(scope="module")
+def read(digits: Path, masks: Path) -> Callable[[str, int], Any]:
+    """What a reader sees of a page at a width; asked once."""
+    pages_by_name = {"digits": digits, "masks": masks}
+    return cache(lambda name, width: browser.ask(pages_by_name[name], READ, width))
+
+
+WIDTHS = pytest.mark.parametrize("width", [390, *variants.wide(320, 768, 1280)])
+
+
+@WIDTHS
+def test_no_cell_of_the_matrix_wraps_its_number(read: Callable[[str, int], Any], width: int) -> None:
+    assert read("digits", width)["wrapped"] == []
+
+
+@WIDTHS
+def test_every_column_of_the_matrix_is_reached_beside_the_names_of_its_lines(
+    read: Callable[[str, int], Any], width: int
+) -> None:
+    assert read("digits", width)["hidden"] == 0
+
+
+@WIDTHS
+def test_no_two_labels_of_a_chart_lie_on_each_other(read: Callable[[str, int], Any], width: int) -> None:
+    charts = [chart for name in ("digits", "masks") for chart in read(name, width)["charts"]]
+    assert [chart["over"] + chart["cut"] for chart in charts] == [[]] * 4
+    assert all(chart["texts"] > 3 for chart in charts)
+
+
+@WIDTHS
+def test_every_letter_can_be_read(read: Callable[[str, int], Any], width: int) -> None:
+    assert [read(name, width)["small"] for name in ("digits", "masks")] == [[], []]
+
+
+@WIDTHS
+def test_nothing_is_wider_than_the_screen(read: Callable[[str, int], Any], width: int) -> None:
+    assert max(read(name, width)["wide"] for name in ("digits", "masks")) <= 0
+
+
+def test_a_picture_bears_the_path_of_its_row(read: Callable[[str, int], Any]) -> None:
+    captions = read("digits", 390)["captions"]
+    assert len(captions) > 30
+    assert [text for text in captions if "key" in text] == []
+    # a path that is cut keeps its end
+    assert [text for text in captions if not text.endswith(".png") and "stolen" not in text] == []
+    # where the table has no such column, the key says which row it is
+    assert all("key 1, " in text for text in read("masks", 390)["captions"])

@@ -8,8 +8,9 @@ from pathlib import Path
 import pages
 import pytest
 import tiny_models
-from asking import make_images, rows
+from asking import make_images, role, rows
 from psycopg2.extensions import connection as Connection
+from psycopg2.extensions import make_dsn
 from typer.testing import CliRunner
 
 from dbinfer.cli._app import app
@@ -61,6 +62,25 @@ def test_nothing_of_the_database_becomes_a_part_of_the_page(dsn: str, tmp_path: 
     assert links.harm == []
     assert [address[:40] for address in links.addresses if not address.startswith(("data:image/", "#"))] == []
     assert "default-src &#39;none&#39;" in html or "default-src 'none'" in html
+
+
+def test_rows_are_called_by_their_paths(dsn: str, db: Connection, tmp_path: Path) -> None:
+    """A path is shown as a text, from its end; a row without one is called by its key."""
+    far = "WHEN '08' THEN repeat('far/', 90) || '08.png'"
+    name = f"CASE id WHEN '07' THEN %s {far} WHEN '09' THEN ' ' ELSE id || '.png' END"
+    rows(db, f"CREATE TABLE public.named AS SELECT *, {name} AS filename FROM public.images", pages.EVIL_KEY)
+    _, html = page(dsn, tmp_path, "named", "predictions")
+    assert "<bdi>05.png</bdi>" in html
+    assert "<bdi>…" + ("far/" * 10 + "08.png")[-39:] + "</bdi>" in html
+    assert "key <bdi>09</bdi>" in html
+    assert "<bdi>bad.png</bdi><br><small>key <bdi>bad</bdi></small>" in html
+    assert pages.Links(html).harm == []
+    with role(db) as name:
+        rows(db, "RESET ROLE")
+        rows(db, f"GRANT SELECT ON public.predictions, public.predictions_errors TO {name}")
+        rows(db, f"GRANT SELECT (id, img, label) ON public.named TO {name}")
+        _, html = page(make_dsn(dsn, options=f"-c role={name}"), tmp_path, "named", "predictions")
+    assert "key <bdi>05</bdi>" in html
 
 
 def test_masks_worst_first_with_a_key_of_two_columns(dsn: str, tmp_path: Path) -> None:

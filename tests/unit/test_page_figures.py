@@ -20,6 +20,7 @@ from dbinfer.page.classes import (
     confusion,
     counts,
     histogram,
+    peaks,
 )
 from dbinfer.page.masks import judge, overlap, worst_first
 from dbinfer.page.pictures import Picture, encode, thumbnail
@@ -53,6 +54,19 @@ def test_labels_that_no_class_has_are_one_sentence_and_a_few_count_as_wrong() ->
         answers([row("a", 0, "cat", 0.9, "pig"), row("b", 0, "cat", 0.9, "cow")], ["cat"])
     mixed = answers([row("a", 0, "cat", 0.9, "pig"), row("b", 0, "cat", 0.9, "cat")], ["cat"])
     assert [a.wrong for a in mixed] == [True, False]
+
+
+def test_numbers_stand_over_bins_that_no_near_one_hides() -> None:
+    values = [
+        n / 20 + 0.01 for n, count in enumerate([5, 9, 5, 0, 0, 2, 2, 2, 0, 0, 1]) for _ in range(count)
+    ]
+    bins = histogram(values)
+    assert peaks([one for one in bins if one.number]) == {1, 5, 10}
+
+
+def test_a_path_keeps_its_end() -> None:
+    assert words.tail("a/b.png", 7) == "a/b.png"
+    assert words.tail("a/folder/b.png", 7) == "…/b.png"
 
 
 def test_the_confusion_matrix_has_each_image_once() -> None:
