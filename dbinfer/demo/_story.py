@@ -10,6 +10,8 @@ from typing import Any
 
 from dbinfer.progress import OnProgress, Progress
 
+EVERY = 5.0  # seconds between the notes that are told of a verb that has many
+
 
 class Story:
     """Steps and their results, told as notes."""
@@ -17,6 +19,7 @@ class Story:
     def __init__(self, progress: OnProgress) -> None:
         self.progress = progress
         self.title = ""
+        self._told = 0.0  # when a line was told last
 
     @contextmanager
     def step(self, title: str, command: str = "") -> Iterator[None]:
@@ -31,6 +34,7 @@ class Story:
 
     def say(self, text: str) -> None:
         """Tell one line of a step."""
+        self._told = time.monotonic()
         self.note(f"    {text}")
 
     def note(self, text: str) -> None:
@@ -54,5 +58,7 @@ class Story:
             self.say(progress.note)
 
     def within(self, progress: Progress) -> None:
-        """Pass on where a verb is, without its notes: the story has its own."""
+        """Pass on where a verb is; of its notes those that come after a while, such as the figures of a long epoch."""
+        if progress.note and time.monotonic() - self._told > EVERY:
+            self.say(progress.note)
         self.progress(replace(progress, note=""))

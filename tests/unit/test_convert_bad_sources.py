@@ -139,6 +139,7 @@ def test_without_tensorflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nam
     assert "-m pip install 'tensorflow-cpu>=" in _refused(tmp_path / name, "needs TensorFlow").cure
 
 
+@pytest.mark.wide
 def test_saved_model_without_tensorflow_converts_unchecked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,8 +65,8 @@ def _unet_tflite(model: Any, folder: Path) -> Path:
     ("save", "name"),
     [
         (_unet_keras, "keras"),
-        (_unet_tflite, "tflite"),
         *wide(
+            (_unet_tflite, "tflite"),
             (_unet_h5, "keras-h5"),
             (_unet_keras2, "keras-h5"),
             (_unet_saved_model, "savedmodel"),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from convert_models import save_onnx_named
 from float32 import tolerance
+from variants import wide
 
 from dbinfer.convert import ConvertOptions, convert
 from dbinfer.convert._known_keras import known_keras
@@ -29,12 +30,12 @@ tensorflow()
 # The module of keras.applications, the network, and the size that it takes
 NETWORKS = (
     ("resnet50", "ResNet50", 224),
+    ("mobilenet_v2", "MobileNetV2", 224),
     ("resnet_v2", "ResNet50V2", 224),
     ("vgg16", "VGG16", 224),
     ("vgg19", "VGG19", 224),
     ("xception", "Xception", 299),
     ("mobilenet", "MobileNet", 224),
-    ("mobilenet_v2", "MobileNetV2", 224),
     ("mobilenet_v3", "MobileNetV3Small", 224),
     ("densenet", "DenseNet121", 224),
     ("inception_v3", "InceptionV3", 299),
@@ -78,7 +79,7 @@ def _build(name: str, **options: Any) -> Any:
     return getattr(keras.applications, name)(weights=None, **options)
 
 
-@pytest.mark.parametrize(("module", "name", "size"), NETWORKS)
+@pytest.mark.parametrize(("module", "name", "size"), [*NETWORKS[:2], *wide(*NETWORKS[2:])])
 def test_pixels_become_what_preprocess_input_makes_of_them(module: str, name: str, size: int) -> None:
     import keras
 
@@ -91,6 +92,7 @@ def test_pixels_become_what_preprocess_input_makes_of_them(module: str, name: st
     assert np.abs(_prepared(manifest, pixels) - expected).max() <= tolerance(255.0, 4)  # two roundings each
 
 
+@pytest.mark.wide
 def test_resnet_without_options(tmp_path: Path) -> None:
     _build("ResNet50", input_shape=(32, 32, 3), classes=7).save(tmp_path / "any.keras")
     report = convert(tmp_path / "any.keras", tmp_path / "any.xml")
@@ -116,7 +118,7 @@ def test_what_is_built_upon_a_network_is_recognised() -> None:
     assert (manifest.task, manifest.activation) == ("embedding", "none")
 
 
-@pytest.mark.parametrize("layer", ["Rescaling", "division"])
+@pytest.mark.parametrize("layer", ["Rescaling", *wide("division")])
 def test_preprocessing_of_ones_own_is_not_doubled(layer: str) -> None:
     import keras
 

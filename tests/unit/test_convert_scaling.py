@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from convert_models import SIZE, save_onnx, small_classifier
+from variants import wide
 
 from dbinfer.convert import ConvertOptions, ConvertReport, convert
 from dbinfer.convert._source import tensorflow
@@ -66,6 +67,7 @@ def test_what_brings_pixels_into_range_is_seen(tmp_path: Path) -> None:
         assert "scale" in report.assumed, name
 
 
+@pytest.mark.wide
 def test_what_takes_another_range_is_asked_for(tmp_path: Path) -> None:
     import keras
     from keras import layers
@@ -90,6 +92,7 @@ def test_scaling_twice_is_seen(tmp_path: Path) -> None:
     assert (report.scaled_inside, report.manifest.scale) == (True, (255.0,))
 
 
+@pytest.mark.wide
 def test_other_formats_too(tmp_path: Path) -> None:
     import onnx
     from keras import layers
@@ -133,7 +136,7 @@ def test_transfer_learning_with_preprocessing_in_the_network(tmp_path: Path) -> 
     assert report.left_out == ("Dropout", "RandomFlip", "RandomRotation")
 
 
-@pytest.mark.parametrize("ending", ["keras", "h5"])
+@pytest.mark.parametrize("ending", ["keras", *wide("h5")])
 def test_the_loss_says_what_the_result_is(tmp_path: Path, ending: str) -> None:
     import keras
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dbinfer.demo import _story
 from dbinfer.demo._story import Story
 from dbinfer.progress import Progress
 
@@ -29,10 +32,19 @@ def test_rows_are_shown_as_psql_does() -> None:
     ]
 
 
-def test_a_verb_in_a_step_shows_where_it_is_and_tells_no_notes() -> None:
+def test_a_verb_in_a_step_shows_where_it_is_and_of_its_notes_one_in_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A training of minutes behind one bar said nothing of its dice; fifteen epochs of a second are one line."""
+    now = [100.0]
+    monkeypatch.setattr(_story.time, "monotonic", lambda: now[0])
     seen: list[Progress] = []
-    Story(seen.append).within(Progress("epoch 1/3", 5, 10, "images", "loss 1.0"))
-    assert seen == [Progress("epoch 1/3", 5, 10, "images")]
+    story = Story(seen.append)
+    story.say("before")
+    for epoch, now[0] in ((1, 101.0), (2, 106.0), (3, 107.0)):
+        story.within(Progress(f"epoch {epoch}/3", 5, 10, "images", f"epoch {epoch}/3  dice 0.9"))
+    assert [progress.note for progress in seen if progress.note] == ["    before", "    epoch 2/3  dice 0.9"]
+    assert [p for p in seen if not p.note] == [Progress(f"epoch {n}/3", 5, 10, "images") for n in (1, 2, 3)]
 
 
 def test_notes_of_a_verb_become_lines_of_the_step() -> None:

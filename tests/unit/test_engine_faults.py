@@ -119,6 +119,7 @@ def test_a_network_that_hangs_ends_with_its_time(engine: client.Engine, tmp_path
     assert model.ask("predict", GOOD, None) == ANSWER
 
 
+@pytest.mark.wide
 def test_a_worker_that_no_timer_ends_is_killed(engine: client.Engine, tmp_path: Path) -> None:
     model = opened(engine, tmp_path, max_inference_seconds="5")  # on a busy machine it begins late
     asked = Asked(model)

@@ -16,6 +16,7 @@ import engine_models
 import pytest
 import tiny_models
 from engine_models import processes, wait_until
+from variants import wide
 
 from dbinfer_udf.engine import client
 from dbinfer_udf.engine import slots as the_slots
@@ -91,7 +92,7 @@ def test_a_worker_that_never_answers_and_says_that_it_does_nothing_is_ended(
 
 
 @pytest.mark.parametrize(
-    "values", ["b'x' * 8, float('nan'), 2 ** 64 - 1, 2 ** 64 - 1", "b'x' * 8, 1e308, 2 ** 64 - 1, 0"]
+    "values", ["b'x' * 8, float('nan'), 2 ** 64 - 1, 2 ** 64 - 1", *wide("b'x' * 8, 1e308, 2 ** 64 - 1, 0")]
 )
 def test_counts_that_cannot_be_are_no_end_of_anything(hostile: Hostile, tmp_path: Path, values: str) -> None:
     act = (
@@ -145,7 +146,7 @@ SAYINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SAYINGS)
+@pytest.mark.parametrize("name", ["no JSON", *wide(*list(SAYINGS)[1:])])
 def test_a_host_that_says_anything_ends_no_engine(hostile: Hostile, tmp_path: Path, name: str) -> None:
     engine = hostile("engine.host", HOST_SAYS.replace("{said}", SAYINGS[name]))
     try:

@@ -24,5 +24,7 @@ def test_a_port_in_use_is_not_offered() -> None:
 def test_a_full_range_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "free_port", lambda: None)
     first, last = ports.PORTS[0], ports.PORTS[-1]
-    with pytest.raises(ServerError, match=rf"^there is no free port between {first} and {last} on 127\.0\.0\.1"):
+    with pytest.raises(
+        ServerError, match=rf"^there is no free port between {first} and {last} on 127\.0\.0\.1"
+    ):
         ports.choose_port(State(), print)
