@@ -22,7 +22,7 @@ from dbinfer.server import up
 from dbinfer.train import TrainJob
 from dbinfer.train.data.strokes import write_strokes
 
-DIGITS_EPOCHS, STROKES_EPOCHS = 15, 12
+DIGITS_EPOCHS, STROKES_EPOCHS = 15, 7
 STROKES_SHAPE = {"size": 128, "depth": 4, "base_width": 8}
 LEAST_ACCURACY, LEAST_DICE = 0.97, 0.85
 SHOWN = 4
@@ -119,10 +119,11 @@ def _make_strokes(story: Story, folder: str, dsn: str | None) -> None:
         network_options=STROKES_SHAPE,
         epochs=STROKES_EPOCHS,
         batch=8,
-        lr=2e-3,
+        lr=4e-3,
+        schedule="cosine",  # 7 epochs reach what 12 at a constant rate do
     )
     shape = " ".join(f"--set {key}={value}" for key, value in STROKES_SHAPE.items())
-    given = f"{shape} --epochs {job.epochs} --batch {job.batch} --lr {job.lr}"
+    given = f"{shape} --epochs {job.epochs} --batch {job.batch} --lr {job.lr} --schedule {job.schedule}"
     make_model(story, "strokes", job, f"dbinfer train unet --data strokes {given} --out {folder}", dsn)
 
 
