@@ -1,6 +1,6 @@
 """Segments that are told to finish, because the coordinator has all the rows it needs: no error, and no wrong answer.
 
-From then on no query of a function finds a row there. LONG=1 runs 2,000 statements of each kind in place of 250.
+From then on no query of a function finds a row there. LONG=1 runs 2,000 statements of each kind in place of 256.
 """
 
 from __future__ import annotations
@@ -23,16 +23,23 @@ import tiny_models
 from asking import rows
 from plans import PLANNERS
 from psycopg2.extensions import connection as Connection
+from psycopg2.extensions import make_dsn
+from servers import ISOLATION
 
+from dbinfer.install import InstallOptions, install
 from dbinfer.registry import deploy
+from dbinfer.score import ScoreOptions, score
 
-STATEMENTS = 1000 if figures.long() else 125  # with each planner
+STATEMENTS = 500 if figures.long() else 64  # with each planner, in the backends and in the engine
+JOBS = 20 if figures.long() else 3  # as often
 SESSIONS = 4  # at a time
 pytestmark = pytest.mark.timeout(7200)
 
 CALLS = (
     "dbinfer.predict(img, 'colours')",
     "dbinfer.predict_tensor(img, 'constant')",
+    "dbinfer.predict(img, 'two', output => 'largest')",
+    "dbinfer.predict_tensor(img, 'two', output => 'mean')",
     "dbinfer.classify(img, 'colours')",
     "dbinfer.classify_top(img, 2, 'colours')",
     "dbinfer.segment(img, 'redness')",
@@ -65,12 +72,23 @@ NOW, SOON = "finish_now({0})", "finish_within(0.15, {0})"
 @pytest.fixture(scope="module")
 def told(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The cluster's database with the functions that tell a segment to finish, and a table without rows."""
-    deploy(tiny_models.colour_embedding(tmp_path_factory.mktemp("vector")), dsn=cluster)
+    folder = tmp_path_factory.mktemp("more")
+    deploy(tiny_models.colour_embedding(folder), dsn=cluster)
+    deploy(tiny_models.two_outputs(folder), dsn=cluster)
     with closing(psycopg2.connect(cluster)) as db:
         db.autocommit = True
         rows(db, Path(__file__).with_name("finish.sql").read_text())
         rows(db, "CREATE TABLE nothing (id integer) DISTRIBUTED BY (id)")
     return cluster
+
+
+@pytest.fixture(params=["auto", "always"])
+def isolated(told: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The same, where fast models run in the backends, and where all run in the host's engine."""
+    before = os.environ.get(ISOLATION, "auto")
+    install(InstallOptions(isolation=request.param), told)
+    yield told
+    install(InstallOptions(isolation=before), told)
 
 
 @contextmanager
@@ -183,8 +201,8 @@ def drawn(*parts: Sequence[Any]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
-def test_statements_that_are_over_early_on_a_busy_cluster(told: str, planner: str) -> None:
-    with fresh(told, planner) as db:
+def test_statements_that_are_over_early_on_a_busy_cluster(isolated: str, planner: str) -> None:
+    with fresh(isolated, planner) as db:
         rows(db, "DROP TABLE IF EXISTS results")
         rows(
             db, "CREATE TABLE results (id bigint, class integer, label text, score real) DISTRIBUTED BY (id)"
@@ -193,17 +211,17 @@ def test_statements_that_are_over_early_on_a_busy_cluster(told: str, planner: st
         Script(tuple(statement.format(call=call) for statement in (*before, early)), {True})
         for call, before, early in drawn(CALLS, BEFORE, EARLY)
     ]
-    assert problems(told, planner, scripts) == []
+    assert problems(isolated, planner, scripts) == []
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
-def test_segments_that_are_told_at_any_moment(told: str, planner: str) -> None:
+def test_segments_that_are_told_at_any_moment(isolated: str, planner: str) -> None:
     """Rows have their answers, and the one at which a segment was told may have none."""
     named = {
         call: f"id || ' ' || ({f'length({call}::text) > 0' if 'profile' in call else call})::text"
         for call in CALLS
     }
-    with fresh(told, planner) as db:
+    with fresh(isolated, planner) as db:
         right = {
             call: {None, *(row[0] for row in rows(db, f"SELECT {named[call]} FROM images"))} for call in CALLS
         }
@@ -213,4 +231,19 @@ def test_segments_that_are_told_at_any_moment(told: str, planner: str) -> None:
         )
         for call, before in drawn(CALLS, BEFORE)
     ]
-    assert problems(told, planner, scripts) == []
+    assert problems(isolated, planner, scripts) == []
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_jobs_whose_condition_scores(isolated: str, planner: str) -> None:
+    """The query for a batch's last key is over as soon as it has so many rows; each row is scored once all the same."""
+    dsn = make_dsn(isolated, options=f"-c optimizer={PLANNERS[planner]}")
+    options = ScoreOptions(model="colours", batch=4, where="(dbinfer.predict(img, 'constant'))[1] = 7")
+    query = "SELECT count(*), count(DISTINCT id), count(score) FROM early"
+    with busy():
+        for _ in range(JOBS):
+            with fresh(isolated, planner) as db:
+                rows(db, "DROP TABLE IF EXISTS early, early_errors")
+                report = score("images", "early", options, dsn)
+                assert (report.rows, report.errors, report.nulls) == (60, 0, 0)
+                assert rows(db, query) == [(60, 60, 60)]
