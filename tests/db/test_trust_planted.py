@@ -50,10 +50,6 @@ CREATE DOMAIN mallory.watched AS integer CHECK (mallory.spy() = 1);
 RESET ROLE;
 """
 
-pytestmark = pytest.mark.postgres_only(
-    "its tables have what Greenplum has not: generated columns, rules, sequences"
-)
-
 
 @pytest.fixture(scope="module", autouse=True)
 def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -104,7 +100,7 @@ def test_parts_of_somebody_else_on_a_table_of_ones_own(db: Connection, dsn: str,
         rows(db, f"CREATE TABLE public.answers {SHAPE}; GRANT ALL ON public.answers TO {mallory}")
         rows(
             db,
-            "CREATE TABLE public.images (id bigserial PRIMARY KEY, path text NOT NULL UNIQUE, img bytea NOT NULL)",
+            "CREATE TABLE public.images (id bigserial, path text NOT NULL, img bytea NOT NULL)",
         )
         for table in ("public.answers", "public.images"):
             rows(db, "TRUNCATE mallory.seen")
@@ -163,7 +159,9 @@ def test_a_table_that_takes_the_place_of_ours_meanwhile(db: Connection, dsn: str
             + PARTS["a trigger"].format("answers"),
         )
         rows(db, "RESET ROLE; COMMIT")
-        with pytest.raises(DataError, match=f"table answers belongs to {mallory}"):
+        # a session of Greenplum that waited for the table that went does not look its name up again
+        refusals = f'table answers belongs to {mallory}|relation "public.answers" does not exist'
+        with pytest.raises(DataError, match=refusals):
             list(batches)
         nothing_ran(db)
     finally:

@@ -83,10 +83,10 @@ SELECT sum(v) FROM (SELECT (dbinfer.predict(img, 'colours'))[1] AS v FROM images
 SELECT sum(v) FROM (SELECT (dbinfer.predict(img, 'colours'))[1] AS v FROM images
   UNION ALL SELECT 7) s;
 -- name: IN with LIMIT -> 20
-SELECT count(*) FROM images WHERE (dbinfer.predict(img, 'colours', 'error'))[1] IN
+SELECT count(*) FROM images WHERE (dbinfer.predict(img, 'colours', 'error', NULL))[1] IN
   (SELECT (dbinfer.predict(img, 'colours'))[1] FROM (SELECT * FROM images ORDER BY id LIMIT 1) l);
 -- name: NOT IN with LIMIT -> 40
-SELECT count(*) FROM images WHERE (dbinfer.predict(img, 'colours', 'error'))[1] NOT IN
+SELECT count(*) FROM images WHERE (dbinfer.predict(img, 'colours', 'error', NULL))[1] NOT IN
   (SELECT (dbinfer.predict(img, 'colours'))[1] FROM (SELECT * FROM images ORDER BY id LIMIT 1) l);
 -- name: IN with LIMIT above a subquery -> 20
 SELECT count(*) FROM (SELECT (dbinfer.predict(img, 'colours'))[1] AS v FROM images) s WHERE v IN

@@ -31,7 +31,7 @@ from dbinfer.registry import deploy
 from dbinfer.score import ScoreOptions, score
 
 STATEMENTS = 500 if figures.long() else 64  # with each planner, in the backends and in the engine
-JOBS = 20 if figures.long() else 3  # as often
+JOBS = 10 if figures.long() else 1  # as often
 SESSIONS = 4  # at a time
 pytestmark = pytest.mark.timeout(7200)
 

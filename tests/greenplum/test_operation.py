@@ -10,6 +10,7 @@ from contextlib import closing
 import psycopg2
 import pytest
 from asking import ask, refused, rows
+from breakable import lose_venv
 from psycopg2.extensions import connection as Connection
 from typer.testing import CliRunner
 
@@ -73,7 +74,7 @@ def test_between_the_phases_of_gpexpand(cluster: str, expanded: int) -> None:
 
 
 def test_doctor_names_the_cure_of_a_broken_venv(cluster: str, venv: object) -> None:
-    install(InstallOptions(venv="/nowhere/venv"), cluster)
+    lose_venv(cluster)
     try:
         result = CliRunner().invoke(app, ["doctor", "--dsn", cluster, "--json"])
         print(result.output)

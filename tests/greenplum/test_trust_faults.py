@@ -14,7 +14,7 @@ import psycopg2
 import pytest
 import tiny_models
 from asking import ask, make_images, rows, without_timeout
-from breakable import ORPHANED_PARTS, REGISTRY, outcome, until
+from breakable import ORPHANED_PARTS, REGISTRY, lose_venv, outcome, until
 from costly_models import slow_model
 from psycopg2.extensions import connection as Connection
 
@@ -137,7 +137,7 @@ def test_the_caches_may_go_while_a_statement_runs(broken: str) -> None:
 
 
 def test_without_the_venv_one_error_and_with_it_all_works(broken: str, venv: Path) -> None:
-    install(InstallOptions(venv="/nowhere/venv"), broken)
+    lose_venv(broken)
     try:
         with closing(fresh(broken)) as db:
             for query in (SEVEN, ABOVE):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,12 @@ class Breakable:
                 kill(process.pid)
                 process.communicate()
             rows(holder, "ROLLBACK")
+
+
+def lose_venv(dsn: str) -> None:
+    """Name a virtual environment that is not there, as if its folder had gone: install would keep the old one."""
+    with closing(psycopg2.connect(dsn)) as db, db:
+        rows(db, "SELECT dbinfer_private.set_setting('venv', '/nowhere/venv')")
 
 
 def outcome(db: Connection, query: str, *values: Any) -> tuple[list[tuple[Any, ...]], Any]:
