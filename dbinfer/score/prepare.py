@@ -171,7 +171,10 @@ def ask_once(cur: Cursor, table: TableName, img: Column, function: Function, arg
         ) from err
 
 
-_VIEW = "make a view, and name it with --table: CREATE VIEW photos AS SELECT id, {} AS img FROM ..."
+_VIEW = (
+    "make a view, and name it with --table: CREATE VIEW photos AS SELECT id, {} AS img FROM ... "
+    "(docs/arriving.md says who may)."
+)
 _OTHER_TYPES = {
     "text": f"If it holds paths of files on the server, {_VIEW.format('pg_read_binary_file(path)')}",
     "oid": f"If it holds large objects, {_VIEW.format('lo_get(photo)')}",

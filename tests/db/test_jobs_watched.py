@@ -28,7 +28,7 @@ from dbinfer.registry import deploy
 from dbinfer.score import ScoreOptions, Scoring, cancel_job, jobs, score
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 0, 0))
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+PAGE, ARRIVING = (Path(__file__).parents[2] / "docs" / name for name in ("operations.md", "arriving.md"))
 PATIENCE = 60.0
 
 
@@ -162,8 +162,8 @@ def test_new_rows_are_scored_as_they_come_by_polling(db: Connection, dsn: str) -
 @pytest.mark.postgres_only("triggers")
 @pytest.mark.wide
 def test_the_trigger_of_the_page_wakes_a_job(db: Connection, dsn: str) -> None:
-    (recipe,) = re.findall(r"```sql\n(CREATE FUNCTION images_came.*?)```", PAGE.read_text(), re.DOTALL)
-    rows(db, recipe)
+    (recipe,) = re.findall(r"^(CREATE FUNCTION images_came.*?)```", ARRIVING.read_text(), re.DOTALL | re.M)
+    rows(db, recipe.replace("ON inbox", "ON images"))
     # so long that only the NOTIFY can have woken it
     with watching(dsn, 10 * PATIENCE):
         until(lambda: stored(db) == 100)

@@ -128,6 +128,7 @@ def test_a_column_of_no_images_is_named_with_its_type(
         score(options=ScoreOptions(column="p", atomic=atomic), dsn=dsn)
     assert caught.value.message == f"column 'p' of public.images is of type {kind}, but images are bytea"
     assert cure in caught.value.cure
+    assert ("docs/arriving.md" in caught.value.cure) == (kind != "integer")
     assert ask(db, "SELECT to_regclass('predictions')") is None
 
 

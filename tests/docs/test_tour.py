@@ -1,22 +1,28 @@
-"""The README's tour is true for one who follows it after `make demo`: every line runs and prints what is shown."""
+"""The README's tour and docs/arriving.md are true for one who follows them after `make demo`: every line runs and
+prints what is shown."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import tour
+from common_folders import common_folder
 from tour import Step
 
 from dbinfer import server as embedded
 
 ROOT = Path(__file__).parents[2]
-STEPS = tour.steps(ROOT / "README.md")
+STEPS = [step for page in ("README.md", "docs/arriving.md") for step in tour.steps(ROOT / page)]
+PATIENCE = 60.0
 INTERPRETERS = {"sql": ("dbinfer", "psql", "-X", "-v", "ON_ERROR_STOP=1"), "python": (sys.executable, "-")}
 # The real demo; only the network of the masks is small and hardly trained, for time's sake.
 DEMO = """
@@ -34,11 +40,18 @@ main(["demo"])
 
 @dataclass(frozen=True)
 class Reader:
-    """Somebody in a fresh folder after `make demo`, whose output is kept."""
+    """Somebody in a fresh folder after `make demo`, whose output is kept.
+
+    Attributes:
+        served: what a page calls /srv/photos, a folder that the database's server can read.
+        watching: commands that do not end.
+    """
 
     folder: Path
     env: dict[str, str]
+    served: Path
     demo: str = ""
+    watching: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def run(self, *command: str, stdin: str = "", fails: bool = False) -> str:
         """Return what the command printed, both streams; it must fail if the page says so, and only then."""
@@ -53,9 +66,24 @@ class Reader:
         """Do what the page says and return what appears."""
         if step.source == "make demo":
             return self.demo
+        if step.stays:
+            command = ["bash", "-c", f"exec {step.source}"]
+            self.watching.append(subprocess.Popen(command, cwd=self.folder, env=self.env, text=True))
+            return ""
         if step.kind == "console":
             return self.run("bash", "-o", "pipefail", "-c", step.source, fails=step.fails)
-        return self.run(*INTERPRETERS[step.kind], stdin=step.source, fails=step.fails)
+        source = step.source.replace("/srv/photos", str(self.served))
+        return self.run(*INTERPRETERS[step.kind], stdin=source, fails=step.fails)
+
+    def seen(self, step: Step) -> str:
+        """Return what appears; what a command that does not end has still to do is waited for."""
+        end = time.monotonic() + PATIENCE
+        while self.watching and step.source.startswith("SELECT") and time.monotonic() < end:
+            with suppress(AssertionError):
+                if tour.alike(step, printed := self.follow(step)):
+                    return printed
+            time.sleep(0.2)
+        return self.follow(step)
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +92,19 @@ def reader(tour_server: embedded.ServerReport, tmp_path_factory: pytest.TempPath
     folder = tmp_path_factory.mktemp("clone")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     env = os.environ | {"PATH": path, "DBINFER_HOME": str(tour_server.home), "COLUMNS": "80", "TERM": "dumb"}
-    start = Reader(folder, env)
-    yield Reader(folder, env, start.run(sys.executable, "-c", DEMO))
+    with common_folder("photos") as served:
+        start = Reader(folder, env, served)
+        reader = Reader(folder, env, served, start.run(sys.executable, "-c", DEMO))
+        photo = shutil.copy(folder / "out/demo/heldout/0/0009.png", served)
+        os.chmod(photo, 0o644)
+        yield reader
+        for process in reader.watching:
+            process.terminate()
+            process.wait(PATIENCE)
     start.run("dbinfer", "psql", "-c", "DROP ROLE IF EXISTS analysts")
 
 
 @pytest.mark.parametrize("step", STEPS, ids=[f"{n:02d} {step}" for n, step in enumerate(STEPS)])
 def test_tour(reader: Reader, step: Step) -> None:
-    printed = reader.follow(step)
+    printed = reader.seen(step)
     assert tour.alike(step, printed), f"shown:\n{step.shown}\nprinted:\n{printed}"

@@ -20,6 +20,7 @@ class Step:
     Attributes:
         measured: every number of the output depends on the machine.
         fails: the page shows an error.
+        stays: the command does not end; what it does is seen in what follows.
     """
 
     kind: str
@@ -27,6 +28,7 @@ class Step:
     shown: str = ""
     measured: bool = False
     fails: bool = False
+    stays: bool = False
 
     def __str__(self) -> str:
         return self.source.strip().splitlines()[0][:60]
@@ -38,11 +40,13 @@ class Page:
 
     steps: list[Step] = field(default_factory=list)
 
-    def console(self, text: str, measured: bool) -> None:
+    def console(self, text: str, mark: str) -> None:
         """Add the commands after each `$ `; the other lines are their output."""
         for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
             command, _, shown = part.replace("\\\n", "").partition("\n")
-            self.steps.append(Step("console", re.sub(r"\s+# .*", "", command), shown, measured))
+            step = Step("console", re.sub(r"\s+# .*", "", command), shown)
+            step.measured, step.stays = mark == "measured", mark == "stays"
+            self.steps.append(step)
 
     def show(self, text: str, mark: str) -> None:
         """Take a `text` block as the output of the block before it."""
@@ -57,7 +61,7 @@ def steps(page: Path) -> list[Step]:
         if mark == "skip":
             continue
         if kind == "console":
-            found.console(text, mark == "measured")
+            found.console(text, mark)
         elif kind == "text":
             found.show(text, mark)
         elif kind in ("sql", "python"):
