@@ -79,7 +79,9 @@ const charts = [...page.querySelectorAll("svg.chart, svg.map")].map((chart) => {
       .filter(([, other]) => over(one, other)).map(([b]) => a + "|" + b)),
     cut: boxes.filter(([, one]) => one.left < card.left || one.right > card.right).map(([a]) => a)};
 });
-return {wrapped, hidden: matrix ? reached() : 0, charts,
+const names = [...page.querySelectorAll(".bars th, .matrix th")].flatMap(texts);
+return {wrapped, names: names.filter((name) => name.data.length < 6 && lines(name) > 1).map((name) => name.data),
+  hidden: matrix ? reached() : 0, charts,
   small: texts(page.body).filter((text) => size(text) < 12).map((text) => [text.data, size(text)]).slice(0, 5),
   wide: page.documentElement.scrollWidth - page.documentElement.clientWidth,
   captions: [...page.querySelectorAll("figcaption")].map((one) => one.textContent)};
@@ -149,9 +151,9 @@ def test_its_picture_is_light_or_dark(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def read(digits: Path, masks: Path) -> Callable[[str, int], Any]:
+def read(page: Path, digits: Path, masks: Path) -> Callable[[str, int], Any]:
     """What a reader sees of a page at a width; asked once."""
-    pages_by_name = {"digits": digits, "masks": masks}
+    pages_by_name = {"colours": page, "digits": digits, "masks": masks}
     return cache(lambda name, width: browser.ask(pages_by_name[name], READ, width))
 
 
@@ -161,6 +163,13 @@ WIDTHS = pytest.mark.parametrize("width", [390, *variants.wide(320, 768, 1280)])
 @WIDTHS
 def test_no_cell_of_the_matrix_wraps_its_number(read: Callable[[str, int], Any], width: int) -> None:
     assert read("digits", width)["wrapped"] == []
+
+
+@WIDTHS
+def test_no_short_name_of_a_class_breaks_beside_a_long_one(
+    read: Callable[[str, int], Any], width: int
+) -> None:
+    assert read("colours", width)["names"] == []
 
 
 @WIDTHS
