@@ -95,6 +95,98 @@ def test_near_duplicates(db: Connection, where: str) -> None:
     assert set(found) == expected
 
 
+def naive(db: Connection, table: str) -> list[tuple[int, int, float]]:
+    """Return all pairs of a table (id, embedding) that have a distance, as one statement that compares all rows."""
+    stored = ask(db, f"SELECT dbinfer._embeddings('{table}', NULL, 'error', 'id', NULL, NULL)")
+    distance = ask(db, "SELECT dbinfer._distance('a.e', 'b.e')")
+    pairs = f"SELECT a.id, b.id AS other, {distance} AS distance FROM ({stored}) a JOIN ({stored}) b ON a.id < b.id"
+    found = rows(db, f"SELECT * FROM ({pairs}) p WHERE distance <= 'Infinity' ORDER BY 1, 2")
+    return [(int(one), int(other), float(distance)) for one, other, distance in found]
+
+
+def test_near_duplicates_are_those_of_the_naive_statement(db: Connection, where: str) -> None:
+    """Bit by bit, with ties, at limits that are distances themselves, and of rows that have no distance."""
+    rows(db, "CREATE TEMP TABLE odd (id bigint, embedding real[])")
+    values = np.random.default_rng(7).integers(-2, 3, (200, 5)).astype(np.float32)
+    values[100:] += np.float32(0.001) * values[:100][:, ::-1]
+    with db.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO odd VALUES (%s, %s)", [(n, row.tolist()) for n, row in enumerate(values)]
+        )
+    rows(
+        db,
+        "INSERT INTO odd VALUES (NULL, '{1,1,1,1,1}'), (1000, NULL), (1001, '{0,0,0,0,0}'), "
+        "(-7, '{1e-20,0,0,0,1e-20}')",
+    )
+    if where == "plain":  # pgvector's type takes none of these, before and now
+        rows(
+            db,
+            "INSERT INTO odd VALUES (1002, '{1,2}'), (1003, '{2,4}'), (1004, '{}'), (1005, '{1,NULL,0,0,0}'), "
+            "(1006, '{3,0,0,0,NULL}'), (1007, '{NaN,1,1,1,1}'), (1008, '{Infinity,1,1,1,1}'), (1009, '{{1},{2}}')",
+        )
+    every = naive(db, "odd")
+    distances = sorted(distance for *_, distance in every)
+    for most in (0, distances[50], distances[500], distances[-1], 0.01, 1, 2, np.inf):
+        found = rows(db, "SELECT * FROM dbinfer.near_duplicates('odd', %s) ORDER BY 1, 2", float(most))
+        assert found == [pair for pair in every if pair[2] <= most], most
+    rows(db, "DROP TABLE odd")
+
+
+def test_near_duplicates_say_how_many_pairs_there_are(db: Connection) -> None:
+    db.notices.clear()
+    rows(db, "SELECT * FROM dbinfer.near_duplicates('features', 0.01, 'vector')")
+    assert db.notices[-1] == "NOTICE:  dbinfer: comparing 780 pairs\n"
+    with role(db):
+        refused(db, "42501", "SELECT * FROM dbinfer.near_duplicates('features', 0.01, 'vector')")
+
+
+@pytest.mark.wide
+def test_near_duplicates_across_blocks(db: Connection, where: str) -> None:
+    """Five blocks and a part, of which one is read as the others are compared with it; each row's copy is far away."""
+    values = "ARRAY(SELECT (random() + 0 * n)::real FROM generate_series(1, 32))"
+    rows(
+        db,
+        f"CREATE TEMP TABLE many AS SELECT n::bigint AS id, {values} AS embedding FROM generate_series(1, 2800) n",
+    )
+    rows(db, "INSERT INTO many SELECT id + 2800, embedding FROM many; ANALYZE many")
+    found = rows(db, "SELECT id, other, distance FROM dbinfer.near_duplicates('many', 0.000001)")
+    assert {(one, other) for one, other, _ in found} == {(n, n + 2800) for n in range(1, 2801)}
+    assert len(found) == 2800
+    with pytest.raises(Exception, match="statement timeout"):
+        rows(db, "SET statement_timeout = 200; SELECT count(*) FROM dbinfer.near_duplicates('many', 2)")
+    rows(db, "SET statement_timeout = 0; DROP TABLE many")
+
+
+@pytest.mark.wide
+def test_an_index_finds_near_duplicates_of_large_tables(db: Connection, where: str) -> None:
+    if where == "plain":
+        pytest.skip("needs pgvector's index")
+    values = "ARRAY[sin(n % 75000), cos(n % 75000)]::real[]"
+    rows(
+        db,
+        f"CREATE TEMP TABLE large AS SELECT n::bigint AS id, {values} AS embedding FROM generate_series(1, 150000) n",
+    )
+    rows(db, "ANALYZE large")
+    rows(db, "SELECT dbinfer.index_embeddings('large', method => 'ivfflat')")
+    db.notices.clear()
+    with pytest.raises(Exception, match="statement timeout"):
+        rows(db, "SET statement_timeout = '2s'; SELECT count(*) FROM dbinfer.near_duplicates('large', 0)")
+    rows(db, "SET statement_timeout = 0")
+    assert db.notices[-1].startswith("NOTICE:  dbinfer: asking the index for those near each of 150000 rows")
+    # the same statement on few rows: nothing of this depends on how many there are
+    stored = ask(db, "SELECT dbinfer._embeddings('features', 'vector', 'error', 'id', NULL, NULL)")
+    distance = ask(db, "SELECT dbinfer._distance('b.e', 'a.e')")
+    nearest = (
+        f"SELECT a.id, n.id AS other, n.distance FROM ({stored}) a CROSS JOIN LATERAL (SELECT b.id, {distance} "
+        f"AS distance FROM ({stored}) b ORDER BY distance LIMIT 40) n WHERE n.distance <= $1 AND a.id < n.id"
+    )
+    found = rows(db, "SELECT * FROM dbinfer._indexed_pairs(%s, %s, 0.01)", nearest, stored)
+    assert found == rows(
+        db, "SELECT * FROM dbinfer.near_duplicates('features', 0.01, 'vector') ORDER BY 1, 3"
+    )
+    rows(db, "DROP TABLE large")
+
+
 def test_rows_of_another_version_are_left_out(db: Connection, dsn: str) -> None:
     rows(db, "UPDATE features SET version = 99 WHERE id = 7")
     (image,) = rows(db, "SELECT img FROM shots WHERE id = 7")[0]
@@ -137,6 +229,7 @@ def test_a_damaged_image(db: Connection) -> None:
         ("near_duplicates('shots', 0.1, 'vector')", "42703", 'shots has no column "embedding" of embeddings'),
         ("near_duplicates('shots', 0.1, 'vector', source_column => 'img')", "42703", 'no column "img" of embeddings'),
         ("near_duplicates('features', -1, 'vector')", "22023", "most is -1, but must be 0 or more"),
+        ("near_duplicates('features', 'NaN', 'vector')", "22023", "most is NaN, but must be 0 or more"),
         ("near_duplicates('features', NULL, 'vector')", "22023", "most is NULL, but must be 0 or more"),
     ],
 )  # fmt: skip

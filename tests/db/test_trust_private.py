@@ -54,6 +54,7 @@ VALUES = {
     "name": ["NULL", "''", "'id'", "'img'", "'ctid'", "'a\"b'", "repeat('x', 100)::name"],
     "bigint": [*NUMBERS, "9223372036854775807", "-9223372036854775808"],
     "integer": NUMBERS,
+    "double precision": ["NULL", "0", "-1", "2", "'NaN'", "'Infinity'"],
     "boolean": ["NULL", "true", "false"],
     "bytea": ["NULL", "''", "'\\x00'", LITERAL, "decode(repeat('ff', 100000), 'hex')"],
     "jsonb": ["NULL", "'{}'", "'[]'", "'null'", "'5'", "'{\"source\": {}}'", "repeat('[', 5000)::text::jsonb"],

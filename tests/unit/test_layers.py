@@ -56,6 +56,7 @@ SCORING = [
     "draw_apart",
     "image",
     "infer",
+    "likeness",
     "lzw",
     "mask",
     "model",

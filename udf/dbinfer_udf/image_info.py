@@ -1,8 +1,8 @@
-"""What needs no model and no library: the facts of an image from its header."""
+"""What needs no model: the facts of an image from its header, drawing on an image, and embeddings that are alike."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from .draw_task import draw
 from .header import read_header
@@ -15,4 +15,18 @@ def image_info(settings: Dict[str, str], img: bytes, k: Optional[int]) -> str:
     return "(%s,%d,%d,%d,%d)" % (header.format, *header.size, header.channels, header.bytes)
 
 
-IMAGE_TASKS: Dict[str, Callable[[Any, bytes, Any], Any]] = {"image_info": image_info, "draw": draw}
+def alike(settings: Dict[str, str], img: bytes, k: Tuple[bytes, int, float]) -> Iterator[Any]:
+    """Yield which embeddings of two blocks are nearly alike; see likeness.alike."""
+    from .libraries import load
+
+    load(settings.get("venv", ""), image_limits(settings).max_pixels)
+    from .likeness import alike as alike_here
+
+    return alike_here(img, *k)
+
+
+IMAGE_TASKS: Dict[str, Callable[[Any, bytes, Any], Any]] = {
+    "image_info": image_info,
+    "draw": draw,
+    "alike": alike,
+}
