@@ -13,11 +13,26 @@ DbinferError
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+# C0 (but tab and newline), DEL and C1, which control a terminal; what turns the direction of writing; and halves of
+# signs, as names of files hold them that are not UTF-8: no terminal takes those
+HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def harmless(text: str) -> str:
+    """Return a stranger's text as a terminal may have it: what would control it is shown as \\x1b or \\u202e."""
+    return HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def one_line(text: str) -> str:
+    """Return a stranger's text as `harmless` does, and without the breaks that would make lines of his own."""
+    return harmless(text).replace("\n", "\\n")
 
 
 class DbinferError(Exception):
-    """A mistake or an obstacle the user can do something about.
+    """A mistake or an obstacle the user can do something about; its texts may be shown on a terminal.
 
     Args:
         message: one sentence: what was wrong, and which value.
@@ -34,9 +49,10 @@ class DbinferError(Exception):
 
     def __init__(self, message: str, cure: str = "", words: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.message = message
-        self.cure = cure
-        self.words = tuple(words)
+        # names of files and models, and the server's and libraries' words, come from strangers
+        self.message = harmless(message)
+        self.cure = harmless(cure)
+        self.words = tuple(map(harmless, words))
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.cure}" if self.cure else self.message

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from dbinfer._version import __version__
-from dbinfer.errors import DbinferError
+from dbinfer.errors import DbinferError, harmless
 
 # as Rich, which prints the rest: no-color.org
 COLOR = False if os.environ.get("NO_COLOR") else None
@@ -244,4 +244,4 @@ def _say(err: DbinferError, said: list[str]) -> None:
         typer.echo(f" {err.cure}", err=True)
     if err.words:
         typer.secho("for example:", fg="cyan", nl=False, err=True, color=COLOR)
-        typer.echo(f" {shlex.join(['dbinfer', *said, *err.words])}", err=True)
+        typer.echo(harmless(f" {shlex.join(['dbinfer', *said, *err.words])}"), err=True)

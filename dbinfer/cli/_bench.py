@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
-from dbinfer.cli._options import err_console
+from dbinfer.cli._options import Screen, err_console, say
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from dbinfer.progress import OnProgress
 
 FILE_WIDTH = 160
@@ -34,8 +34,6 @@ def write_json(path: Path | None, report: dict[str, Any]) -> None:
 
 def print_rows(title: str, headings: Sequence[str], cells: Sequence[Sequence[Any]]) -> None:
     """Print a table, wide enough for its lines also where the output is no terminal."""
-    from rich.table import Table
-
     table = Table(title=title, title_justify="left", header_style="bold")
     for heading in headings:
         table.add_column(heading, no_wrap=True)
@@ -44,21 +42,19 @@ def print_rows(title: str, headings: Sequence[str], cells: Sequence[Sequence[Any
     console().print(table)
 
 
-def console() -> Console:
-    from rich.console import Console
-
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=FILE_WIDTH)
+def console() -> Screen:
+    found = Screen()
+    return found if found.is_terminal else Screen(width=FILE_WIDTH)
 
 
 @contextmanager
 def status() -> Iterator[OnProgress]:
     """Yield what says where a run is: a line that changes on a terminal, lines on stderr elsewhere."""
     if not err_console.is_terminal:
-        yield lambda progress: typer.echo(progress.step, err=True)
+        yield lambda progress: say(progress.step, err=True)
         return
     with err_console.status("starting") as shown:
-        yield lambda progress: shown.update(progress.step)
+        yield lambda progress: shown.update(Text(progress.step))
 
 
 def put(path: Path, name: str, content: str) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from dbinfer.cli._options import bytes_text, print_table
+from dbinfer.cli._options import bytes_text, print_table, say
 
 if TYPE_CHECKING:
     from dbinfer.load import LoadReport
@@ -31,9 +29,7 @@ def show_load(report: LoadReport) -> None:
     facts = {**shown, "size": bytes_text(report.bytes), "seconds": f"{report.seconds:.1f}"}
     print_table(f"{report.table} ({state})", list(facts), [list(facts.values())])
     if report.changed:
-        typer.echo(
-            f"{report.changed} files have changed since they were loaded; --update replaces their images."
-        )
+        say(f"{report.changed} files have changed since they were loaded; --update replaces their images.")
 
 
 def show_answers(report: PredictReport) -> None:

@@ -1,16 +1,19 @@
-"""Options and output that all commands share."""
+"""Options and output that all commands share. What they print has come from strangers, too, and passes through here."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from dbinfer.errors import HARMFUL, harmless, one_line
 
 Dsn = Annotated[
     str | None,
@@ -26,13 +29,41 @@ Rows = Sequence[Sequence[Any]]
 BORDER = 3
 SHORT = 12
 
-console = Console(highlight=False)
-err_console = Console(stderr=True, highlight=False)
+
+class Screen(Console):
+    """A console for texts of anybody: labels, names of files and models, the server's words.
+
+    What would control a terminal is shown, not sent, and brackets are no markup: that can hold a link, or end a line
+    with an error of Rich.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"highlight": False, "markup": False, **settings})
+
+    def print(self, *objects: Any, **settings: Any) -> None:
+        """Print texts and renderables; a text whole, because Rich drops some signs silently."""
+        super().print(*(harmless(one) if isinstance(one, str) else one for one in objects), **settings)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the pieces that are printed; colours and the like are no part of their text."""
+        for piece in super().render(renderable, options):
+            harmful = not piece.control and HARMFUL.search(piece.text)
+            yield Segment(harmless(piece.text), piece.style) if harmful else piece
+
+
+console = Screen()
+err_console = Screen(stderr=True)
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print one line as it is, whatever the terminal's width."""
+    typer.echo(one_line(text), err=err)
 
 
 def print_json(value: Any) -> None:
     """Print one JSON value; dates as text."""
-    typer.echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
+    text = json.dumps(value, indent=2, default=str, ensure_ascii=False)
+    typer.echo(HARMFUL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Rows, drop: Sequence[str] = ()) -> None:
@@ -41,21 +72,22 @@ def print_table(title: str, columns: Sequence[str], rows: Rows, drop: Sequence[s
     What is no terminal gets all columns in full width. On a terminal that is too narrow the columns of `drop` are left
     out, the first ones first; where that is not enough each row is printed as lines of its own.
     """
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    title = harmless(title)
+    cells = [["" if cell is None else harmless(str(cell)) for cell in row] for row in rows]
     kept, left = list(columns), list(drop)
     while (widths := _widths(kept, _select(columns, kept, cells))) is None and left:
         kept.remove(left.pop(0))
     if widths is None:
         _print_records(title, columns, cells)
         return
-    shown = Table(title=title, title_justify="left", header_style="bold")
+    shown = Table(title=Text(title), title_justify="left", header_style="bold")
     for column, width in zip(kept, widths, strict=True):
         shown.add_column(Text(column), width=width)
     for row in _select(columns, kept, cells):
         shown.add_row(*map(Text, row))  # as Text: brackets in a name are no markup
     room = max(sum(widths) + BORDER * len(widths) + 1, cell_len(title))
     # Rich takes a pipe for a terminal of 80 columns
-    out = console if console.is_terminal else Console(file=console.file, highlight=False, width=room)
+    out = console if console.is_terminal else Screen(file=console.file, width=room)
     out.print(shown)
     gone = [column for column in columns if column not in kept]
     if gone:

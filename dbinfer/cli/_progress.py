@@ -11,7 +11,8 @@ from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn, T
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from dbinfer.cli._options import bytes_text
+from dbinfer.cli._options import Screen, bytes_text
+from dbinfer.errors import harmless, one_line
 from dbinfer.progress import OnProgress, Progress
 
 
@@ -22,7 +23,7 @@ def progress_bar(steps: bool = False, console: Console | None = None) -> Iterato
     Args:
         steps: where stderr is no terminal print each new step as a line, for commands that run for many minutes.
     """
-    stderr = console or Console(stderr=True, highlight=False, soft_wrap=True)
+    stderr = console or Screen(stderr=True, soft_wrap=True)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), Amount(), Rate(), Left())
     with Bar(
         *columns, TimeElapsedColumn(), console=stderr, disable=not stderr.is_terminal, transient=True
@@ -47,15 +48,16 @@ class Listener:
             )
         if progress.note:
             # Names of files may hold brackets, which are markup to Rich
-            self._bar.console.print(progress.note, markup=False)
+            self._bar.console.print(harmless(progress.note))
 
     def _begin(self, progress: Progress) -> None:
         if self._task is not None:
             self._bar.remove_task(self._task)
         self._step = progress.step
-        self._task = self._bar.add_task(progress.step, total=progress.total, unit=progress.unit, errors=0)
+        step = one_line(progress.step)
+        self._task = self._bar.add_task(step, total=progress.total, unit=progress.unit, errors=0)
         if self._steps and self._bar.disable:
-            self._bar.console.print(progress.step, markup=False)
+            self._bar.console.print(step)
 
 
 class Amount(ProgressColumn):

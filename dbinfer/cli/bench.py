@@ -130,7 +130,7 @@ def scaling(
         report = bench_scaling(BenchOptions(seconds=seconds, keep=keep), dsn, progress).to_dict()
     write_json(json_file, report)
     for line in environment_lines(report["environment"]):
-        console().print(line, markup=False)
+        console().print(line)
     for title, rows in report["scaling"].items():
         print_rows(title, list(rows[0]), [list(row.values()) for row in rows])
     if plot_file:
@@ -155,7 +155,7 @@ def _show(report: dict[str, Any], plot_file: Path | None, markdown_file: Path | 
         headings, cells = table(rows)
         print_rows(title, headings, cells)
     for line in environment_lines(report["environment"]):
-        console().print(line, markup=False)
+        console().print(line)
     headings, cells = target_table(rows)
     print_rows("Must hold", headings, cells)
     if plot_file:

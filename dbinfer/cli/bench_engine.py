@@ -54,7 +54,7 @@ def _engine(
         report = bench_isolation(options, dsn, progress).to_dict()
     write_json(json_file, report)
     for line in environment_lines(report["environment"]):
-        console().print(line, markup=False)
+        console().print(line)
     print_rows("Engine and in-process", *isolation_table(report["isolation"]))
     if markdown_file:
         put(markdown_file, "isolation", isolation_markdown(report))

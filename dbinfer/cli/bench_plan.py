@@ -60,7 +60,7 @@ def _plan(
         report: dict[str, Any] = run_planning(dsn, given, progress, rounds).to_dict()
     write_json(json_file, report)
     for line in environment_lines(report["environment"]):
-        console().print(line, markup=False)
+        console().print(line)
     print_rows("Predicted and measured", *plan_table(report["points"]))
     if plot_file:
         plot_plan(report["points"], plot_file)

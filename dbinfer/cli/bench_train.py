@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
-from dbinfer.cli._options import Json, err_console, print_json, print_table
+from dbinfer.cli._options import Json, err_console, print_json, print_table, say
 
 if TYPE_CHECKING:
     from dbinfer.train.compare import Comparison
@@ -95,40 +98,47 @@ def _train(
     if devices:
         _devices(job, devices.split(","), as_json)
         return
-    with err_console.status("starting") as status:
-        result = compare(job, status.update)
+    with _status() as tell:
+        result = compare(job, tell)
     if as_json:
         print_json(result.to_dict())
     else:
         _print(result)
 
 
+@contextmanager
+def _status() -> Iterator[Callable[[str], None]]:
+    with err_console.status("starting") as shown:
+        # as Text: brackets are no markup
+        yield lambda step: shown.update(Text(step))
+
+
 def _sweep(job: TrainJob, kind: str, as_json: bool) -> None:
     from dbinfer.train.sweep import sweep
 
-    with err_console.status("starting") as status:
-        report = sweep(job, kind, say=status.update)
+    with _status() as tell:
+        report = sweep(job, kind, say=tell)
     if as_json:
         print_json(report.to_dict())
         return
     columns = [kind, "ranks", "together\nimages/s", "apart\nimages/s", "efficiency", "exchange's\nshare"]
     print_table(f"{job.network}, {kind}", columns, report.rows())
     answer = "no size here" if report.smallest is None else f"{kind} {report.smallest} on"
-    typer.echo(f"training together pays (efficiency 0.9) from: {answer}")
-    typer.echo(f"figure: {report.figure}")
+    say(f"training together pays (efficiency 0.9) from: {answer}")
+    say(f"figure: {report.figure}")
 
 
 def _devices(job: TrainJob, kinds: list[str], as_json: bool) -> None:
     from dbinfer.train.by_device import compare_devices
 
-    with err_console.status("starting") as status:
-        report = compare_devices(job, kinds, status.update)
+    with _status() as tell:
+        report = compare_devices(job, kinds, tell)
     if as_json:
         print_json(report.to_dict())
         return
     columns = ["", "epoch\nseconds", "test\nseconds", "total\nseconds", "images/s", "exchange's\nshare"]
     print_table(f"{job.network}, {job.data}", [*columns, report.metric], report.rows())
-    typer.echo(f"figure: {report.figure}")
+    say(f"figure: {report.figure}")
 
 
 def _print(result: Comparison) -> None:
@@ -137,9 +147,9 @@ def _print(result: Comparison) -> None:
     columns, rows = table(result)
     print_table(f"{result.metric}, {result.ranks} ranks on {result.cores} cores", columns, rows)
     for variant in result.variants:
-        typer.echo(f"{variant.title:<28} {variant.images_per_second:8.1f} images/s")
-    typer.echo(f"{f'{result.ranks} independent processes':<28} {result.independent:8.1f} images/s")
-    typer.echo(f"speed-up against one process with a rank's share of the cores: {result.speed_up:.2f}")
-    typer.echo(f"efficiency against {result.ranks} independent processes: {result.efficiency:.2f}")
-    typer.echo(f"an epoch with all data on each rank takes {result.epoch_ratio:.1f} times as long")
-    typer.echo(f"figure: {result.figure}")
+        say(f"{variant.title:<28} {variant.images_per_second:8.1f} images/s")
+    say(f"{f'{result.ranks} independent processes':<28} {result.independent:8.1f} images/s")
+    say(f"speed-up against one process with a rank's share of the cores: {result.speed_up:.2f}")
+    say(f"efficiency against {result.ranks} independent processes: {result.efficiency:.2f}")
+    say(f"an epoch with all data on each rank takes {result.epoch_ratio:.1f} times as long")
+    say(f"figure: {result.figure}")

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from dbinfer.cli._manifest import Stated, takes_manifest
-from dbinfer.cli._options import Json, print_json
+from dbinfer.cli._options import Json, print_json, say
 from dbinfer.cli._progress import progress_bar
 
 if TYPE_CHECKING:
-    from dbinfer.convert import ConvertOptions, ConvertReport
+    from dbinfer.convert import ConvertReport
     from dbinfer.ir.graph import Port
 
 HELP = """Sources: Keras `.keras` and `.h5`, SavedModel folders, frozen `.pb`, `.onnx`, `.tflite`, and IRs (`.xml`) of
@@ -113,7 +111,7 @@ def _convert(
     ] = False,
     json: Json = False,
 ) -> None:
-    from dbinfer.convert import ConvertOptions
+    from dbinfer.convert import ConvertOptions, convert
 
     options = ConvertOptions(
         weights=weights,
@@ -126,22 +124,12 @@ def _convert(
         detector=detector,
         values={**said.values, "name": name},
     )
-    report = _run(source, output, options)
+    with progress_bar() as progress:
+        report = convert(source, output, options, progress)
     if json:
         print_json(report.to_dict())
     else:
         _print(report)
-
-
-def _run(source: Path, output: Path, options: ConvertOptions) -> ConvertReport:
-    from dbinfer.convert import convert
-
-    # On a copy of stderr: TensorFlow's noise is silenced on the original
-    with (
-        os.fdopen(os.dup(2), "w") as stderr,
-        progress_bar(console=Console(file=stderr, highlight=False)) as progress,
-    ):
-        return convert(source, output, options, progress)
 
 
 def _print(report: ConvertReport) -> None:
@@ -163,9 +151,9 @@ def _print(report: ConvertReport) -> None:
     }
     for key, value in rows.items():
         if value:
-            typer.echo(f"{key:<11} {value}")
+            say(f"{key:<11} {value}")
     done = "written" if report.written else "the same content was there already"
-    typer.echo(f"{report.output}: {done} ({report.seconds:.1f} s)")
+    say(f"{report.output}: {done} ({report.seconds:.1f} s)")
 
 
 def _labels(report: ConvertReport) -> str:

@@ -36,11 +36,11 @@ def demo(
 
         $ dbinfer demo --picture first-look.png
     """
-    from rich.console import Console
 
+    from dbinfer.cli._options import Screen
     from dbinfer.cli._progress import progress_bar
     from dbinfer.demo import DemoOptions
     from dbinfer.demo import demo as play
 
-    with progress_bar(console=Console(highlight=False, soft_wrap=True)) as progress:
+    with progress_bar(console=Screen(soft_wrap=True)) as progress:
         play(DemoOptions(out, picture), dsn, progress)

@@ -97,7 +97,7 @@ def deploy(
         console.print(f"already deployed: {reference} ({state})")
         return
     console.print(
-        f"deployed [bold]{reference}[/] ({done.manifest.task}, {bytes_text(done.size)}, "
+        f"deployed {reference} ({done.manifest.task}, {bytes_text(done.size)}, "
         f"{done.new_parts} of {done.parts} parts new, {state})"
     )
     if trial := done.trial:

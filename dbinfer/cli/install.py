@@ -180,7 +180,9 @@ def doctor(
         print_json(report.to_dict())
     else:
         _show_checks(report.checks)
-        console.print("[green]All is well.[/]" if report.ok else "[red]Something is wrong.[/]")
+        console.print(
+            "All is well." if report.ok else "Something is wrong.", style="green" if report.ok else "red"
+        )
     raise typer.Exit(0 if report.ok else 1)
 
 
@@ -188,7 +190,7 @@ def _say(report: InstallReport, json: bool) -> None:
     if json:
         print_json(report.to_dict())
         return
-    console.print(report.message, markup=False)
+    console.print(report.message)
     if not report.ok:
         console.print("These backends cannot score yet:")
         _show_checks(report.problems)

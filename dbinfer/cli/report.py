@@ -78,6 +78,4 @@ def report(
         if value is not None
     ]
     figures += [f"dice {done.dice:.4f}"] if done.dice is not None else []
-    console.print(
-        f"{done.out}: {', '.join(figures)} ({bytes_text(done.bytes)})", markup=False, soft_wrap=True
-    )
+    console.print(f"{done.out}: {', '.join(figures)} ({bytes_text(done.bytes)})", soft_wrap=True)

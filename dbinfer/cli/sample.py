@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dbinfer.cli._options import Dsn, Json, print_json
+from dbinfer.cli._options import Dsn, Json, print_json, say
 from dbinfer.cli._progress import progress_bar
 from dbinfer.progress import silent
 
@@ -42,4 +42,4 @@ def sample(
     if json:
         print_json(report.to_dict())
     else:
-        typer.echo(f"{report.table}: {report.loaded} loaded, {report.skipped} there already; {report.truth}")
+        say(f"{report.table}: {report.loaded} loaded, {report.skipped} there already; {report.truth}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dbinfer.cli._options import Dsn, Json, console, print_json
+from dbinfer.cli._options import Dsn, Json, console, print_json, say
 from dbinfer.cli._progress import progress_bar
 from dbinfer.cli.data import FunctionName, Model
 from dbinfer.errors import UsageError
@@ -121,7 +121,7 @@ def score(
     with progress_bar() as bar:
         report = run(table, into, options, dsn, _Lines() if json_lines else bar)
     if json_lines:
-        typer.echo(json_module.dumps(report.to_dict()))
+        say(json_module.dumps(report.to_dict()))
     elif json:
         print_json(report.to_dict())
     else:
@@ -149,12 +149,12 @@ class _Lines:
             "percent": round(100 * progress.done / progress.total, 1) if progress.total else None,
             "seconds_left": round(left / rate, 1) if left is not None and rate else None,
         }
-        typer.echo(json_module.dumps(line))
+        say(json_module.dumps(line))
 
 
 def _show(report: ScoreReport) -> None:
     speed = f"{report.seconds:.1f} s, {report.images_per_second:.1f} images/s"
-    console.print(f"{report.into}: {report.rows} rows with {report.function} ({speed})", markup=False)
+    console.print(f"{report.into}: {report.rows} rows with {report.function} ({speed})")
     said = (
         (report.nulls, "have no result (bad or missing images)."),
         (report.errors, f"are bad; their reasons are in the table {report.into}_errors."),
@@ -163,6 +163,6 @@ def _show(report: ScoreReport) -> None:
     )
     for count, words in said:
         if count:
-            console.print(f"{count} rows {words}", markup=False)
+            console.print(f"{count} rows {words}")
     if report.state != "done":
         console.print(f"The job was {report.state}. Run the same command again to go on.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dbinfer.cli._options import Json, print_json
+from dbinfer.cli._options import Json, print_json, say
 from dbinfer.cli._progress import progress_bar
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def down(json: Json = False) -> None:
     if json:
         print_json(report.to_dict())
     else:
-        typer.echo("stopped; the data stays." if report.changed else "the embedded server was not running.")
+        say("stopped; the data stays." if report.changed else "the embedded server was not running.")
 
 
 def status(json: Json = False) -> None:
@@ -113,13 +113,11 @@ def _show(report: ServerReport, json: bool) -> None:
         print_json(report.to_dict())
         return
     if not report.running:
-        typer.echo(
-            f"the embedded server is not running (state folder {report.home}). Start it with 'dbinfer up'."
-        )
+        say(f"the embedded server is not running (state folder {report.home}). Start it with 'dbinfer up'.")
         return
     for name in ("version", "pid", "port", "socket_dir", "data_dir", "venv", "log", "cores", "processes"):
-        typer.echo(f"{name:<12}{getattr(report, name)}")
-    typer.echo(f'psql "{report.dsn}"')
+        say(f"{name:<12}{getattr(report, name)}")
+    say(f'psql "{report.dsn}"')
 
 
 def register(app: typer.Typer) -> None:

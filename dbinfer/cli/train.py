@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from dbinfer.cli._options import Dsn, Json, console, print_json
+from dbinfer.cli._options import Dsn, Json, console, print_json, say
 from dbinfer.cli._progress import progress_bar
 from dbinfer.errors import UsageError
 from dbinfer.progress import silent
@@ -169,10 +169,10 @@ def setting(text: str) -> tuple[str, Any]:
 
 def _print_job(job: TrainJob) -> None:
     shown = {name: value for name, value in job.to_dict().items() if value not in ("", {})}
-    console.print("  ".join(f"{name}={value}" for name, value in shown.items()), soft_wrap=True, markup=False)
+    console.print("  ".join(f"{name}={value}" for name, value in shown.items()), soft_wrap=True)
 
 
 def _print_report(report: TrainReport) -> None:
     metrics = ", ".join(f"{name} {value:.4f}" for name, value in report.metrics.items())
-    typer.echo(f"{report.model}: epoch {report.run['epoch']}, {metrics} ({report.run['seconds']:.1f} s)")
-    typer.echo(f"next: dbinfer convert {report.model} -o {report.model.with_suffix('.xml')}")
+    say(f"{report.model}: epoch {report.run['epoch']}, {metrics} ({report.run['seconds']:.1f} s)")
+    say(f"next: dbinfer convert {report.model} -o {report.model.with_suffix('.xml')}")

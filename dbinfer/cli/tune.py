@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dbinfer.cli._options import Dsn, Json, print_json
+from dbinfer.cli._options import Dsn, Json, print_json, say
 from dbinfer.cli._progress import progress_bar
 from dbinfer.cli.train import setting
 
@@ -97,10 +97,10 @@ def _tune(
 
 
 def _print(report: TuneReport) -> None:
-    typer.echo(f"best: {report.best.line(report.metric)}")
-    typer.echo(f"{report.epochs} of {report.full_epochs} epochs were trained ({report.epoch_share:.2f})")
+    say(f"best: {report.best.line(report.metric)}")
+    say(f"{report.epochs} of {report.full_epochs} epochs were trained ({report.epoch_share:.2f})")
     if report.taken_up:
         numbers = ", ".join(map(str, report.taken_up))
-        typer.echo(f"trained again, because their workers had died: trials {numbers}")
-    typer.echo(f"{report.model}; picture: {report.figure}")
-    typer.echo(f"next: dbinfer convert {report.model} -o {Path(report.model).with_suffix('.xml')}")
+        say(f"trained again, because their workers had died: trials {numbers}")
+    say(f"{report.model}; picture: {report.figure}")
+    say(f"next: dbinfer convert {report.model} -o {Path(report.model).with_suffix('.xml')}")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from dbinfer.errors import DbinferError
+from dbinfer.errors import DbinferError, harmless
 from dbinfer.train import events, guard
 from dbinfer.train.data.share import held_for_ranks
 from dbinfer.train.options import TrainJob
@@ -115,7 +115,7 @@ def follow(process: subprocess.Popen[str], report: Report) -> tuple[DbinferError
         if event is None:
             last.append(line.rstrip())
             if WARNING in line:
-                print(line[line.index(WARNING) :].rstrip(), file=sys.stderr, flush=True)
+                print(harmless(line[line.index(WARNING) :].rstrip()), file=sys.stderr, flush=True)
         elif event["event"] == "error":
             # The first: what other ranks say after it comes of losing that one
             failure = failure or events.to_error(event)

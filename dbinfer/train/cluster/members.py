@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+from dbinfer.errors import harmless
 from dbinfer.machine import cores
 from dbinfer.train import events
 from dbinfer.train.cluster.roles import Member, members_of, over_ssh, stopped
@@ -99,7 +100,7 @@ class Crew:
         if event is None:
             member.last.append(line.rstrip())
             if WARNING in line:
-                print(line[line.index(WARNING) :].rstrip(), file=sys.stderr, flush=True)
+                print(harmless(line[line.index(WARNING) :].rstrip()), file=sys.stderr, flush=True)
         elif event["event"] == "error":
             raise events.to_error(event)
         elif event["event"] == "listening":
