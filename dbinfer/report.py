@@ -1,4 +1,4 @@
-"""What every verb returns: a frozen dataclass that gives itself as plain JSON values."""
+"""What every verb returns: a frozen dataclass that gives itself as plain JSON values, and is made of them again."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import fields, is_dataclass
 from datetime import date
 from enum import Enum
 from pathlib import PurePath
-from types import NoneType
-from typing import Any, ClassVar
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 
 class Report:
@@ -40,6 +40,38 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # numpy's arrays and scalars, without importing numpy
         return plain(value.tolist())
     raise TypeError(f"a {type(value).__name__} has no form in JSON")
+
+
+def restored(kind: Any, value: Any) -> Any:
+    """Return the value of a type that `plain` has made JSON of: what another process says is not believed.
+
+    Raises:
+        ValueError: it is no such value.
+    """
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return (
+            None if value is None else restored(next(part for part in parts if part is not NoneType), value)
+        )
+    if origin is tuple and isinstance(value, list):
+        kinds = parts[:1] * len(value) if parts[-1] is Ellipsis else parts
+        return tuple(restored(part, one) for part, one in zip(kinds, value, strict=True))
+    if origin in (dict, Mapping) and isinstance(value, dict):
+        return {key: restored(parts[1], one) for key, one in value.items()}
+    if is_dataclass(kind) and isinstance(kind, type) and isinstance(value, dict):
+        return _dataclass(kind, value)
+    # a bool is an int for Python, and an int a float for JSON
+    known = type(value) is kind or (kind is float and type(value) is int)
+    if not known and not (isinstance(value, str) and issubclass(kind, PurePath)):
+        raise ValueError(f"{value!r} is no {kind}")
+    return value if known else kind(value)
+
+
+def _dataclass(kind: type, values: dict[str, Any]) -> Any:
+    if hasattr(kind, "from_dict"):
+        return kind.from_dict(values)
+    kinds = get_type_hints(kind)
+    return kind(**{field.name: restored(kinds[field.name], values.get(field.name)) for field in fields(kind)})
 
 
 FORMS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (

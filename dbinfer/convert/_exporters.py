@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dbinfer.convert._options import BESIDE
 from dbinfer.convert._source import Source
 from dbinfer.convert._tflite import Described
 from dbinfer.errors import ConvertError
@@ -40,6 +41,7 @@ HUGGING_FACE_TASKS = {
     "ForSemanticSegmentation": "segmentation",
     "ForObjectDetection": "detection",
 }
+ULTRALYTICS, *HUGGING_FACE = BESIDE
 NEAREST = 0  # as Pillow numbers its filters
 
 
@@ -151,8 +153,8 @@ def _tflite(described: Described) -> Told | None:
 
 def _ultralytics_beside(path: Path) -> Told | None:
     """`metadata.yaml`, which Ultralytics writes beside an IR and into a SavedModel."""
-    data = _beside(path, "metadata.yaml")
-    return None if data is None else _ultralytics(_flat_yaml(_text("metadata.yaml", data)))
+    data = _beside(path, ULTRALYTICS)
+    return None if data is None else _ultralytics(_flat_yaml(_text(ULTRALYTICS, data)))
 
 
 def _flat_yaml(text: str) -> dict[str, str]:
@@ -180,7 +182,7 @@ def _hugging_face(path: Path) -> Told | None:
     """Transformers' two files beside the model, or timm's one."""
     values: dict[str, Any] = {}
     names = []
-    for name, read in (("config.json", _network_config), ("preprocessor_config.json", _processor_config)):
+    for name, read in zip(HUGGING_FACE, (_network_config, _processor_config), strict=True):
         data = _beside(path, name)
         said = {} if data is None else read(name, data)
         if said:

@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 
 from dbinfer.convert._exporters import fitting
 from dbinfer.convert._known import published
-from dbinfer.convert._options import ConvertOptions
+from dbinfer.convert._options import MANIFEST_NAME, ConvertOptions
 from dbinfer.convert._source import Source, as_read
 from dbinfer.errors import ConvertError
 from dbinfer.ir.graph import GraphInfo, scales_pixels
 from dbinfer_udf.manifest import Manifest, ManifestError
 
-MANIFEST_NAME = "manifest.json"
 SHAPE_KEYS = ("height", "width", "channels")
 PIXEL_KEYS = frozenset(("mean", "scale"))
 # What the zoo and the manifest of a training say of the last layer, and of no other

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 from dbinfer.convert._known_torch import known_torch
 from dbinfer.convert._source import Search, Source, arrays, differs, to_graph
 from dbinfer.convert.quiet import quiet
+from dbinfer.errors import ConvertError
 from dbinfer.ir import import_openvino
 from dbinfer.ir.rtinfo import read_properties
 from dbinfer.pins import install
@@ -24,8 +26,34 @@ NO_LAYERS = ("Parameter", "Constant", "Result")
 
 def read_onnx(path: Path) -> Source:
     """Read an `.onnx` file."""
-    graph = to_graph(path, "an ONNX model")
+    try:
+        graph = to_graph(path, "an ONNX model")
+    except ConvertError as err:
+        if not (lacking := _closed_weights(path)):
+            raise
+        # what may be read is settled before anybody has looked into the file
+        raise ConvertError(
+            f"{path} has weights in {lacking}, which is not there or does not begin with {path.name}",
+            f"Save it again: onnx.save(model, {path.name!r}, save_as_external_data=True, "
+            f"location={path.name + '.data'!r})",
+        ) from err
     return replace(_with_runner(graph, path), known=known_torch(path), properties=read_properties(graph))
+
+
+def _closed_weights(path: Path) -> str:
+    """Return the first of the files with its weights that stays closed, "" where none does or nobody can tell."""
+    with suppress(Exception):
+        import onnx
+
+        for tensor in onnx.load(str(path), load_external_data=False).graph.initializer:
+            for entry in tensor.external_data:
+                if entry.key == "location" and not _open(path.with_name(entry.value), path):
+                    return str(entry.value)
+    return ""
+
+
+def _open(weights: Path, path: Path) -> bool:
+    return weights.is_file() and weights.name.startswith(path.name)
 
 
 def _with_runner(graph: Any, path: Path) -> Source:

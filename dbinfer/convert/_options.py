@@ -24,6 +24,9 @@ DETECTORS = (
     "centers",
     "rows",
 )
+MANIFEST_NAME = "manifest.json"
+# What exporters write beside a model
+BESIDE = ("metadata.yaml", "config.json", "preprocessor_config.json")
 TOLERANCE = {"fp32": 1e-3, "fp16": 1e-2}
 
 

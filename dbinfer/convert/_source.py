@@ -206,7 +206,10 @@ def unreadable(path: Path, what: str, err: BaseException) -> ConvertError:
 
 def telling_line(err: BaseException) -> str:
     """Return one line of an exception's text, at most 200 characters, without paths of source code."""
-    noise = ("Check '", "Exception ", "FrontEnd API failed", "While ", "Traceback", "File ", "[", "^")
+    noise = (
+        *("Check '", "Exception ", "FrontEnd API failed", "While ", "Traceback", "File ", "[", "^"),
+        *("Graph execution error", "Detected at node", "<stack traces"),
+    )
     lines = [line.strip(" -\t") for line in COLOUR.sub("", str(err)).splitlines()]
     lines = [line for line in lines if line and not line.startswith(noise)]
     text = lines[0] if lines else type(err).__name__

@@ -1,15 +1,23 @@
-"""A trained model into an IR, straight down: read > describe > write > compare > put in place."""
+"""A trained model into an IR, straight down: read > describe > write > compare > put in place.
+
+A process of its own does all but the last, see dbinfer/apart.py: the source may come from anybody.
+"""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbinfer.convert._options import Check, ConvertOptions, ConvertReport
+from dbinfer import apart
+from dbinfer.convert._options import BESIDE, MANIFEST_NAME, Check, ConvertOptions, ConvertReport
+from dbinfer.errors import ModelFileError
+from dbinfer.ir.write import check_output, folder_beside, put_in_place
 from dbinfer.progress import OnProgress, Progress, silent
+from dbinfer.report import restored
 from dbinfer_udf.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -49,14 +57,74 @@ def convert(
         ConvertError: the source cannot be read, something needed is not known, or the result differs; then
             nothing is written and what was there stays.
     """
+    started = time.monotonic()
+    options, source = options or ConvertOptions(), Path(source)
+    output = check_output(Path(output))
+    with folder_beside(output) as folder:
+        call = {"source": source, "output": folder / output.name, "options": options}
+        read = [*_files_of(source), *([options.manifest] if options.manifest else [])]
+        job = apart.Job(f"{__name__}:convert_apart", call, source, folder, read, output.parent.absolute())
+        report = _believed(apart.run(job, progress), source)
+        made = [apart.received(folder / output.with_suffix(end).name) for end in (".xml", ".bin")]
+        size = sum(path.stat().st_size for path in made)
+        written = put_in_place(made[0], output, options.force)
+    return replace(
+        report,
+        source=source,
+        output=output,
+        weights_file=output.with_suffix(".bin"),
+        size=size,
+        written=written,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _files_of(source: Path) -> Iterator[Path]:
+    """Yield what belongs to a source: itself, its weights, and what its exporter has written beside it.
+
+    The weights of an ONNX file may be in another, whose name begins with its own.
+    """
+    yield source
+    if os.path.isdir(source):
+        return
+    names = (*BESIDE, MANIFEST_NAME, f"{source.stem}.{MANIFEST_NAME}", f"{source.stem}.bin")
+    yield from (source.with_name(name) for name in names)
+    try:
+        with os.scandir(source.parent) as there:
+            yield from (Path(one) for one in there if one.name.startswith(source.name) and one.is_file())
+    except OSError:  # the file can be read all the same, or its error says more
+        return
+
+
+def _believed(said: Any, source: Path) -> ConvertReport:
+    """Return the report that another process gives, once all of it has the types that it must have."""
+    try:
+        report: ConvertReport = restored(ConvertReport, said)
+        if not {field.name for field in fields(Manifest)}.issuperset(report.assumed):
+            raise ValueError
+    except (ValueError, TypeError) as err:
+        raise ModelFileError(f"the process that read {source} gave a report that makes no sense") from err
+    return report
+
+
+def convert_apart(source: str, output: str, options: dict[str, Any], progress: OnProgress) -> ConvertReport:
+    """Convert in this process, by the words of another one."""
+    manifest = options["manifest"] and Path(options["manifest"])
+    return convert_here(
+        Path(source), Path(output), ConvertOptions(**{**options, "manifest": manifest}), progress
+    )
+
+
+def convert_here(
+    source: Path, output: Path, options: ConvertOptions | None = None, progress: OnProgress = silent
+) -> ConvertReport:
+    """Convert in this process, which then runs what a SavedModel says; see `convert`."""
     from dbinfer.convert._exporters import with_told
     from dbinfer.convert._outputs import cut
     from dbinfer.convert.formats import FORMATS, find_format
-    from dbinfer.ir.write import check_output
 
     started = time.monotonic()
     options = options or ConvertOptions()
-    source, output = Path(source), check_output(Path(output))
     source_format = find_format(source)
     progress(Progress(f"reading {source.name} ({source_format})"))
     original = with_told(cut(FORMATS[source_format].read(source), options.outputs), source)
@@ -134,7 +202,7 @@ def _told(model: _Model) -> str:
 
 def _write(model: _Model, output: Path, options: ConvertOptions, progress: OnProgress) -> tuple[Check, bool]:
     from dbinfer.convert._compare import compare
-    from dbinfer.ir.write import put_in_place, written_beside
+    from dbinfer.ir.write import written_beside
 
     fp16 = options.weights == "fp16"
     with written_beside(model.graph, output, fp16) as temporary:

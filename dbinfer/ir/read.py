@@ -37,22 +37,32 @@ def read_model(path: Path) -> ModelFile:
     Raises:
         ModelFileError: a file is missing, broken or truncated, or the graph takes no single image.
     """
+    weights = check_files(path)
+    _check_xml(path)
+    graph = _read_graph(path, weights)
+    _check_ports(path, graph)
+    return ModelFile(path, graph, *digests(path, weights))
+
+
+def check_files(path: Path) -> Path:
+    """Return the .bin of an .xml file.
+
+    Raises:
+        ModelFileError: one of them is missing.
+    """
     if path.suffix.lower() != ".xml":
         raise ModelFileError(
             f"{path} is not an OpenVINO IR (.xml)", f"Convert it first: dbinfer convert {path} -o model.xml"
         )
     if not path.is_file():
         raise ModelFileError(f"there is no file {path}", "Give the path of the IR's .xml file.")
-    _check_xml(path)
     weights = path.with_suffix(".bin")
     if not weights.is_file():
         raise ModelFileError(
             f"the weights of {path} are missing: there is no file {weights}",
             "Put the .bin file next to the .xml file.",
         )
-    graph = _read_graph(path, weights)
-    _check_ports(path, graph)
-    return ModelFile(path, graph, *_digests(path, weights))
+    return weights
 
 
 def _check_xml(path: Path) -> None:
@@ -100,7 +110,7 @@ def file_digest(path: Path, *more: Any) -> str:
     return own.hexdigest()
 
 
-def _digests(xml: Path, weights: Path) -> tuple[str, str]:
+def digests(xml: Path, weights: Path) -> tuple[str, str]:
     """Return the digest of the two files, and the older form of it."""
     joined = hashlib.sha256()
     each = [bytes.fromhex(file_digest(path, joined)) for path in (xml, weights)]

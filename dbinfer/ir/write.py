@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from dbinfer.errors import ModelFileError
@@ -31,6 +32,22 @@ def check_output(output: Path) -> Path:
 
 
 @contextmanager
+def folder_beside(output: Path) -> Iterator[Path]:
+    """Give an empty folder beside `output`, and remove it with what is left in it.
+
+    Raises:
+        ModelFileError: it cannot be made.
+    """
+    # Beside it, not in /tmp: renaming is atomic within one file system only
+    try:
+        folder = TemporaryDirectory(prefix=f".{output.stem}.", dir=output.parent.absolute())
+    except OSError as err:
+        raise _unwritable(output, err.strerror) from err
+    with folder as path:
+        yield Path(path)
+
+
+@contextmanager
 def written_beside(graph: Any, output: Path, fp16: bool = False) -> Iterator[Path]:
     """Write the IR under a temporary name beside `output`, give its .xml, and remove what is left of it."""
     # Beside it, not in /tmp: renaming is atomic within one file system only
@@ -47,10 +64,14 @@ def _save(graph: Any, path: Path, fp16: bool) -> None:
     try:
         import_openvino().save_model(graph, str(path), compress_to_fp16=fp16)
     except (OSError, RuntimeError) as err:
-        raise ModelFileError(
-            f"cannot write to {path.parent.absolute()}: {last_line(err)}",
-            "Check that the disk has room and that you may write there.",
-        ) from err
+        raise _unwritable(path, last_line(err)) from err
+
+
+def _unwritable(path: Path, why: str | None) -> ModelFileError:
+    return ModelFileError(
+        f"cannot write to {path.parent.absolute()}: {why}",
+        "Check that the disk has room and that you may write there.",
+    )
 
 
 def put_in_place(temporary: Path, output: Path, force: bool) -> bool:

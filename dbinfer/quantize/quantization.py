@@ -1,4 +1,7 @@
-"""A model into INT8, straight down: images > calibrate > compare > write."""
+"""A model into INT8, straight down: images > calibrate > compare > write.
+
+A process of its own reads the model and the images, see dbinfer/apart.py: they may come from anybody.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dbinfer import apart
 from dbinfer.errors import DataError, ModelFileError
+from dbinfer.ir.write import check_output, folder_beside, put_in_place
 from dbinfer.progress import OnProgress, Progress, silent
 from dbinfer.quantize.options import QuantizeOptions, QuantizeReport, Side
+from dbinfer.report import restored
 from dbinfer_udf.manifest import Manifest
+
+# For each image, beside what every reading may take: large networks on small machines take some
+SECONDS_OF_IMAGE = 60.0
 
 if TYPE_CHECKING:
     from dbinfer.agree.images import Row
@@ -63,13 +72,72 @@ def quantize_images(
         checking: images to compare both models on; empty: those of the calibration.
         labelled: (image, label) of the same images as `checking`, for the accuracy of both.
     """
+    _check_output(output, options)
+    with folder_beside(output) as folder:
+        groups = [_laid_down(folder / name, images) for name, images in (("a", calibration), ("b", checking))]
+        call = {
+            **{"source": source, "output": folder / output.name, "groups": groups, "options": options},
+            "labels": [str(label) for _, label in labelled],
+        }
+        read = [source, source.with_suffix(".bin")]
+        job = apart.Job(
+            f"{__name__}:quantize_apart",
+            call,
+            source,
+            folder,
+            read,
+            output.parent.absolute(),
+            apart.SECONDS + SECONDS_OF_IMAGE * (len(calibration) + len(checking)),
+        )
+        said = apart.run(job, progress)
+        try:
+            report: QuantizeReport = restored(QuantizeReport, said)
+        except (ValueError, TypeError) as err:
+            raise ModelFileError(f"the process that read {source} gave a report that makes no sense") from err
+        made = [apart.received(folder / output.with_suffix(end).name) for end in (".xml", ".bin")]
+        put_in_place(made[0], output, force=True)  # _check_output asked already
+    return replace(report, source=source, output=output)
+
+
+def _laid_down(folder: Path, images: Sequence[bytes]) -> list[Path]:
+    """Write images into files, by which another process gets them."""
+    folder.mkdir()
+    paths = [folder / str(number) for number in range(len(images))]
+    for path, image in zip(paths, images, strict=True):
+        path.write_bytes(image)
+    return paths
+
+
+def quantize_apart(
+    source: str,
+    output: str,
+    groups: Sequence[Sequence[str]],
+    labels: Sequence[str],
+    options: dict[str, Any],
+    progress: OnProgress,
+) -> QuantizeReport:
+    """Quantize in this process, by the words of another one."""
+    calibration, checking = ([Path(path).read_bytes() for path in paths] for paths in groups)
+    told = QuantizeOptions(**options)
+    return quantize_here(Path(source), Path(output), calibration, checking, told, labels, progress)
+
+
+def quantize_here(
+    source: Path,
+    output: Path,
+    calibration: Sequence[bytes],
+    checking: Sequence[bytes],
+    options: QuantizeOptions,
+    labels: Sequence[str] = (),
+    progress: OnProgress = silent,
+) -> QuantizeReport:
+    """Quantize in this process; see `quantize_images`."""
     from dbinfer.ir.describe import describe
     from dbinfer.ir.read import read_model
     from dbinfer.quantize.compare import differences, run
     from dbinfer.quantize.images import Tensors
     from dbinfer.quantize.nncf_ptq import post_training
 
-    _check_output(output, options)
     model = read_model(source)
     known = describe(model)
     # the integer layers give the speed; the others stay as they were calibrated
@@ -84,7 +152,6 @@ def quantize_images(
     before, after = (run(each, inputs, manifest.precision) for each in (graph, quantized))
     measure, agreed = _agreement(manifest, before, after, options)
     _write(quantized, _noted(manifest, measure, agreed, len(calibration)), output)
-    labels = [label for _, label in labelled]
     largest, mean = differences(before.outputs, after.outputs)
     return QuantizeReport(
         source=source,
@@ -103,8 +170,6 @@ def quantize_images(
 
 def _check_output(output: Path, options: QuantizeOptions) -> None:
     """Refuse before the work what would be refused after it."""
-    from dbinfer.ir.write import check_output
-
     if check_output(output).exists() and not options.force:
         raise ModelFileError(
             f"{output} already exists", "Use --force to overwrite it, or choose another output."
@@ -143,14 +208,14 @@ def _noted(manifest: Manifest, measure: str, agreed: float, images: int) -> Mani
 
 def _write(graph: Any, manifest: Manifest, output: Path) -> None:
     from dbinfer.ir import embed_manifest
-    from dbinfer.ir.write import put_in_place, written_beside
+    from dbinfer.ir.write import written_beside
 
     embed_manifest(graph, manifest)
     with written_beside(graph, output) as temporary:
-        put_in_place(temporary, output, force=True)  # _check_output asked already
+        put_in_place(temporary, output, force=True)
 
 
-def _side(path: Path, result: Run, manifest: Manifest, labels: list[Any]) -> Side:
+def _side(path: Path, result: Run, manifest: Manifest, labels: Sequence[str]) -> Side:
     from dbinfer.quantize.compare import accuracy
 
     size = path.stat().st_size + path.with_suffix(".bin").stat().st_size

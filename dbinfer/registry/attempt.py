@@ -1,16 +1,15 @@
-"""A model on its way into the registry: prepared, and tried in the precision that it will have."""
+"""A model on its way into the registry: tried in the precision that it will have."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
-from dbinfer.ir.describe import Description
-from dbinfer.ir.read import ModelFile
 from dbinfer.progress import OnProgress, Progress
 from dbinfer.registry import trial as trials
 from dbinfer.registry.precision import AUTO, Choice, choose
-from dbinfer.registry.prepare import PreparedModel, prepare
+from dbinfer.registry.prepare import PreparedModel
 from dbinfer_udf.manifest import Manifest
 from dbinfer_udf.trial import Limits, Result
 
@@ -26,22 +25,21 @@ class Tried(NamedTuple):
 
 @dataclass(frozen=True)
 class Attempt:
-    """Prepares a model and tries it.
+    """Tries a prepared model.
 
     Attributes:
         images: a query for images to compare precisions on, run at `dsn`; None: they are made.
     """
 
-    model: ModelFile
-    known: Description
+    path: Path
+    manifest: Manifest
+    prepared: PreparedModel
     limits: Limits
     images: str | None
     dsn: str | None
 
     def __call__(self, progress: OnProgress) -> Tried:
-        path, manifest = self.model.path, self.known.manifest
-        progress(Progress("preparing"))
-        prepared = prepare(self.model, self.known)
+        path, manifest, prepared = self.path, self.manifest, self.prepared
         progress(Progress("trying"))
         if manifest.precision != AUTO:
             result = trials.try_model(path, prepared, manifest.precision, self.limits)

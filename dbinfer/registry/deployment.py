@@ -107,31 +107,31 @@ def deploy(
         RegistryError: the name is not allowed, or the role may not deploy.
         DataError: the query for images fails or gives none.
     """
-    from dbinfer.ir.describe import describe
-    from dbinfer.ir.read import read_model
+    from dbinfer.ir.read import check_files, digests
     from dbinfer.registry.attempt import Attempt
+    from dbinfer.registry.prepare import understand
     from dbinfer.registry.store import NewVersion, find_version, has_model, read_limits, store
 
     options, path = options or DeployOptions(), Path(path)
     progress(Progress(f"reading {path.name}"))
-    model = read_model(path)
-    known = describe(model, options.values, options.layout)
+    weights = check_files(path)
+    known, prepared = understand(path, options.values, options.layout, progress)
     name = checked_name(options.name or known.manifest.name or path.stem)
     # The older form, too, because registries remember versions by it
-    digests = [_digest(each, known.manifest) for each in (model.digest, model.older_digest)]
+    contents = [_digest(each, known.manifest) for each in digests(path, weights)]
     with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
-        there, limits = find_version(cur, name, digests), read_limits(cur)
+        there, limits = find_version(cur, name, contents), read_limits(cur)
     # Outside of any transaction: a trial may take minutes, and no other deploy shall wait for it
-    attempt = Attempt(model, known, limits, options.images, dsn)
+    attempt = Attempt(path, known.manifest, prepared, limits, options.images, dsn)
     tried = None if there else attempt(progress)
     with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
         # Two deploys of one model would both take the next number
         cur.execute("SELECT dbinfer._lock_registry()")
-        stored = find_version(cur, name, digests)
+        stored = find_version(cur, name, contents)
         new, first = stored is None, not has_model(cur, name)
         if stored is None:
             tried = tried or attempt(progress)  # another client has dropped it meanwhile
-            version = NewVersion(name, digests[0], tried.manifest, options.activate, *tried[1:])
+            version = NewVersion(name, contents[0], tried.manifest, options.activate, *tried[1:])
             stored = store(cur, version, progress)
         _name_version(cur, name, stored.version, options, first)
     return DeployReport(

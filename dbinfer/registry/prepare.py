@@ -1,20 +1,27 @@
-"""Compiles the preprocessing into the graph: uint8 image of fixed size in, float32 out; that is what is stored."""
+"""Compiles the preprocessing into the graph: uint8 image of fixed size in, float32 out; that is what is stored.
+
+A process of its own does it, see dbinfer/apart.py: the IR may come from anybody.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dbinfer import apart
 from dbinfer.errors import ModelFileError
 from dbinfer.ir import import_openvino, last_line
-from dbinfer.ir.describe import Description
+from dbinfer.ir.describe import Description, describe
 from dbinfer.ir.graph import dimensions
-from dbinfer.ir.read import ModelFile
+from dbinfer.ir.read import ModelFile, read_model
+from dbinfer.progress import OnProgress, Progress
+from dbinfer.report import restored
 from dbinfer_udf.manifest import Manifest
 
 
@@ -44,6 +51,51 @@ class PreparedModel:
     def size(self) -> int:
         """Bytes of both files."""
         return len(self.xml) + len(self.bin)
+
+
+@dataclass(frozen=True)
+class Understood:
+    """What another process found: the description, and the shape of the prepared model's first output."""
+
+    known: Description
+    output: tuple[int, ...]
+
+
+def understand(
+    path: Path, values: Mapping[str, Any], layout: str | None, progress: OnProgress
+) -> tuple[Description, PreparedModel]:
+    """Read, describe and prepare an IR in a process of its own.
+
+    Args:
+        values, layout: as `describe` takes them.
+
+    Raises:
+        ModelFileError: it cannot be used.
+    """
+    with tempfile.TemporaryDirectory(prefix="dbinfer-deploy-") as folder:
+        xml = Path(folder, "model.xml")
+        call = {"path": path, "xml": xml, "values": values, "layout": layout}
+        read = [path, path.with_suffix(".bin")]
+        said = apart.run(apart.Job(f"{__name__}:understand_apart", call, path, Path(folder), read), progress)
+        try:
+            found: Understood = restored(Understood, said)
+        except (ValueError, TypeError) as err:
+            raise ModelFileError(f"the process that read {path} gave a report that makes no sense") from err
+        graph, weights = (apart.received(each).read_bytes() for each in (xml, xml.with_suffix(".bin")))
+        return found.known, PreparedModel(graph, weights, found.output)
+
+
+def understand_apart(
+    path: str, xml: str, values: dict[str, Any], layout: str | None, progress: OnProgress
+) -> Understood:
+    """Be that process: write the prepared model's two files."""
+    model = read_model(Path(path))
+    known = describe(model, values, layout)
+    progress(Progress("preparing"))
+    prepared = prepare(model, known)
+    Path(xml).write_bytes(prepared.xml)
+    Path(xml).with_suffix(".bin").write_bytes(prepared.bin)
+    return Understood(known, prepared.output)
 
 
 def prepare(model: ModelFile, known: Description) -> PreparedModel:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from pathlib import Path
 
+from dbinfer import apart
 from dbinfer.errors import ModelFileError
 from dbinfer.registry.prepare import PreparedModel
 from dbinfer_udf.threads import steps
@@ -29,7 +31,11 @@ def try_model(
         xml.write_bytes(prepared.xml)
         xml.with_suffix(".bin").write_bytes(prepared.bin)
         try:
-            return run_trial(sys.executable, str(xml), precision, limits, steps({}), sample=sample)
+            folders = [folder, *({os.path.dirname(path) for path in sample[:2]} if sample else ())]
+            guards = (apart.libraries(), folders)
+            return run_trial(
+                sys.executable, str(xml), precision, limits, steps({}), sample=sample, guards=guards
+            )
         except TrialError as err:
             raise ModelFileError(f"{path} was not deployed: {err.message}", _cure(err.setting)) from err
 

@@ -18,6 +18,8 @@ BOUNDARIES = {
         "image",
         "model file",
         "archive",
+        "foreign file",
+        "text",
     ),
     *("host user", "worker", "model host", "supervisor", "network"),
 }

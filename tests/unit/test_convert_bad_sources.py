@@ -10,12 +10,13 @@ import pytest
 from convert_models import save_onnx, small_classifier
 
 from dbinfer.convert import ConvertOptions, convert
+from dbinfer.convert.conversion import convert_here
 from dbinfer.errors import ConvertError, DbinferError, ModelFileError
 
 STATED: dict[str, Any] = {"task": "classification", "activation": "softmax", "scale": [255.0]}
 
 
-def _refused(source: Path, match: str) -> DbinferError:
+def _refused(source: Path, match: str, convert: Any = convert) -> DbinferError:
     output = source.parent / "out.xml"
     with pytest.raises((ConvertError, ModelFileError), match=match) as error:
         convert(source, output, ConvertOptions(values=STATED))
@@ -136,7 +137,9 @@ def test_five_channels(tmp_path: Path) -> None:
 def test_without_tensorflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     small_classifier().save(tmp_path / name)
     monkeypatch.setitem(sys.modules, "tensorflow", None)
-    assert "-m pip install 'tensorflow-cpu>=" in _refused(tmp_path / name, "needs TensorFlow").cure
+    assert (
+        "-m pip install 'tensorflow-cpu>=" in _refused(tmp_path / name, "needs TensorFlow", convert_here).cure
+    )
 
 
 @pytest.mark.wide
@@ -145,6 +148,6 @@ def test_saved_model_without_tensorflow_converts_unchecked(
 ) -> None:
     small_classifier().export(tmp_path / "net", verbose=False)
     monkeypatch.setitem(sys.modules, "tensorflow", None)
-    report = convert(tmp_path / "net", tmp_path / "out.xml", ConvertOptions(values={"scale": [255.0]}))
+    report = convert_here(tmp_path / "net", tmp_path / "out.xml", ConvertOptions(values={"scale": [255.0]}))
     assert report.check.reason.startswith("TensorFlow is not installed")
     assert report.written

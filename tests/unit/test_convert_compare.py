@@ -17,6 +17,7 @@ from onnx import numpy_helper
 from dbinfer.convert import ConvertOptions, convert
 from dbinfer.convert import _keras as keras_source
 from dbinfer.convert import _onnx as onnx_source
+from dbinfer.convert.conversion import convert_here
 from dbinfer.errors import ConvertError
 
 STATED: dict[str, Any] = {"input_size": (32, 48), "scale": [255.0], "task": "classification"}
@@ -41,21 +42,21 @@ def test_each_output_is_compared_by_its_own_values(tmp_path: Path, monkeypatch: 
     onnx.save(model, source)
     _wrong_weights(monkeypatch, "dense", lambda weights: weights * np.float32(1.3))
     with pytest.raises(ConvertError, match=r"the converted model's output scores differs from its source"):
-        convert(source, tmp_path / "out.xml", ConvertOptions(values={"scale": [255.0]}))
+        convert_here(source, tmp_path / "out.xml", ConvertOptions(values={"scale": [255.0]}))
 
 
 @pytest.mark.wide
 def test_no_second_best_evaluator_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     source = save_onnx_of_any_size(tmp_path / "net.onnx")
-    report = convert(source, tmp_path / "net.xml", ConvertOptions(values=STATED))
+    report = convert_here(source, tmp_path / "net.xml", ConvertOptions(values=STATED))
     assert (report.check.done, report.written) == (False, True)
     assert "-m pip install 'onnxruntime>=" in report.check.reason
 
 
 def _refusal(source: Path, **options: Any) -> ConvertError:
     with pytest.raises(ConvertError, match="differs from its source") as caught:
-        convert(source, source.with_name("out.xml"), ConvertOptions(values=STATED, **options))
+        convert_here(source, source.with_name("out.xml"), ConvertOptions(values=STATED, **options))
     assert not source.with_name("out.xml").exists()
     return caught.value
 
@@ -120,4 +121,4 @@ def test_a_layer_of_keras_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(keras_source, "_graph", of_other_weights)
     values = {"scale": [255.0]}
     with pytest.raises(ConvertError, match=r"first layer whose output differs is block2_conv1 \(Conv2D\)"):
-        convert(tmp_path / "net.keras", tmp_path / "out.xml", ConvertOptions(values=values))
+        convert_here(tmp_path / "net.keras", tmp_path / "out.xml", ConvertOptions(values=values))

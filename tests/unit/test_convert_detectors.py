@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from variants import wide
 
-from dbinfer.convert import ConvertOptions, convert
+from dbinfer.convert import ConvertOptions
 from dbinfer.convert._detectors import HEADS, detector_of, with_rows
 from dbinfer.convert._options import DETECTORS
+from dbinfer.convert.conversion import convert_here as convert
 from dbinfer.errors import ConvertError, UsageError
 from dbinfer.ir import import_openvino
 from dbinfer.ir.describe import describe

@@ -20,7 +20,8 @@ from convert_models import (
 )
 from variants import wide
 
-from dbinfer.convert import ConvertOptions, ConvertReport, convert
+from dbinfer.convert import ConvertOptions, ConvertReport
+from dbinfer.convert.conversion import convert_here as convert
 from dbinfer.errors import ConvertError
 from dbinfer.ir import import_openvino
 

@@ -11,8 +11,9 @@ import pytest
 from convert_models import SIZE, run_ir, save_onnx
 from float32 import tolerance
 
-from dbinfer.convert import ConvertOptions, ConvertReport, convert
+from dbinfer.convert import ConvertOptions, ConvertReport
 from dbinfer.convert._source import tensorflow
+from dbinfer.convert.conversion import convert_here as convert
 from dbinfer.errors import ConvertError
 
 if importlib.util.find_spec("tensorflow") is None:

@@ -14,10 +14,11 @@ from convert_models import save_onnx_named
 from float32 import tolerance
 from variants import wide
 
-from dbinfer.convert import ConvertOptions, convert
+from dbinfer.convert import ConvertOptions
 from dbinfer.convert._known_keras import known_keras
 from dbinfer.convert._manifest import make_manifest
 from dbinfer.convert._source import Source, tensorflow
+from dbinfer.convert.conversion import convert_here as convert
 from dbinfer.errors import ConvertError
 from dbinfer.ir import import_openvino
 from dbinfer.ir.graph import GraphInfo

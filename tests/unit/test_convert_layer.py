@@ -10,8 +10,9 @@ import pytest
 from convert_models import run_ir, small_classifier
 from float32 import tolerance
 
-from dbinfer.convert import ConvertOptions, convert
+from dbinfer.convert import ConvertOptions
 from dbinfer.convert._source import tensorflow
+from dbinfer.convert.conversion import convert_here as convert
 from dbinfer.errors import ConvertError
 
 if importlib.util.find_spec("tensorflow") is None:

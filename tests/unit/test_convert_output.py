@@ -13,6 +13,7 @@ from convert_models import save_onnx
 
 from dbinfer.convert import ConvertOptions, convert
 from dbinfer.convert import _onnx as onnx_source
+from dbinfer.convert.conversion import convert_here
 from dbinfer.errors import ConvertError, ModelFileError, UsageError
 
 STATED: dict[str, Any] = {"task": "classification", "activation": "softmax", "scale": [255.0]}
@@ -79,13 +80,13 @@ def test_source_that_gives_something_else_is_noticed(
 ) -> None:
     _changed(monkeypatch, lambda scores: scores + 0.1)
     with pytest.raises(ConvertError, match=r"differs from its source by 0\.1"):
-        convert(source, tmp_path / "net.xml", OPTIONS)
+        convert_here(source, tmp_path / "net.xml", OPTIONS)
 
 
 def test_not_a_number_is_noticed(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _changed(monkeypatch, lambda scores: np.full((1, 5), np.nan))
     with pytest.raises(ConvertError, match="NaN or infinite"):
-        convert(source, tmp_path / "net.xml", OPTIONS)
+        convert_here(source, tmp_path / "net.xml", OPTIONS)
 
 
 def test_result_of_another_size_is_noticed(
@@ -93,14 +94,14 @@ def test_result_of_another_size_is_noticed(
 ) -> None:
     _changed(monkeypatch, lambda scores: np.zeros((1, 7)))
     with pytest.raises(ConvertError, match="shape"):
-        convert(source, tmp_path / "net.xml", OPTIONS)
+        convert_here(source, tmp_path / "net.xml", OPTIONS)
 
 
 def test_without_a_framework_it_says_so(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    report = convert(source, tmp_path / "net.xml", OPTIONS)
+    report = convert_here(source, tmp_path / "net.xml", OPTIONS)
     assert not report.check.done
     assert "onnxruntime is not installed" in report.check.reason
     assert report.written
@@ -134,4 +135,4 @@ def test_small_outputs_are_compared_by_their_own_scale(
 ) -> None:
     _changed(monkeypatch, lambda scores: scores * 1.01)
     with pytest.raises(ConvertError, match="differs from its source"):
-        convert(source, tmp_path / "net.xml", OPTIONS)
+        convert_here(source, tmp_path / "net.xml", OPTIONS)

@@ -14,8 +14,9 @@ from convert_models import images, run_ir, save_onnx
 from float32 import tolerance
 from test_convert_detectors import graph, ssd
 
-from dbinfer.convert import ConvertOptions, convert
+from dbinfer.convert import ConvertOptions
 from dbinfer.convert._detectors import detector_of
+from dbinfer.convert.conversion import convert_here as convert
 from dbinfer.errors import ConvertError, ModelFileError, UsageError
 from dbinfer.ir import import_openvino
 from dbinfer.ir.describe import describe

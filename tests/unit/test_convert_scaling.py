@@ -12,8 +12,9 @@ import pytest
 from convert_models import SIZE, save_onnx, small_classifier
 from variants import wide
 
-from dbinfer.convert import ConvertOptions, ConvertReport, convert
+from dbinfer.convert import ConvertOptions, ConvertReport
 from dbinfer.convert._source import tensorflow
+from dbinfer.convert.conversion import convert_here as convert
 from dbinfer.errors import ConvertError
 
 if importlib.util.find_spec("tensorflow") is None:

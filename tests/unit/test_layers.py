@@ -16,7 +16,7 @@ IN_BACKENDS = {"numpy", "cv2", "openvino", "orjson", "dbinfer_udf"}
 # A room (a module or package of dbinfer/) imports rooms of lower floors only; docs/design.md has the same table.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("_lazy", "_version", "errors", "progress", "relatives", "report", "sqlfiles"),
-    ("boxes", "isolation", "machine", "names", "pins", "platform", "samples", "state"),
+    ("apart", "boxes", "isolation", "machine", "names", "pins", "platform", "samples", "state"),
     ("dsn", "sqlalchemy"),
     ("connection",),
     ("agree", "backends", "cost", "imagefiles", "ir", "judge"),
@@ -32,6 +32,7 @@ PIXELS = ("errors", "image", "mask", "postprocess", "preprocess")
 # What a room takes of dbinfer_udf beside its manifest.
 RUNTIME: dict[str, tuple[str, ...]] = {
     "agree": (*PIXELS, "detection"),
+    "apart": ("engine.guards", "engine.kernel", "limits"),
     "bench": (*PIXELS, "cache", "fetched", "libraries", "model", "tasks", "trial"),
     "cost": ("header", "image", "shrink", "threads"),
     "engine": ("engine.client", "errors"),

@@ -11,6 +11,7 @@ from dbinfer.agree import measure
 from dbinfer.errors import DataError, ModelFileError, UsageError
 from dbinfer.ir import import_openvino, read_manifest
 from dbinfer.quantize import QuantizeOptions, quantize_images
+from dbinfer.quantize.quantization import quantize_here
 
 pytest.importorskip("nncf")
 
@@ -38,7 +39,7 @@ def test_below_the_limit_nothing_is_written(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(measure, "agreement", lambda *rest: ("top-1", 0.9))
     output = tmp_path / "net-int8.xml"
     with pytest.raises(DataError, match=r"0\.9000 .*nothing was written"):
-        quantize_images(classifier(tmp_path), output, pictures(5)[0], [], QuantizeOptions(subset=5))
+        quantize_here(classifier(tmp_path), output, pictures(5)[0], [], QuantizeOptions(subset=5))
     assert not output.exists()
     assert not output.with_suffix(".bin").exists()
 

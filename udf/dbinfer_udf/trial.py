@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from . import own_python, trial_process
 from .threads import PAYS
@@ -55,6 +55,7 @@ def run_trial(
     threads: Sequence[int] = (),
     stop: Callable[[], bool] = bool,
     sample: Optional[Sample] = None,
+    guards: Optional[Tuple[Sequence[str], Sequence[str]]] = None,
 ) -> Result:
     """Try the prepared model `xml` (with the .bin beside it) in a process of its own.
 
@@ -64,6 +65,7 @@ def run_trial(
         threads: numbers of threads to try beside one; see threads.steps.
         stop: is asked many times a second whether to give up.
         sample: images to run as well; they count in the median.
+        guards: what alone the process may read and write, see engine.guards; None: whatever this user may.
 
     Raises:
         TrialError: it cannot be compiled, crashes, or takes more time or memory than the limits allow.
@@ -77,6 +79,7 @@ def run_trial(
         "sample": sample,
         "threads": list(threads),
         "pays": PAYS,
+        "guards": guards,
     }
     pipe = subprocess.PIPE
     try:

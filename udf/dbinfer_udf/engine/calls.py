@@ -53,6 +53,7 @@ CALLS: Dict[str, Tuple[int, int]] = {
     "exit_group": (231, 94),
 }
 SECCOMP = (317, 277)
+CAPGET, CAPSET = (125, 90), (126, 91)
 
 
 class Rule(NamedTuple):
@@ -138,3 +139,81 @@ FORBIDDEN: Dict[str, Tuple[int, int]] = {
     "setns": (308, 268),
     "mount": (165, 40),
 }
+
+# What a process that reads a stranger's file has no use for besides: programs, other processes and their signals, what
+# belongs to a file and is not its content (of which Landlock knows nothing), objects that all processes share
+FORBIDDEN_APART: Dict[str, Tuple[int, int]] = {
+    **FORBIDDEN,
+    "fork": (57, -1),
+    "vfork": (58, -1),
+    "execve": (59, 221),
+    "execveat": (322, 281),
+    "tkill": (200, 130),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "pidfd_send_signal": (424, 424),
+    "ioprio_set": (251, 30),
+    "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
+    "kcmp": (312, 272),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+    "chmod": (90, -1),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "chown": (92, -1),
+    "lchown": (94, -1),
+    "fchown": (93, 55),
+    "fchownat": (260, 54),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+    "setxattrat": (463, 463),
+    "removexattrat": (466, 466),
+    "file_setattr": (469, 469),
+    "utime": (132, -1),
+    "utimes": (235, -1),
+    "futimesat": (261, -1),
+    "utimensat": (280, 88),
+    "truncate": (76, 45),
+    "open_by_handle_at": (304, 265),
+    "fanotify_init": (300, 262),
+    "memfd_create": (319, 279),
+    "shmctl": (31, 195),
+    "semget": (64, 190),
+    "semctl": (66, 191),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
+    "msgget": (68, 186),
+    "msgctl": (71, 187),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+}
+# Copies, flags and locks; not who is signalled (F_SETOWN, F_SETSIG, F_SETOWN_EX), leases and notices
+FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1031, 1032, 1033, 1034)
+# What terminals, pipes and files say of themselves, and how a descriptor waits and is closed
+IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+
+
+def rules_apart(process: int) -> Dict[str, Rule]:
+    """Return the calls of which such a process may make some: threads, and what concerns itself alone."""
+    itself = (0, process)
+    return {
+        "clone": CLONE,
+        "fcntl": Rule((72, 25), only={1: FCNTLS}),
+        "ioctl": Rule((16, 29), only={1: IOCTLS}),
+        "kill": Rule((62, 129), only={0: (process,)}),
+        "tgkill": Rule((234, 131), only={0: (process,)}),
+        "prlimit64": Rule((302, 261), only={0: itself}),
+        "sched_setaffinity": Rule((203, 122), only={0: itself}),
+        "sched_setscheduler": Rule((144, 119), only={0: itself}),
+        "sched_setparam": Rule((142, 118), only={0: itself}),
+        "sched_setattr": Rule((314, 274), only={0: itself}),
+        "setpriority": Rule((141, 140), only={0: (0,), 1: itself}),
+    }

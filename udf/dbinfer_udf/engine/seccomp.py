@@ -10,9 +10,9 @@ import contextlib
 import ctypes
 import platform
 import struct
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
-from .calls import AUDIT, CALLS, CLONE, FORBIDDEN, SECCOMP, Rule, rules
+from .calls import AUDIT, CALLS, CLONE, FORBIDDEN, FORBIDDEN_APART, SECCOMP, Rule, rules, rules_apart
 from .kernel import PR_SET_SECCOMP, prctl, syscall
 
 LOAD, EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
@@ -53,11 +53,28 @@ def forbid() -> None:
     _load(_forbidding(_machine()))
 
 
+def forbid_apart(process: int) -> None:
+    """Take from this process what no reader of a file needs: the network, other processes, signals to them.
+
+    Args:
+        process: the only one that it may signal: itself.
+
+    Raises:
+        OSError: as restrict.
+    """
+    _load(_forbidding(_machine(), FORBIDDEN_APART, rules_apart(process)))
+
+
 def _machine() -> str:
     machine = platform.machine()
     if machine not in AUDIT:
         raise OSError(ENOSYS, "the numbers of %s are not known" % machine)
     return machine
+
+
+def column() -> int:
+    """Return which of the two numbers of a call is this machine's; OSError where neither is."""
+    return _column(_machine())
 
 
 def _column(machine: str) -> int:
@@ -106,12 +123,17 @@ def _allowing(machine: str, allowed: Dict[str, Rule]) -> List[Step]:
     for numbers in CALLS.values():
         if numbers[column] >= 0:
             steps += [(EQUAL, 0, 1, numbers[column]), (RETURN, 0, 0, ALLOW)]
-    steps += [(EQUAL, 0, 1, CLONE3), (RETURN, 0, 0, ERRNO | ENOSYS)]
+    return [*steps, *_by_rules(column, allowed), (RETURN, 0, 0, ERRNO | EPERM)]
+
+
+def _by_rules(column: int, allowed: Dict[str, Rule]) -> List[Step]:
+    """Return steps that decide the calls that may be made with some arguments, and pass over all others."""
+    steps: List[Step] = [(EQUAL, 0, 1, CLONE3), (RETURN, 0, 0, ERRNO | ENOSYS)]
     for rule in allowed.values():
         checks = _checks(rule)
         # where the number is another, the checks are skipped
         steps += [(EQUAL, 0, len(checks), rule.number[column]), *checks]
-    return [*steps, (RETURN, 0, 0, ERRNO | EPERM)]
+    return steps
 
 
 def _checks(rule: Rule) -> List[Step]:
@@ -130,9 +152,15 @@ def _checks(rule: Rule) -> List[Step]:
     return [*steps, (RETURN, 0, 0, ALLOW)]
 
 
-def _forbidding(machine: str) -> List[Step]:
+def _forbidding(
+    machine: str,
+    forbidden: Dict[str, Tuple[int, int]] = FORBIDDEN,
+    allowed: Optional[Dict[str, Rule]] = None,
+) -> List[Step]:
+    column = _column(machine)
     # the second set of numbers of x86-64 has this bit
     steps = [*_start(machine), (ANY_BIT, 0, 1, X32), (RETURN, 0, 0, ERRNO | EPERM)]
-    for numbers in FORBIDDEN.values():
-        steps += [(EQUAL, 0, 1, numbers[_column(machine)]), (RETURN, 0, 0, ERRNO | EPERM)]
-    return [*steps, (RETURN, 0, 0, ALLOW)]
+    for numbers in forbidden.values():
+        if numbers[column] >= 0:
+            steps += [(EQUAL, 0, 1, numbers[column]), (RETURN, 0, 0, ERRNO | EPERM)]
+    return [*steps, *(_by_rules(column, allowed) if allowed else []), (RETURN, 0, 0, ALLOW)]
