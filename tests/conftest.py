@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -71,8 +73,13 @@ def ports_of_its_own() -> Iterator[None]:
     """Give each of pytest's processes ports that no other takes while a server of its tests is stopped."""
     from dbinfer.server import ports
 
-    first = ports.PORTS.start + 50 * (1 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw-1")[2:]))
-    with pytest.MonkeyPatch.context() as patch:
+    with socket.socket(socket.AF_UNIX) as taken, pytest.MonkeyPatch.context() as patch:
+        for first in range(ports.PORTS.stop, 32000, 50):
+            with suppress(OSError):  # another process has them
+                taken.bind(
+                    f"\0dbinfer-tests-ports-{first}"
+                )  # a name without a file, and gone with the process
+                break
         patch.setattr(ports, "PORTS", range(first, first + 50))
         yield
 
