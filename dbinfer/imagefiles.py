@@ -169,7 +169,10 @@ def read(found: Found) -> Outcome:
     try:
         # A name that is not UTF-8 holds surrogates: refused here, file by file, not amid a COPY
         (found.path + found.folder).encode()
-        if not stat.S_ISREG(os.stat(found.file).st_mode):  # opening a pipe would wait
+        mode = os.stat(found.file).st_mode
+        if stat.S_ISDIR(mode):
+            return Refused(str(found.file), "is a folder: name its files, or load it with 'dbinfer load'")
+        if not stat.S_ISREG(mode):  # opening a pipe would wait
             return Refused(str(found.file), "cannot be read: not a regular file")
         with open(found.file, "rb", buffering=0) as handle:
             reason = why_not(handle.read(HEAD_BYTES), os.fstat(handle.fileno()).st_size)

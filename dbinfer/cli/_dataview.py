@@ -45,6 +45,8 @@ def _short(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {_short(part)}" for key, part in value.items() if part is not None)
     if isinstance(value, list):
-        tail = f", ... ({len(value)} values)" if len(value) > 8 else ""
-        return ", ".join(_short(part) for part in value[:8]) + tail
+        # Classes and objects have fields of their own: a line each
+        between = "\n" if value and isinstance(value[0], dict) else ", "
+        more = [f"... ({len(value)} values)"] if len(value) > 8 else []
+        return between.join([_short(part) for part in value[:8]] + more)
     return f"{value:.4g}" if isinstance(value, float) else str(value)

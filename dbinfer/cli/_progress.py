@@ -9,6 +9,7 @@ from datetime import timedelta
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
+from rich.table import Column
 from rich.text import Text
 
 from dbinfer.cli._options import Screen, bytes_text
@@ -60,7 +61,15 @@ class Listener:
             self._bar.console.print(step)
 
 
-class Amount(ProgressColumn):
+class Words(ProgressColumn):
+    """Words that stay on one line: where it is narrow, the bar alone gets shorter."""
+
+    def get_table_column(self) -> Column:
+        """Return a column that does not wrap."""
+        return Column(no_wrap=True)
+
+
+class Amount(Words):
     """How much is done, of how much where that is known."""
 
     def render(self, task: Task) -> Text:
@@ -75,7 +84,7 @@ class Amount(ProgressColumn):
         return Text(f"{task.completed:,.0f}{total} {unit}")
 
 
-class Rate(ProgressColumn):
+class Rate(Words):
     """How much is done each second."""
 
     def render(self, task: Task) -> Text:
@@ -86,7 +95,7 @@ class Rate(ProgressColumn):
         return Text(f"{bytes_text(task.speed)}/s" if unit == "bytes" else f"{task.speed:,.0f} {unit}/s")
 
 
-class Left(ProgressColumn):
+class Left(Words):
     """How much of a long step is done, how long the rest takes, and how much was bad."""
 
     def render(self, task: Task) -> Text:

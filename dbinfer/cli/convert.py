@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dbinfer.cli._manifest import Stated, takes_manifest
-from dbinfer.cli._options import Json, print_json, say
+from dbinfer.cli._options import Json, bytes_text, print_json, say
 from dbinfer.cli._progress import progress_bar
 
 if TYPE_CHECKING:
@@ -133,10 +133,10 @@ def _convert(
 
 
 def _print(report: ConvertReport) -> None:
-    manifest, megabytes = report.manifest, report.size / 1e6
+    manifest = report.manifest
     rows = {
         "source": f"{report.source} ({report.source_format})",
-        "output": f"{report.output} + {report.weights_file.name}, {megabytes:.1f} MB, {report.weights}",
+        "output": f"{report.output} + {report.weights_file.name}, {bytes_text(report.size)}, {report.weights}",
         "input": _ports(report.inputs),
         "result": _ports(report.outputs),
         "manifest": f"{manifest.name}: {manifest.task}, {manifest.height}x{manifest.width} {manifest.color}",

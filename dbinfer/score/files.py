@@ -101,7 +101,8 @@ def predict(
         function = choose(cur, options.function, options.model)
         if function.binary and options.files_only and options.out is None:
             raise UsageError(
-                f"{function.name} makes files: there is no folder for them", "Name one with --out."
+                f"{function.name} returns files, and no folder is named for them",
+                "Name one with --out, for example --out results.",
             )
         answers = []
         for answer in _ask_all(cur, paths, function, Arguments(options.model, top=options.top)):

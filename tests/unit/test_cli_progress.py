@@ -11,9 +11,9 @@ from dbinfer.cli._progress import progress_bar
 from dbinfer.progress import Progress
 
 
-def shown(terminal: bool, *told: Progress, steps: bool = False) -> str:
+def shown(terminal: bool, *told: Progress, steps: bool = False, width: int = 120) -> str:
     text = io.StringIO()
-    console = Console(file=text, force_terminal=terminal, width=120, color_system=None, soft_wrap=True)
+    console = Console(file=text, force_terminal=terminal, width=width, color_system=None, soft_wrap=True)
     with progress_bar(steps, console) as tell:
         for progress in told:
             tell(progress)
@@ -48,3 +48,10 @@ def test_a_log_of_a_long_command_gets_each_step_once() -> None:
 def test_a_new_step_starts_anew() -> None:
     text = shown(True, Progress("first", 5, 5, "images"), Progress("second", 1, 5, "images"))
     assert "first" not in text.split("second")[-1]
+
+
+def test_a_narrow_terminal_shortens_the_bar_and_breaks_no_line() -> None:
+    """On 80 columns the word `left` had a line of its own, and the bar jumped between one line and two."""
+    amounts = [Progress("epoch 12/12", done, 480, "rows", errors=3) for done in (8, 479)]
+    drawn = shown(True, *amounts, width=80).split("\r\x1b[2K")
+    assert [words for words in drawn if "479/480 rows" in words and "3 errors" in words.splitlines()[0]]

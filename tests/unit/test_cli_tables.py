@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from dbinfer.cli import _options
+from dbinfer.cli._dataview import show_answers
 from dbinfer.cli._options import print_table
+from dbinfer.score import PredictReport
+from dbinfer.score.files import Answer
 
 COLUMNS = ["model", "active of", "aliases", "task", "input", "size", "metrics"]
 ROWS: list[list[Any]] = [
@@ -70,3 +74,18 @@ def test_cells_are_text_and_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_options, "console", Console(file=text, width=80))
     print_table("a", ["name"], [["[bold]odd[/]"]])
     assert "[bold]odd[/]" in text.getvalue()
+
+
+def test_classes_and_objects_have_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All fields of all objects stood in one long row."""
+    text = io.StringIO()
+    console = Console(file=text, width=80, color_system=None, highlight=False)
+    monkeypatch.setattr(_options, "console", console)
+    seen = [{"label": "cat", "score": 0.5}, {"label": "dog", "score": 0.25}] * 5
+    answers = (Answer(Path("a.png"), seen, "", 1.0), Answer(Path("b.png"), [0.5] * 9, "", 1.0))
+    show_answers(PredictReport("detect", None, answers))
+    lines = text.getvalue().splitlines()
+    assert len([line for line in lines if "label" in line]) == 8
+    assert [line for line in lines if "label cat, score 0.5 " in line and "dog" not in line]
+    assert "... (10 values)" in text.getvalue()
+    assert "0.5, ... (9 values)" in text.getvalue()

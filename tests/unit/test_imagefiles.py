@@ -75,6 +75,7 @@ def test_refused_with_a_reason(tmp_path: Path) -> None:
     assert "not an image" in refused(tmp_path / "text.png")
     assert "No such file" in refused(tmp_path / "gone.png")
     assert "not a regular file" in refused(tmp_path / "pipe.png")
+    assert "is a folder: name its files" in refused(tmp_path)
 
 
 def test_a_bmp_that_cannot_be_scored_is_not_loaded(tmp_path: Path) -> None:
