@@ -67,17 +67,25 @@ class Counted:
         self.spec, self.transaction, self.version_id = ticket.spec, ticket.transaction, ticket.version_id
         self._scan, self._rows, self._seconds = "", 0, 0.0
 
-    def run(self, plpy: Any, task: str, img: Optional[bytes], on_error: Optional[str], k: Any) -> Any:
+    def run(
+        self,
+        plpy: Any,
+        task: str,
+        img: Optional[bytes],
+        on_error: Optional[str],
+        k: Any,
+        row: Optional[int] = None,
+    ) -> Any:
         """Score one image; see Ticket.run."""
         if img is None or task == "warm":
-            return self._ticket.run(plpy, task, img, on_error, k)
+            return self._ticket.run(plpy, task, img, on_error, k, row)
         if task == "batch":
             return self._batch(plpy, on_error, k)
         if task == "rest":
             return self._rest(plpy, on_error, k)
         begin = perf_counter()
         try:
-            return self._ticket.run(plpy, task, img, on_error, k)
+            return self._ticket.run(plpy, task, img, on_error, k, row)
         finally:
             self._meter.add(1, perf_counter() - begin)
 
