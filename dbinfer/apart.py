@@ -57,7 +57,9 @@ KERAS = (("keras.json",), ("models", "imagenet_class_index.json"))
 # What the environment says of languages and of computing; passwords are in other variables
 ENVIRONMENT = ("PATH", "LANG", "TZ", "KERAS_BACKEND", "LD_LIBRARY_PATH")
 ENVIRONMENTS = ("LC_", "TF_", "OV_", "ONEDNN_", "OPENCV_", "OMP_")
-SECONDS, END_SECONDS = 3600.0, 10.0
+SECONDS, END_SECONDS, LOOK_SECONDS = 3600.0, 10.0, 1.0
+# Without a second of work for so long, it waits for what it does not get: libraries ask for a network again and again
+IDLE_SECONDS = 120.0
 LEAST_MEMORY, LEAST_FILE = 4 << 30, 4 << 30
 MOST_BYTES, MOST_MESSAGES, MOST_TEXT, NOISE = 32 << 20, 10_000, 4000, 2000
 
@@ -245,6 +247,8 @@ class _Listener:
     def __init__(self, job: Job, process: subprocess.Popen[bytes], out: int, progress: OnProgress) -> None:
         self._job, self._process, self._out, self._progress = job, process, out, progress
         self._noise = b""
+        self._began = time.monotonic()
+        self._worked = (self._began, 0.0)
 
     def result(self) -> Any:
         """Return the result; progress is passed on meanwhile."""
@@ -272,14 +276,12 @@ class _Listener:
         raise self._death()
 
     def _lines(self) -> Iterator[bytearray]:
-        until, text = time.monotonic() + self._job.seconds, bytearray()
+        text = bytearray()
         noise: int = self._process.stdout.fileno()  # type: ignore[union-attr]
         open_pipes = {self._out, noise}
         while self._out in open_pipes:
-            left = until - time.monotonic()
-            if left <= 0:
-                raise ModelFileError(f"reading {self._job.what} took more than {self._job.seconds:.0f} s")
-            for pipe in select.select(list(open_pipes), [], [], left)[0]:
+            self._check_time()
+            for pipe in select.select(list(open_pipes), [], [], LOOK_SECONDS)[0]:
                 block = os.read(pipe, 1 << 16)
                 if not block:
                     open_pipes.remove(pipe)
@@ -293,6 +295,19 @@ class _Listener:
                         f"the process that read {self._job.what} said more than {MOST_BYTES} bytes"
                     )
                 yield from lines
+
+    def _check_time(self) -> None:
+        now, seconds = time.monotonic(), _processor_seconds(self._process.pid)
+        if now - self._began > self._job.seconds:
+            raise ModelFileError(f"reading {self._job.what} took more than {self._job.seconds:.0f} s")
+        before, worked = self._worked
+        if seconds is None or seconds - worked > 1:
+            self._worked = (now, seconds or 0.0)
+        elif now - before > IDLE_SECONDS:
+            raise ModelFileError(
+                f"{self._job.what} was given up: the process that read it did nothing for {IDLE_SECONDS:.0f} s",
+                "It may want a network or a file, which no model gets.",
+            )
 
     def _text(self, value: Any) -> str:
         """Return a text as it may be shown: without what controls a terminal, with the name that people gave."""
@@ -342,3 +357,13 @@ class _Listener:
             f"the process that read {self._job.what} {how}",
             "The file may be damaged or hostile, or this machine lacks memory for it.",
         )
+
+
+def _processor_seconds(pid: int) -> float | None:
+    """Return for how long a process and its threads have computed; None where nobody can tell."""
+    try:
+        # behind the last parenthesis: the name before it may hold spaces and parentheses
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError):
+        return None

@@ -99,6 +99,28 @@ def test_weights_in_another_file_have_the_name_of_the_model(tmp_path: Path, name
         assert convert(path, tmp_path / "net.xml", options).check.done
 
 
+@GUARDED
+@pytest.mark.wide
+def test_a_model_that_wants_a_network_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow's service of data connects, and asks again and again where it cannot."""
+    monkeypatch.setattr(apart, "IDLE_SECONDS", 30.0)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+        def connect(tf: Any) -> None:
+            data = tf.data.Dataset.range(1)._variant_tensor
+            options = {"dataset": data, "address": address, "protocol": "grpc", "external_state_policy": 0}
+            registered = tf.raw_ops.RegisterDatasetV2(**options)
+            tf.debugging.assert_less(tf.strings.length(registered), 10**6)
+
+        with pytest.raises(ModelFileError, match="did nothing for 30 s") as caught:
+            converted(save_hostile(tmp_path / "net", connect))
+        assert "\n" not in caught.value.message
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
 LISTENER = socket.create_server(("127.0.0.1", 0))
 REFUSED: dict[str, Callable[[], Any]] = {
     "a connection": lambda: socket.create_connection(LISTENER.getsockname()),
@@ -211,6 +233,7 @@ SAID = {
     "a line without end": ("while True: os.write(call['out'], b'x' * 65536)", "said more than"),
     "a report of something else": ('say(\'{"result": {"size": 1}}\')', "report that makes no sense"),
     "an end that is none": ("os.close(call['out']); time.sleep(600)", "was ended by SIGKILL"),
+    "a wait": ("time.sleep(600)", "did nothing for 3 s"),
     "silence": ("time.sleep(600)", "took more than 2 s"),
     "much else": ("while True: os.write(1, b'x' * 65536)", "took more than 2 s"),
 }
@@ -227,6 +250,7 @@ def test_what_the_process_says_is_not_believed(
     job = apart.Job("os:getcwd", {}, tmp_path / "net.onnx", tmp_path, [], seconds=seconds)
     monkeypatch.setattr(apart, "MOST_BYTES", 1 << 20)
     monkeypatch.setattr(apart, "END_SECONDS", 1.0)
+    monkeypatch.setattr(apart, "IDLE_SECONDS", 3.0 if what == "a wait" else 600.0)
     monkeypatch.setattr(apart, "Job", lambda *rest: job)
     with pytest.raises(ModelFileError, match=message) as caught:
         converted(save_onnx(tmp_path / "net.onnx"))
