@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dbinfer.cli._manifest import Stated, takes_manifest
-from dbinfer.cli._options import Dsn, Json, bytes_text, console, print_json
+from dbinfer.cli._options import Dsn, Json, bytes_text, print_json, say
 from dbinfer.cli._progress import progress_bar
 from dbinfer.cli._settings import ModelIsolation
 
@@ -94,9 +94,9 @@ def deploy(
     reference = f"{done.name}@{done.version}"
     state = "active" if done.active else f"not active: dbinfer activate {reference}"
     if not done.new:
-        console.print(f"already deployed: {reference} ({state})")
+        say(f"already deployed: {reference} ({state})")
         return
-    console.print(
+    say(
         f"deployed {reference} ({done.manifest.task}, {bytes_text(done.size)}, "
         f"{done.new_parts} of {done.parts} parts new, {state})"
     )
@@ -105,23 +105,21 @@ def deploy(
         more = (
             f", {trial.by_threads[str(trial.threads)]:.3g} with {trial.threads}" if trial.threads > 1 else ""
         )
-        console.print(
+        say(
             f"  tried: {trial.milliseconds:.3g} ms an image with one thread{batched}{more}, "
             f"{bytes_text(trial.peak_bytes)} of memory"
         )
     if done.choice:
-        console.print(f"  precision: {_why(done.choice)}", soft_wrap=True)
+        say(f"  precision: {_why(done.choice)}")
     for note in done.assumed:
-        console.print(f"  assumed: {note}")
+        say(f"  assumed: {note}")
     function = BY_TASK.get(done.manifest.task, "predict")
     if function in NAMING and not done.manifest.labels:
-        console.print(f"  labels: none{_unnamed(function, done.classes)}", soft_wrap=True)
-    console.print(f"  try: SELECT dbinfer.{function}(img, '{done.name}') FROM images", soft_wrap=True)
+        say(f"  labels: none{_unnamed(function, done.classes)}")
+    say(f"  try: SELECT dbinfer.{function}(img, '{done.name}') FROM images")
     if others := done.manifest.outputs[1:]:
         call = f"dbinfer.predict(img, '{done.name}', output => '{others[0]}')"
-        console.print(
-            f"  outputs: {', '.join(done.manifest.outputs)}; try: SELECT {call} FROM images", soft_wrap=True
-        )
+        say(f"  outputs: {', '.join(done.manifest.outputs)}; try: SELECT {call} FROM images")
 
 
 def _unnamed(function: str, classes: int | None) -> str:

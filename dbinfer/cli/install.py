@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from dbinfer.cli._options import Dsn, Json, console, print_json
+from dbinfer.cli._options import Dsn, Json, console, print_json, say
 from dbinfer.cli._progress import progress_bar
 from dbinfer.cli._settings import EngineDir, EngineIdle, EngineMemory, Isolation, Usage
 
@@ -190,7 +190,7 @@ def _say(report: InstallReport, json: bool) -> None:
     if json:
         print_json(report.to_dict())
         return
-    console.print(report.message)
+    say(report.message)
     if not report.ok:
         console.print("These backends cannot score yet:")
         _show_checks(report.problems)

@@ -20,7 +20,7 @@ IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
 @pytest.fixture
 def dbinfer(dsn: str) -> object:
     def run(*args: object, code: int = 0) -> str:
-        env = {**os.environ, "COLUMNS": "200", "DBINFER_DSN": dsn}
+        env = {**os.environ, "COLUMNS": "80", "DBINFER_DSN": dsn}
         done = subprocess.run(
             [PROGRAM, *map(str, args)], capture_output=True, text=True, check=False, env=env
         )
@@ -103,6 +103,15 @@ def test_a_model_without_labels_is_not_deployed_in_silence(dbinfer, db: Connecti
     assert ask(db, "SELECT (dbinfer.classify(%s, 'binary')).class", IMAGE) == 0
     dbinfer("deploy", tmp_path / "binary.xml", "--labels", "no,yes")
     assert ask(db, "SELECT (dbinfer.classify(%s, 'binary')).label", IMAGE) == "yes"
+
+
+def test_a_command_to_copy_is_in_one_line(dbinfer, db: Connection, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """On 80 columns, or in a log, the line ended with `not active:`."""
+    path, name = tiny_models.constant(tmp_path, 1, "waits"), "a_name_of_more_than_thirty_letters"
+    out = dbinfer("deploy", path, "--name", name, "--alias", "candidate", "--no-activate")
+    assert f"not active: dbinfer activate {name}@1)\n" in out
+    again = dbinfer("deploy", path, "--name", name)
+    assert f"already deployed: {name}@1 (not active: dbinfer activate {name}@1)\n" in again
 
 
 def test_grant_and_revoke(dbinfer, db: Connection, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
