@@ -20,6 +20,7 @@ from convert_models import save_onnx
 from hostile_models import save_hostile
 from quantize_models import classifier, pictures
 from test_engine_sandbox import shut_in
+from variants import wide
 
 from dbinfer import apart
 from dbinfer.convert import ConvertOptions, ConvertReport, convert
@@ -60,7 +61,7 @@ def test_an_initialiser_writes_no_file(tmp_path: Path) -> None:
 
 
 @GUARDED
-@pytest.mark.parametrize("in_graph", [False, True])
+@pytest.mark.parametrize("in_graph", [False, *wide(True)])
 def test_a_model_reads_nothing_of_the_machine(tmp_path: Path, home_file: Path, in_graph: bool) -> None:
     path = str(home_file) if in_graph else "/etc/hostname"
 
@@ -74,6 +75,7 @@ def test_a_model_reads_nothing_of_the_machine(tmp_path: Path, home_file: Path, i
 
 
 @GUARDED
+@pytest.mark.wide
 def test_a_graph_that_writes_is_refused_in_a_sentence(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     source = save_hostile(tmp_path / "net", lambda tf: tf.io.write_file(str(victim), "written"), True)
@@ -82,7 +84,7 @@ def test_a_graph_that_writes_is_refused_in_a_sentence(tmp_path: Path) -> None:
     assert not victim.exists()
 
 
-@pytest.mark.parametrize("name", ["net.onnx.data", "secret"])
+@pytest.mark.parametrize("name", ["secret", *wide("net.onnx.data")])
 def test_weights_in_another_file_have_the_name_of_the_model(tmp_path: Path, name: str) -> None:
     """An ONNX file may name any file of its folder as its weights."""
     import onnx
@@ -238,8 +240,10 @@ SAID = {
     "much else": ("while True: os.write(1, b'x' * 65536)", "took more than 2 s"),
 }
 
+SLOW = ("an end that is none", "a line without end", "silence", "much else")
 
-@pytest.mark.parametrize("what", SAID)
+
+@pytest.mark.parametrize("what", [*[what for what in SAID if what not in SLOW], *wide(*SLOW)])
 def test_what_the_process_says_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
