@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -34,6 +35,8 @@ from dbinfer.ir.graph import dimensions
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 # Keras 2 wrote `groups` for these layers; Keras 3 refuses the key
 NO_GROUPS = ("Conv2DTranspose", "DepthwiseConv2D", "SeparableConv2D")
+# Of a layer, or of a model that is a class itself, as Keras tells it
+CUSTOM_CLASS = re.compile(r"(?:Could not locate class|Unknown layer:) '([^']+)'")
 # What makes scores of a network's raw results, by what its loss is called
 LOSSES = {"binary": "sigmoid", "categorical": "softmax"}
 # By the number of dimensions of the result
@@ -145,8 +148,11 @@ def _load(path: Path, what: str) -> Any:
                 "Build the network, load_weights(), and save the whole model: model.save('model.keras').",
             ) from err
         if "Could not locate" in text or "Unknown layer" in text or "Lambda" in text or "unsafe" in text:
+            named = CUSTOM_CLASS.search(text)
             raise ConvertError(
-                f"{path} uses a custom layer that only its own program knows: {telling_line(err)}",
+                f"{path} uses the class {named[1]}, which only its own program knows"
+                if named
+                else f"{path} uses a custom layer that only its own program knows: {telling_line(err)}",
                 "Where it was trained, run model.export('folder'); then convert that folder.",
             ) from err
         raise unreadable(path, what, err) from err

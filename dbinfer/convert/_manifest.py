@@ -205,7 +205,9 @@ def _require(values: dict[str, Any], info: GraphInfo) -> None:
 def _lacking(values: dict[str, Any], info: GraphInfo) -> Iterator[Need]:
     """Yield what nobody said, each with the value that fits most models of these shapes."""
     one = info.classes == 1 or _one_class(info)
-    task = values.get("task") or {2: "classification", 4: "segmentation"}.get(len(info.output), "tensor")
+    # a map of one pixel is none
+    rank = 2 if info.output[-1:] == info.output[-2:-1] == (1,) else len(info.output)
+    task = values.get("task") or {2: "classification", 4: "segmentation"}.get(rank, "tensor")
     if "task" not in values:
         yield Need(
             "--task",

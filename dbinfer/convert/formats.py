@@ -34,6 +34,7 @@ FORMATS: dict[str, Format] = {
 
 CURES = {
     ".bin": "It is the weights of an IR: give the .xml beside it to 'dbinfer deploy'.",
+    ".binarypb": "It is a graph of MediaPipe's steps: convert the networks that it runs, the .tflite files beside it.",
     ".pt": "Export it from PyTorch with torch.onnx.export() and convert the .onnx.",
     ".pth": "Export it from PyTorch with torch.onnx.export() and convert the .onnx.",
 }

@@ -133,6 +133,7 @@ def quantize_here(
 ) -> QuantizeReport:
     """Quantize in this process; see `quantize_images`."""
     from dbinfer.ir.describe import describe
+    from dbinfer.ir.graph import output_names
     from dbinfer.ir.read import read_model
     from dbinfer.quantize.compare import differences, run
     from dbinfer.quantize.images import Tensors
@@ -140,6 +141,12 @@ def quantize_here(
 
     model = read_model(source)
     known = describe(model)
+    outputs = output_names(model.graph)
+    if len(outputs) > 1:
+        raise DataError(
+            f"{source} has {len(outputs)} outputs ({', '.join(outputs)}), but quantize compares both models by one",
+            "Convert the network again with --output-name for the one that you need.",
+        )
     # the integer layers give the speed; the others stay as they were calibrated
     left_open = known.manifest.precision == "auto"
     manifest = replace(known.manifest, precision="f32") if left_open else known.manifest

@@ -92,7 +92,7 @@ def test_layer_of_its_own(tmp_path: Path) -> None:
 
     image = keras.Input((16, 16, 3))
     keras.Model(image, Own()(image)).save(tmp_path / "net.keras")
-    assert "model.export" in _refused(tmp_path / "net.keras", "custom layer").cure
+    assert "model.export" in _refused(tmp_path / "net.keras", "uses the class Own, which").cure
 
 
 def test_lambda_is_not_run(tmp_path: Path) -> None:

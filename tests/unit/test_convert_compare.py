@@ -32,6 +32,31 @@ def test_a_sound_onnx_model_of_open_size_is_converted(tmp_path: Path) -> None:
     assert report.check.difference <= tolerance(report.check.magnitude, 2, 32 * 48)
 
 
+@pytest.mark.parametrize(("factor", "right"), [(1.001, True), (1.5, False)])
+def test_scores_that_are_all_near_zero(
+    factor: float, right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A detector of text sees none in made-up images; rounding of its scores was taken for a difference."""
+    source = save_onnx(tmp_path / "net.onnx")
+    model = onnx.load(source)
+    (scores,) = [node for node in model.graph.node if "scores" in node.output]
+    scores.output[0] = "raw"
+    model.graph.node.append(onnx.helper.make_node("Sub", ["raw", "far"], ["low"]))
+    model.graph.node.append(onnx.helper.make_node("Sigmoid", ["low"], ["scores"]))
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(12), "far"))
+    onnx.save(model, source)
+    _wrong_weights(monkeypatch, "dense", lambda weights: weights * np.float32(factor))
+    options = ConvertOptions(values={"task": "classification", "scale": [255.0]})
+    if right:
+        check = convert(source, tmp_path / "out.xml", options).check
+
+        assert check.difference is not None
+        assert check.difference > 0.001 * check.magnitude
+    else:
+        with pytest.raises(ConvertError, match="differs from its source"):
+            convert(source, tmp_path / "out.xml", options)
+
+
 def test_each_output_is_compared_by_its_own_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A third of wrong scores is nothing beside features of thousands, and was let through."""
     source = save_onnx(tmp_path / "net.onnx", outputs=2)

@@ -54,6 +54,15 @@ def test_an_output_that_is_there_needs_force(tmp_path: Path) -> None:
     assert output.with_suffix(".bin").exists()
 
 
+def test_several_outputs_are_refused_before_the_work(tmp_path: Path) -> None:
+    graph = import_openvino().Core().read_model(classifier(tmp_path))
+    graph.add_outputs(graph.get_ordered_ops()[-3].output(0))
+    import_openvino().save_model(graph, tmp_path / "two.xml")
+    with pytest.raises(DataError, match=r"two\.xml has 2 outputs \(.*, .*\), but quantize") as caught:
+        quantize_images(tmp_path / "two.xml", tmp_path / "int8.xml", pictures(3)[0], [], QuantizeOptions())
+    assert "--output-name" in caught.value.cure
+
+
 def test_the_output_is_an_xml_file(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=r"must end in \.xml"):
         quantize_images(classifier(tmp_path), tmp_path / "net.onnx", [], [], QuantizeOptions())
