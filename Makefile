@@ -26,7 +26,7 @@ bench: bootstrap ## images per second of SQL against a bare loop and other metho
 	@.venv/bin/dbinfer bench scaling --json build/scaling.json --plot docs/scaling.png --markdown docs/performance.md
 
 test-trust: bootstrap ## hostile files, faults and load, with a table at the end; LONG=1 for all of it; on the cluster where one is named
-	@.venv/bin/pytest tests/trust tests/db/test_trust_*.py tests/db/test_engine_*.py tests/db/test_registry_trial.py tests/unit/test_engine_*.py tests/unit/test_udf_trial.py tests/greenplum/test_trust_*.py
+	@.venv/bin/pytest tests/trust tests/db/test_trust_*.py tests/db/test_engine_*.py tests/db/test_registry_trial.py tests/unit/test_engine_*.py tests/unit/test_udf_trial.py tests/unit/test_udf_venv.py tests/unit/test_trust_*.py tests/unit/test_load_hostile_archives.py tests/unit/test_server_folders.py tests/unit/test_train_cluster_address.py tests/greenplum/test_trust_*.py
 
 test-greenplum: ## the database tests on the cluster that DBINFER_TEST_GREENPLUM_DSN names
 	@test -n "$$DBINFER_TEST_GREENPLUM_DSN" || { echo "set DBINFER_TEST_GREENPLUM_DSN to a superuser's dsn"; exit 2; }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import lzma
 import os
 import posixpath
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -20,7 +21,11 @@ ZIP = (b"PK\3\4", b"PK\5\6")
 # gzip, bzip2, xz
 PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")
 USTAR = slice(257, 262)
-DAMAGED = (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error, lzma.LZMAError)
+# What Python's readers raise of damage: errors of their own, and whatever a number or a name leads them to
+DAMAGED = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(EOFError, OSError, ValueError, LookupError, ArithmeticError, AttributeError, TypeError, RuntimeError),
+)
 
 
 def kind_of(file: Path) -> str:

@@ -83,10 +83,10 @@ class Tar:
                     yield member, tar, raw
                     # tarfile keeps all members, of an archive of any length
                     tar.members = []  # type: ignore[attr-defined]
-        except DAMAGED as err:
-            raise damaged(self._file, err) from err
         except RecursionError as err:
             raise damaged(self._file, EOFError("too many headers before one member")) from err
+        except DAMAGED as err:
+            raise damaged(self._file, err) from err
         if not Info.ended:
             raise damaged(self._file, EOFError("its end is missing"))
 

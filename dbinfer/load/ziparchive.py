@@ -26,7 +26,7 @@ class Zip:
     def entries(self, refused: list[Refused]) -> Iterator[Found]:
         """Yield the images-to-be."""
         for place, info in enumerate(self._zip.infolist()):
-            if info.is_dir():
+            if info.filename.endswith("/"):  # is_dir fails of an empty name
                 continue
             found = found_member(self._file, info.filename, refused)
             if found is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from itertools import chain
 
+import figures
 import psycopg2
 import pytest
 import tiny_models
@@ -115,19 +116,20 @@ def tried(db: Connection, query: str) -> str:
 
 def wrong(db: Connection, shape: str) -> list[str]:
     """Call every private function in a shape of statement; return the calls that ended as none may."""
-    found: list[str] = []
+    found, count = list[str](), 0
     listed = rows(db, PRIVATE)
     assert len(listed) > 30
     for name, kinds, many in listed:
         for arguments in calls(kinds):
             call = f"dbinfer.{name}({', '.join(arguments)})"
             query = shape.format(call=f"ARRAY(SELECT {call}::text)" if many else call)
-            problem = tried(db, query)
+            problem, count = tried(db, query), count + 1
             # it raises an internal error on purpose
             if problem and not (name == "_check_rest" and "did not come back" in problem):
                 found.append(f"{query[:300]}: {problem}")
             # that the session lives, also where the statement began a transaction
             rows(db, "ROLLBACK")
+    figures.record(f"private functions as {shape[:40]}", calls=count)
     return found
 
 

@@ -44,6 +44,10 @@ def as_before(broken: Breakable, request: pytest.FixtureRequest) -> Iterator[Non
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    passed = {report.nodeid.partition("::")[0] for report in terminalreporter.stats.get("passed", ())}
+    attacked = figures.boundaries(passed)
+    if attacked:
+        figures.record("boundaries: " + ", ".join(attacked), boundaries=len(attacked))
     lines = figures.table()
     if lines:
         terminalreporter.section("trust")

@@ -7,6 +7,7 @@ on it would have taken the better part of an hour.
 from __future__ import annotations
 
 import json
+import subprocess
 import tracemalloc
 from collections.abc import Callable
 
@@ -14,7 +15,7 @@ import hostile_images as hostile
 import numpy as np
 import pytest
 
-from dbinfer_udf import draw, draw_task, interrupts
+from dbinfer_udf import draw, draw_apart, draw_task, interrupts
 from dbinfer_udf.engine.errors import CancelledError
 from dbinfer_udf.errors import ImageError, UsageError
 from dbinfer_udf.image import decode
@@ -120,3 +121,11 @@ def test_the_png_holds_every_pixel(width: int, height: int) -> None:
     pixels = np.random.default_rng(3).integers(0, 256, (height, width, 3), np.uint8)
     source = draw.cv2.imencode(".png", pixels)[1].tobytes()
     assert (decode(draw.drawn(source, None, None, NO_LIMIT), "BGR") == pixels).all()
+
+
+def test_a_process_that_draws_and_writes_without_end() -> None:
+    """Before, all that it wrote in a minute went into the backend's memory."""
+    with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as taken:
+        with pytest.raises(ImageError, match="gave more than an image"):
+            draw_apart._answer(taken, 1 << 20)
+        taken.kill()

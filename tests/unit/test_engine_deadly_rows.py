@@ -60,4 +60,4 @@ def test_results_come_back_as_they_left() -> None:
         ("classify", ['(1,"gr\u00fcn",0.5)', None, ""]),
         ("segment", [b"\0PNG", None, b""]),
     ):
-        assert wire.unpack_results(wire.pack_results(results), function) == results
+        assert wire.unpack_results(wire.pack_results(results), function, len(results)) == results

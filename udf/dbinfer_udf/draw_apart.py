@@ -16,6 +16,7 @@ from . import own_python
 from .engine import kernel, landlock, seccomp, wire
 from .engine.steps import STEP, look
 from .errors import ImageError, UdfError
+from .image_limits import image_limits
 from .tried import python_of
 
 SECONDS = 60.0
@@ -43,7 +44,7 @@ def drawn_apart(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Op
         for number in files:
             os.close(number)
     try:
-        return _answer(process)
+        return _answer(process, image_limits(settings).max_memory)
     finally:
         process.kill()
         process.wait()  # a backend must not collect zombies
@@ -64,14 +65,18 @@ def _started(call: Dict[str, Any], python: str, files: Any) -> Any:
         raise UdfError(problem, hint=hint, sqlstate="58000", public="nothing can be drawn here") from err
 
 
-def _answer(process: Any) -> bytes:
-    said, out, until = [], process.stdout.fileno(), time.monotonic() + SECONDS
+def _answer(process: Any, most: int) -> bytes:
+    said, size, out, until = [], 0, process.stdout.fileno(), time.monotonic() + SECONDS
     while True:
         if select.select([out], [], [], STEP)[0]:
             block = os.read(out, 1 << 20)
             if not block:
                 break
             said.append(block)
+            size += len(block)
+            # a process that a hostile image has taken over writes without end
+            if size > wire.ANSWER.size + most:
+                raise ImageError("drawing gave more than an image", sqlstate="54000")
         look()
         if time.monotonic() > until:
             raise ImageError("drawing took more than %d s" % SECONDS, sqlstate="54000")
@@ -90,7 +95,6 @@ def _ending(process: Any) -> str:
 
 def child(call: Dict[str, Any]) -> None:
     """Be that process: read what is to be drawn, give up all rights, draw, answer."""
-    from .image_limits import image_limits
     from .libraries import load
 
     img, detections, mask = (_content(number) for number in call["files"])

@@ -1,75 +1,82 @@
-"""Coverage-guided fuzzing of what reads strangers' bytes: image headers, decoding, manifests; see README.md here."""
+"""Coverage-guided fuzzing of what reads strangers' bytes; see README.md here."""
 
 from __future__ import annotations
 
-import contextlib
+import copy
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import atheris
+import numpy as np
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[3] / "udf")]
+ROOT = Path(__file__).parents[3]
+OURS = ["dbinfer_udf", "dbinfer.load", "dbinfer.imagefiles"]
+# operations that load nothing by themselves; Loop, TensorIterator and If hold graphs of their own
+TYPES = (
+    "Loop",
+    "If",
+    "Reshape",
+    "Concat",
+    "Broadcast",
+    "Range",
+    "Tile",
+    "Pad",
+    "Interpolate",
+    "NonZero",
+    "Const",
+)
+ABSURD = ("-1", "0", "4294967296", "9223372036854775807", "99999999", "nan", "", "?", "1e999", "..")
 
-with atheris.instrument_imports(include=["dbinfer_udf"]):
-    from dbinfer_udf.errors import ImageError
-    from dbinfer_udf.header import read_header, sniff
-    from dbinfer_udf.image import Decoder, Target
-    from dbinfer_udf.manifest import Manifest, ManifestError
-
-DECODERS = (Decoder("RGB"), Decoder("GRAY", target=Target(16, 16)))
+with atheris.instrument_imports(include=OURS):
+    from targets import NET, TARGETS
 
 
-def header(data: bytes) -> None:
-    """A header is read or refused, and the same file is called an image by its first bytes."""
+def another_graph(data: bytes, most: int, seed: int) -> bytes:
+    """Change an IR in its structure: what is changed byte by byte is hardly ever XML."""
+    head, end, weights = data.partition(NET)
+    rng = np.random.default_rng(seed)
     try:
-        found = read_header(data)
-    except ImageError:
+        root = ElementTree.fromstring(head + end)
+    except (ElementTree.ParseError, ValueError, LookupError):
+        return bytes(atheris.Mutate(data, most))
+    for _ in range(int(rng.integers(1, 4))):
+        _change(root, rng)
+    return (
+        ElementTree.tostring(root) + weights if rng.random() < 0.95 else bytes(atheris.Mutate(data, most))
+    )[:most]
+
+
+def _change(root: ElementTree.Element, rng: np.random.Generator) -> None:
+    parents = {child: parent for parent in root.iter() for child in parent}
+    nodes = list(parents)
+    if not nodes:
         return
-    assert sniff(data[:18]) == found.format
-    assert found.width > 0
-    assert found.height > 0
-    assert found.buffers >= 0
-    assert found.seconds >= 0
-
-
-def decode(data: bytes) -> None:
-    """A file becomes pixels of the size that its header says, or is refused."""
-    for decoder in DECODERS:
-        with contextlib.suppress(ImageError):
-            image, _ = decoder(data)
-            assert image.dtype == "uint8"
-
-
-def manifest(data: bytes) -> None:
-    """A manifest is read, and then is the same when written and read again, or is refused."""
-    try:
-        found = Manifest.from_json(data.decode("utf-8", "replace"))
-    except ManifestError:
-        return
-    assert Manifest.from_json(found.to_json()).to_json() == found.to_json()
-
-
-TARGETS = {"header": header, "decode": decode, "manifest": manifest}
-
-
-def write_seeds(target: str, folder: Path) -> None:
-    """Fill a new folder with sound inputs."""
-    from seeds import FORMATS, seeds
-
-    folder.mkdir(parents=True)
-    sound = [data for kind in FORMATS for data in seeds(kind)]
-    if target == "manifest":
-        whole = Manifest("classification", 8, 8, mean=(1.0,), scale=(2.0,), labels=("a", "b"))
-        sound = [whole.to_json().encode(), b'{"task": "tensor", "height": 1, "width": 1}']
-    for number, data in enumerate(sound):
-        (folder / f"seed{number}").write_bytes(data)
+    one, other = (nodes[int(rng.integers(len(nodes)))] for _ in range(2))
+    what = int(rng.integers(6))
+    if what == 0:
+        parents[one].insert(0, copy.deepcopy(one))
+    elif what == 1:
+        parents[one].remove(one)
+    elif what == 2:
+        one.append(copy.deepcopy(other))
+    elif what == 3 and one.attrib:
+        one.set(str(rng.choice(list(one.attrib))), str(rng.choice([*ABSURD, *other.attrib.values()])))
+    elif what == 4:
+        one.text = str(rng.choice([*ABSURD, other.text or "1"]))
+    elif one.get("type"):
+        one.set("type", str(rng.choice(TYPES)))
 
 
 def main() -> None:
     target, corpus = sys.argv[1], Path(sys.argv[2])
+    run, sound, _ = TARGETS[target]
     if not corpus.exists():
-        write_seeds(target, corpus)
-    atheris.Setup([sys.argv[0], *sys.argv[2:]], TARGETS[target])
+        corpus.mkdir(parents=True)
+        for number, data in enumerate(sound()):
+            (corpus / f"seed{number}").write_bytes(data)
+    change = {"custom_mutator": another_graph} if target == "ir" else {}
+    atheris.Setup([sys.argv[0], *sys.argv[2:]], run, **change)
     atheris.Fuzz()
 
 

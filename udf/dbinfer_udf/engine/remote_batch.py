@@ -47,4 +47,4 @@ def _alone(model: Any, function: str, null: bool, row: Row) -> Any:
 
 
 def _asked(model: Any, function: str, null: bool, wanted: Sequence[Row]) -> List[Any]:
-    return wire.unpack_results(model.ask("rows", b"", (function, null, wanted)), function)
+    return wire.unpack_results(model.ask("rows", b"", (function, null, wanted)), function, len(wanted))

@@ -135,7 +135,7 @@ class Supervisor:
             "stop": (self._stop, (question,)),
             "hello": (lambda: question.answer({}), ()),
         }
-        found = answers.get(message.get("op", ""))
+        found = answers.get(str(message.get("op")))
         if found is None:
             question.close()
             return

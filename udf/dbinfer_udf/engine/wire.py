@@ -10,7 +10,7 @@ import struct
 
 from .. import errors, fastjson
 from ..batch_rows import BINARY, TASK_OF
-from .errors import EngineError, RowError
+from .errors import PUBLIC, EngineError, RowError
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
@@ -121,16 +121,32 @@ def pack_results(results: Sequence[Any]) -> bytes:
     return b"".join(parts)
 
 
-def unpack_results(body: bytes, function: str) -> List[Any]:
-    """Return what `pack_results` packed, as the function has them."""
+def unpack_results(body: bytes, function: str, rows: int) -> List[Any]:
+    """Return what `pack_results` packed of so many rows, as the function has them.
+
+    Raises:
+        EngineError: it is something else.
+    """
     found: List[Any] = []
     at = 0
-    while at < len(body):
-        (size,) = SIZE.unpack_from(body, at)
-        at += SIZE.size + max(size, 0)
-        data = None if size < 0 else body[at - size : at]
-        found.append(data if data is None or function in BINARY else data.decode())
+    try:
+        while at < len(body):
+            (size,) = SIZE.unpack_from(body, at)
+            at += SIZE.size + max(size, 0)
+            data = None if size < 0 else body[at - size : at]
+            found.append(data if data is None or function in BINARY else data.decode())
+    except (ValueError, struct.error) as err:
+        raise _no_answer() from err
+    if at != len(body) or len(found) != rows:
+        raise _no_answer()
     return found
+
+
+def _no_answer() -> EngineError:
+    problem = "a worker of the engine answered what is no result"
+    return EngineError(
+        problem, hint="If it happens again, the model or an image may be hostile.", public=PUBLIC
+    )
 
 
 def answer(value: Any) -> bytes:
@@ -149,12 +165,17 @@ def failure(err: BaseException) -> bytes:
 
 
 def result(kind: int, body: bytes) -> Any:
-    """Return what an answer holds, or raise it."""
-    if kind == TEXT:
-        return body.decode()
+    """Return what an answer holds, or raise it; EngineError where it holds neither."""
+    try:
+        text_or_error = body.decode() if kind in (TEXT, ERROR) else ""
+        fields = fastjson.loads(text_or_error) if kind == ERROR else None
+    except (ValueError, RecursionError) as err:
+        raise _no_answer() from err
     if kind == ERROR:
-        raise rebuild(fastjson.loads(body.decode()))
-    return body if kind == BYTES else None
+        raise rebuild(fields)
+    if kind > ERROR:
+        raise _no_answer()
+    return text_or_error if kind == TEXT else body if kind == BYTES else None
 
 
 def describe(err: BaseException) -> Dict[str, str]:
@@ -231,10 +252,13 @@ def frame(message: Dict[str, Any]) -> bytes:
 
 
 def unframe(data: bytes) -> Optional[Dict[str, Any]]:
-    """Return the control message, None where it is not there as a whole."""
+    """Return the control message, None where it is not there as a whole; ClosedError where it is none."""
     if len(data) < LENGTH.size or len(data) < LENGTH.size + LENGTH.unpack_from(data)[0]:
         return None
-    found = fastjson.loads(data[LENGTH.size :].decode())
+    try:
+        found = fastjson.loads(data[LENGTH.size :].decode())
+    except (ValueError, RecursionError) as err:
+        raise ClosedError from err
     if not isinstance(found, dict):
         raise ClosedError
     return found
