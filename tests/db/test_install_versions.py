@@ -113,7 +113,8 @@ def test_an_older_database_is_told_of(old: str, name: str, said: Call) -> None:
     assert "older than this client" in words
     assert "dbinfer upgrade" in words
     assert "Traceback" not in words
-    assert len(words.strip().splitlines()) < 5
+    # doctor says before what is in order, on Greenplum in a line more
+    assert sum(not line.startswith("ok ") for line in words.strip().splitlines()) < 5
     assert snapshot(old) == before
 
 

@@ -80,5 +80,5 @@ def test_a_second_client_says_that_the_first_is_at_work(digits: str) -> None:
     wait_for(digits, 1, running)
     with pytest.raises(DataError, match="is already scoring into"):
         score("digits", "killed", dsn=digits)
-    running.communicate(timeout=PATIENCE)
+    running.communicate(timeout=PATIENCE * 5)  # a whole job
     assert stored(digits) == ROWS
