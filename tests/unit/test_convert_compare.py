@@ -48,13 +48,13 @@ def test_scores_that_are_all_near_zero(
     _wrong_weights(monkeypatch, "dense", lambda weights: weights * np.float32(factor))
     options = ConvertOptions(values={"task": "classification", "scale": [255.0]})
     if right:
-        check = convert(source, tmp_path / "out.xml", options).check
+        check = convert_here(source, tmp_path / "out.xml", options).check
 
         assert check.difference is not None
         assert check.difference > 0.001 * check.magnitude
     else:
         with pytest.raises(ConvertError, match="differs from its source"):
-            convert(source, tmp_path / "out.xml", options)
+            convert_here(source, tmp_path / "out.xml", options)
 
 
 def test_each_output_is_compared_by_its_own_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

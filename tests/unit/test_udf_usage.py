@@ -147,7 +147,7 @@ def test_uninstall_removes_the_file_and_those_of_dropped_databases(folder: Path)
 class FakeTicket(SimpleNamespace):
     """Answers each row as a ticket would: a batch is whole at its third row, and gives nothing before."""
 
-    def run(self, plpy: Any, task: str, img: Any, on_error: Any, k: Any) -> Any:
+    def run(self, plpy: Any, task: str, img: Any, on_error: Any, k: Any, row: Any = None) -> Any:
         if img == b"bad":
             raise ValueError("torn")
         self.rows += 1
