@@ -175,7 +175,8 @@ def read(found: Found) -> Outcome:
         if not stat.S_ISREG(mode):  # opening a pipe would wait
             return Refused(str(found.file), "cannot be read: not a regular file")
         with open(found.file, "rb", buffering=0) as handle:
-            reason = why_not(handle.read(HEAD_BYTES), os.fstat(handle.fileno()).st_size)
+            facts = os.fstat(handle.fileno())
+            reason = _planted(os.lstat(found.file), facts) or why_not(handle.read(HEAD_BYTES), facts.st_size)
             if reason:
                 return Refused(str(found.file), reason)
             handle.seek(0)
@@ -184,6 +185,18 @@ def read(found: Found) -> Outcome:
         return Refused(os.fsencode(found.file).decode("utf-8", "replace"), "its name is not valid UTF-8")
     except OSError as err:
         return Refused(str(found.file), f"cannot be read: {err.strerror or err}")
+
+
+def _planted(name: os.stat_result, file: os.stat_result) -> str:
+    """Return why a name leads to a file that whoever made the name may not be able to read; "" where it does not.
+
+    As the kernel's protected_symlinks, but in each folder: what is loaded is often read by more people than its files.
+    """
+    if stat.S_ISLNK(name.st_mode):
+        trusted = name.st_uid in (0, os.geteuid(), file.st_uid)
+        return "" if trusted else "is another user's link to a file that is not his"
+    same = (name.st_dev, name.st_ino) == (file.st_dev, file.st_ino)
+    return "" if same or name.st_uid == file.st_uid else "was replaced while it was read"
 
 
 def why_not(head: bytes, size: int) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dbinfer.errors import TrainError
-from dbinfer.train.hosts import check_reachable, hosts_of
+from dbinfer.train.hosts import check_reachable, hosts_of, is_here
 from dbinfer.train.options import TrainJob
 from dbinfer.train.processes import encode, run_all
 
@@ -20,11 +20,15 @@ BUILD = "Build it, once per machine: make train-env"
 MPI_FLAGS = (
     # mpirun waits busily; without these two, ranks that share cores take them from each other
     *("-bind-to", "none", "-mca", "mpi_yield_when_idle", "1"),
-    # No RDMA, which Horovod's manual warns of; no reading of other processes' memory, which containers forbid
-    *("-mca", "btl", "^openib", "-mca", "btl_vader_single_copy_mechanism", "none"),
+    # No reading of other processes' memory, which containers forbid
+    *("-mca", "btl_vader_single_copy_mechanism", "none"),
     # mpirun refuses more ranks than it counts cores
     *("--oversubscribe", "-map-by", "slot"),
 )
+# No RDMA, which Horovod's manual warns of
+NETWORK_MPI_FLAGS = ("-mca", "btl", "^openib")
+# Open MPI listens on every address and asks nobody who he is; ranks of one host need no network
+LOCAL_MPI_FLAGS = ("-mca", "btl", "self,vader", "-mca", "pml", "ob1", "-mca", "oob_tcp_if_include", "lo")
 # mpirun gives other hosts only what -x names (and OMPI_*, by itself); horovodrun gives them the whole environment.
 # So each family that tunes something in a rank stands here: what is set before the command must hold on every host.
 PASSED_NAMES = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LANG", "TZ")
@@ -81,13 +85,17 @@ def launcher_command(job: TrainJob, hosts: dict[str, int], environment: dict[str
     if job.ranks == 1:
         return []
     slots = ",".join(f"{host}:{count}" for host, count in hosts.items())
+    alone = all(map(is_here, hosts))
     if job.launcher == "gloo":
-        program = Path(sys.executable).parent / "horovodrun"
-        return [str(program), "--gloo", "-np", str(job.ranks), "-H", slots]
+        program = [str(Path(sys.executable).parent / "horovodrun")]
+        if alone:
+            program = [sys.executable, "-m", "dbinfer.train.rendezvous"]
+        return [*program, "--gloo", "-np", str(job.ranks), "-H", slots]
     # In containers root trains, and mpirun refuses root unless told
     root = ["--allow-run-as-root"] if os.getuid() == 0 else []
     passed = [word for name in sorted(environment) if _is_passed(name) for word in ("-x", name)]
-    return ["mpirun", *root, "-np", str(job.ranks), "-H", slots, *MPI_FLAGS, *passed]
+    flags = [*MPI_FLAGS, *(LOCAL_MPI_FLAGS if alone else NETWORK_MPI_FLAGS)]
+    return ["mpirun", *root, "-np", str(job.ranks), "-H", slots, *flags, *passed]
 
 
 def _is_passed(name: str) -> bool:

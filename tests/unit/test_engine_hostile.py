@@ -143,6 +143,10 @@ SAYINGS = {
     "rows without end": "{'facts': {'rows': 10 ** 400, 'result_bytes': -1}, 'pid': 1}",
     "texts for a terminal": "{'error': {'message': '\\x1b]0;x\\x07 no', 'sqlstate': '\\x1b', 'kind': 'Evil'}}",
     "an error that is none": "{'error': 5}",
+    "threads that cannot be": "{'threads': True}",
+    "a number of threads that is none": "{'threads': {'1': -1}}",
+    "a death of nobody": "{'died': 'x' * 60000, 'why': {'message': '\\x1b[2J', 'kind': []}}",
+    "all at once": "{'facts': [], 'threads': 0, 'error': None, 'died': 7}",
 }
 
 
@@ -150,7 +154,9 @@ SAYINGS = {
 def test_a_host_that_says_anything_ends_no_engine(hostile: Hostile, tmp_path: Path, name: str) -> None:
     engine = hostile("engine.host", HOST_SAYS.replace("{said}", SAYINGS[name]))
     try:
-        found = repr(opened(engine, tmp_path).facts)
+        # one that goes on saying nothing of use is ended by these
+        seconds = {"max_compile_seconds": "2", "max_inference_seconds": "0.5"}
+        found = repr(opened(engine, tmp_path, **seconds).facts)
     except EngineError as err:
         found = err.message + err.sqlstate + str(err.hint)
     assert "\x1b" not in found

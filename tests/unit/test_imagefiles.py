@@ -78,6 +78,32 @@ def test_refused_with_a_reason(tmp_path: Path) -> None:
     assert "is a folder: name its files" in refused(tmp_path)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes files of other users: needs root")
+@pytest.mark.parametrize(
+    ("link", "file", "loaded"), [(1, 1, True), (0, 1, True), (1, 0, False), (1, 2, False)]
+)
+def test_links_lead_only_where_their_makers_may_read(
+    tmp_path: Path, link: int, file: int, loaded: bool
+) -> None:
+    """Whoever may write into a folder put a picture of somebody else into the table, for all who read that."""
+    (tmp_path / "private.png").write_bytes(PNG)
+    (tmp_path / "link.png").symlink_to(tmp_path / "private.png")
+    os.chown(tmp_path / "private.png", file, file)
+    os.lchown(tmp_path / "link.png", link, link)
+    if loaded:
+        assert not isinstance(read(Found(tmp_path / "link.png", "link.png")), Refused)
+    else:
+        assert refused(tmp_path / "link.png") == "is another user's link to a file that is not his"
+
+
+def test_a_file_that_became_a_link_and_none_again(tmp_path: Path) -> None:
+    (tmp_path / "one.png").write_bytes(PNG)
+    name, file = os.stat(tmp_path / "one.png"), os.stat("/dev/null")
+    other = os.stat_result((*name[:4], name.st_uid + 1, *name[5:]))
+    assert imagefiles._planted(other, file) == "was replaced while it was read"
+    assert imagefiles._planted(name, name) == ""
+
+
 def test_a_bmp_that_cannot_be_scored_is_not_loaded(tmp_path: Path) -> None:
     """Its header of 16 bytes is OS/2's short form: `load` took it, and scoring said "not an image"."""
     file = tmp_path / "short.bmp"

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from train_runs import needs_horovod
 
 from dbinfer.errors import TrainError, UsageError
 from dbinfer.train import TrainJob, run
 from dbinfer.train.cluster.address import check_network, hold_port, own_address
 from dbinfer.train.cluster.listening import check_listening
 from dbinfer.train.cluster.roles import members_of
+from dbinfer.train.launch import launcher_command
 
 STRATEGIES = ("downpour", "sandblaster")
 JOB = TrainJob("digits", "digits", strategy="downpour", ranks=2)
@@ -115,3 +119,29 @@ def test_sandblaster_refuses_changing_images() -> None:
         UsageError, match="needs the same images in every evaluation, but augment changes them"
     ):
         run(replace(JOB, strategy="sandblaster", augment=True))
+
+
+LISTENS = """
+import os
+port = "%04X" % int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+found = [line.split()[1] for name in ("tcp", "tcp6") for line in list(open(f"/proc/net/{name}"))[1:]]
+print("at", [at.partition(":")[0] for at in found if at.endswith(":" + port)][:1])
+"""
+
+
+@needs_horovod
+def test_ranks_of_one_host_find_each_other_on_loopback() -> None:
+    """Horovod's server for that listened on every address, and takes from anybody where a rank is."""
+    job = TrainJob("digits", "digits", ranks=2)
+    words = launcher_command(job, {"localhost": 1}, {})
+    words[words.index("-np") + 1] = "1"
+    done = subprocess.run([*words, sys.executable, "-c", LISTENS], capture_output=True, text=True, check=True)
+    assert "at ['0100007F']" in done.stdout
+    elsewhere = launcher_command(job, {"a": 1, "b": 1}, {})
+    assert elsewhere[0].endswith("horovodrun")
+
+
+def test_ranks_of_one_host_that_mpi_starts_have_no_network() -> None:
+    job = TrainJob("digits", "digits", ranks=2, launcher="mpi")
+    assert "self,vader" in launcher_command(job, {"localhost": 2}, {})
+    assert "^openib" in launcher_command(job, {"a": 1, "b": 1}, {})

@@ -104,6 +104,20 @@ def test_what_a_killed_writer_or_a_full_disk_has_left_is_written_over(folder: Pa
     assert (total(), len(read())) == (5, 2)
 
 
+@pytest.mark.parametrize("rows", [-1, 1 << 62, (1 << 63) - 1])
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -1.0, 1e300])
+def test_a_record_that_no_process_can_have_written(folder: Path, rows: int, number: float) -> None:
+    """NaN made the view dbinfer.usage an error for everybody, and a count at its end the next row of its role."""
+    usage.Meter({}, (ROLE, VERSION)).add(1, 1.0)
+    record = usage_file.RECORD.pack(ROLE, VERSION, rows, number, number)
+    with open(usage_file.path(), "r+b") as file:
+        file.seek(usage_file.SIZE)
+        file.write(record * 3)
+    usage.Meter({}, (ROLE, VERSION)).add(2, 1.0)
+    (found,) = json.loads(usage.Usage({}).read(None), parse_constant=pytest.fail)
+    assert (found["rows"], found["seconds"]) == (2, 1.0)
+
+
 def test_a_file_of_an_earlier_release_is_kept_outside_a_cluster(folder: Path) -> None:
     """It ends in a number of its own, and was taken for another segment's: the rows were lost."""
     usage.Meter({}, (1, VERSION)).add(3, 1.0)

@@ -23,6 +23,8 @@ MAGIC = b"dbinfer usage 1\n"
 OWNER = struct.Struct("=i")  # the segment, at the end of the file's number
 NO_SEGMENT = -2  # PostgreSQL; -1 is Greenplum's coordinator
 MOST = 100_000  # records of a file that are looked at; nobody has so many processes
+# What a record may say; a disk may have written something else. The sum of all is still a bigint
+MOST_ROWS, MOST_SECONDS, LAST = 1 << 44, 1e11, 253402300799.0
 
 Key = Tuple[int, int]
 
@@ -91,7 +93,16 @@ def records_of(fd: int) -> Tuple[str, List[Tuple[int, Key, int, float, float]]]:
     data = os.pread(fd, MOST * SIZE, 0)
     whole = data[: len(data) // SIZE * SIZE]
     found = enumerate(RECORD.iter_unpack(whole[SIZE:]), 1)
-    return data[len(MAGIC) : SIZE].hex(), [(n * SIZE, (r[0], r[1]), r[2], r[3], r[4]) for n, r in found]
+    return data[len(MAGIC) : SIZE].hex(), [(n * SIZE, (r[0], r[1]), *_sound(*r[2:])) for n, r in found]
+
+
+def _sound(rows: int, seconds: float, last: float) -> Tuple[int, float, float]:
+    """Return counts that can be added and shown: 0 for one that cannot be, also for what is no number."""
+    return (
+        rows if 0 <= rows <= MOST_ROWS else 0,
+        seconds if 0 <= seconds <= MOST_SECONDS else 0.0,
+        last if 0 <= last <= LAST else 0.0,
+    )
 
 
 def take(book: Dict[str, Any], key: Key) -> List[Any]:
@@ -109,7 +120,7 @@ def take(book: Dict[str, Any], key: Key) -> List[Any]:
             # somebody else was faster with a new record
             fcntl.lockf(fd, fcntl.LOCK_UN, SIZE, place)
             return take(book, key)
-        taken = book["records"][key] = [fd, place, kept[2], kept[3]]
+        taken = book["records"][key] = [fd, place, *_sound(*kept[2:])[:2]]
     return taken
 
 
