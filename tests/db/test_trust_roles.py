@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 from released_version import Release
 
-from dbinfer.errors import InstallError, RegistryError
+from dbinfer import doctor
+from dbinfer.errors import DbinferError, InstallError, RegistryError
 from dbinfer.install import InstallOptions, install, uninstall, upgrade
-from dbinfer.registry import activate, deploy, drop
+from dbinfer.registry import DeployOptions, activate, deploy, drop
 
 pytestmark = pytest.mark.wide
 
@@ -200,3 +202,76 @@ def test_a_restored_database_gets_its_role_and_rights_back(
                 assert upgrade(dsn=dsn).changed
                 activate("m@1", make_dsn(dsn, options=f"-c role={name}"))
             assert upgrade(dsn=dsn).changed is False
+
+
+WATCHERS = (
+    "CREATE EVENT TRIGGER spy ON ddl_command_end EXECUTE FUNCTION pg_catalog.pg_event_trigger_ddl_commands()",
+    "CREATE PUBLICATION spy FOR TABLE dbinfer_private.part",
+    "CREATE PUBLICATION spy FOR ALL TABLES",
+    "CREATE RULE spy AS ON SELECT TO dbinfer_private.part DO INSTEAD SELECT 1",
+    "CREATE STATISTICS public.spy ON digest, content FROM dbinfer_private.part",
+    "COPY dbinfer_private.part TO PROGRAM 'cat'",
+    "LOCK TABLE dbinfer_private.model_version IN ACCESS SHARE MODE",
+    "ALTER TABLE dbinfer_private.part REPLICA IDENTITY FULL",
+)
+
+
+def test_nobody_but_a_superuser_has_the_servers_ways_to_watch_tables(db: Connection) -> None:
+    """Event triggers see each command, publications each row; an administrator of models makes none of ours."""
+    database = ask(db, "SELECT pg_catalog.current_database()")
+    with role(db, "dbinfer_admin") as name:
+        rows(db, "RESET ROLE")
+        rows(db, f"GRANT CREATE ON DATABASE {database} TO {name}; GRANT CREATE ON SCHEMA public TO {name}")
+        rows(db, f"SET ROLE {name}")
+        for command in WATCHERS:
+            with pytest.raises(psycopg2.Error) as caught:
+                rows(db, f"BEGIN; {command}")
+            rows(db, "ROLLBACK")
+            # 42501, or what a server says that has no such command, or asks for rights later
+            assert caught.value.pgcode in {"42501", "0A000", "42601", "42P17", "42703"}, (
+                command,
+                caught.value,
+            )
+
+
+def test_a_refused_model_is_looked_at_no_further_than_its_grant(
+    db: Connection, dsn: str, tmp_path: Path
+) -> None:
+    """So the time of a refusal says nothing of a model: no file of it is fetched, tried or loaded, no image decoded."""
+    deploy(tiny_models.constant(tmp_path, 3, "hidden"), DeployOptions(private=True), dsn)
+    cache = Path(ask(db, "SELECT cache_dir FROM dbinfer.segments LIMIT 1"))
+    before = sorted(cache.glob("*"))
+    with role(db):
+        for image in (IMAGE, b"no image", b"\xff\xd8" * 50_000):
+            refused(db, "42501", "SELECT dbinfer.predict(%s, 'hidden')", image)
+        rows(db, "RESET ROLE")
+    assert sorted(cache.glob("*")) == before
+    drop("hidden", force=True, dsn=dsn)
+
+
+def test_upgrades_among_drops_and_deploys(dsn: str, tmp_path: Path) -> None:
+    """Each waits for the other or says in one sentence why not; what is left is whole."""
+    model, problems = tiny_models.constant(tmp_path, 3, "swift"), list[str]()
+
+    def again(deed: Callable[[], object]) -> None:
+        for _ in range(4):
+            try:
+                deed()
+            except DbinferError as err:
+                problems.append(err.message)
+            except Exception as err:
+                problems.append(f"unclear: {err!r}")
+
+    deeds = (
+        lambda: upgrade(dsn=dsn),
+        lambda: deploy(model, dsn=dsn),
+        lambda: drop("swift", force=True, dsn=dsn),
+    )
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(again, deeds))
+    assert [problem for problem in problems if problem != 'model "swift" does not exist'] == []
+    deploy(model, dsn=dsn)
+    with closing(psycopg2.connect(dsn)) as db:
+        assert ask(db, "SELECT dbinfer.predict(%s, 'swift')", IMAGE) == [3, 3, 3]
+    assert [check for check in doctor(dsn).checks if not check.ok] == []
+    drop("swift", force=True, dsn=dsn)
