@@ -16,6 +16,15 @@ from dbinfer.report import Report
 
 # What keeps the engine's processes from all but their work
 GUARDS = ("landlock", "seccomp")
+SCOPES = 6  # the version of Landlock that keeps signals in, of Linux 6.12
+# What a hostile file that takes over one of them can do, too, where guards are missing; see docs/security.md
+GAINS = {
+    ("landlock",): "a hostile model can read and write the server's files while it is compiled",
+    (
+        "seccomp",
+    ): "a hostile image or model can open sockets and log in where the database trusts the server's user",
+    GUARDS: "a hostile image or model can do all that the server's user can",
+}
 
 
 @dataclass(frozen=True)
@@ -130,10 +139,14 @@ def _check(found: HostEngine, isolation: str) -> Check:
             return Check(name, True, f"models run in the backends, because {found.problem}")
         return Check(name, False, found.problem, "Mend it on that host, or: dbinfer install --isolation auto")
     kind = "service" if found.service else "engine"
-    detail = f"{kind} {found.pid}, {len(found.models)} models, isolation = {isolation}"
+    kernel = (found.sandbox or {}).get("kernel") or "an unknown kernel"
+    detail = f"{kind} {found.pid}, {len(found.models)} models, isolation = {isolation}, {kernel}"
     lacking = _lacking(found)
     if lacking:
-        detail += f", without {' and '.join(lacking)}"
+        detail += f", without {' and '.join(lacking)}: {GAINS[tuple(lacking)]}"
+        # only then the kernel itself keeps signals in, with a scope of Landlock
+        if lacking == ["seccomp"] and (found.sandbox or {}).get("landlock", 0) < SCOPES:
+            detail += ", and signal the server's processes"
     if len(lacking) == len(GUARDS) and isolation == "always":
         return Check(
             name, False, detail, "Nothing keeps files closed there: use a kernel that has one of them."

@@ -60,7 +60,31 @@ def test_the_engine_works_without_a_guard_and_says_so(tmp_path: Path, landlock: 
     check = hosts._check(engine_of(facts), "always")
     assert check.ok == (not (landlock and filters))
     assert ("without landlock" in check.detail, "seccomp" in check.detail) == (landlock, filters)
+    assert f", Linux {platform.release()}" in check.detail
 
 
 def engine_of(facts: dict[str, Any]) -> HostEngine:
     return hosts._engine({**facts, "host": "db1", "problem": None})
+
+
+GAINED = {
+    (0, True): "without landlock: a hostile model can read and write the server's files while it is compiled",
+    (
+        7,
+        False,
+    ): "without seccomp: a hostile image or model can open sockets and log in where the database trusts the "
+    "server's user",
+    (5, False): "where the database trusts the server's user, and signal the server's processes",
+    (
+        0,
+        False,
+    ): "without landlock and seccomp: a hostile image or model can do all that the server's user can",
+}
+
+
+@pytest.mark.parametrize(("landlock", "filters"), GAINED)
+def test_the_doctor_names_the_kernel_and_what_its_gaps_let_in(landlock: int, filters: bool) -> None:
+    sandbox = {"landlock": landlock, "seccomp": filters, "kernel": "Linux 6.1.0"}
+    check = hosts._check(engine_of({"digest": "", "sandbox": sandbox}), "auto")
+    assert ", Linux 6.1.0, without " in check.detail
+    assert check.detail.endswith(GAINED[landlock, filters])

@@ -17,8 +17,10 @@ OF_FILES = 1 << 1 | 1 << 2
 
 
 def guards() -> Dict[str, Any]:
-    """Return the version of Landlock's interface (0: none), and whether the kernel filters system calls."""
-    return {"landlock": landlock.version(), "seccomp": seccomp.known()}
+    """Return the kernel, the version of its Landlock's interface (0: none), and whether it filters system calls."""
+    system = os.uname()
+    named = "%s %s" % (system.sysname, system.release)
+    return {"landlock": landlock.version(), "seccomp": seccomp.known(), "kernel": named}
 
 
 def missing(found: Dict[str, Any]) -> str:
