@@ -149,7 +149,7 @@ def test_the_first_use_of_what_nobody_tried_is_bounded(db: Connection, dsn: str,
 @pytest.mark.usefixtures("believed")
 def test_a_cancel_ends_the_trial(db: Connection, dsn: str, tmp_path: Path) -> None:
     with db.cursor() as cur:
-        cur.execute("SELECT dbinfer_private.set_setting('max_inference_seconds', '500')")
+        cur.execute("SELECT dbinfer_private.set_setting('max_inference_seconds', '30')")
         try:
             deploy(tiny_models.loop(tmp_path, ENDLESS, "cancelled"), dsn=dsn)
             cur.execute("SET statement_timeout = '2s'")
