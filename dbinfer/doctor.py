@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg2
+from psycopg2.extensions import TRANSACTION_STATUS_INERROR
 
 from dbinfer._version import __version__
 from dbinfer.backends import Check, check_backends
@@ -87,7 +88,10 @@ def _examined(dsn: str | None) -> DoctorReport:
         if all(check.ok for check in backends):
             backends += [slow_hosts(conn), *crowded_hosts(conn, platform, settings)]
             backends += skewed_tables(conn, platform)
-        return DoctorReport((*server, *known, *backends, *check_engines(conn, settings)))
+        # after an error only the backends' lines say something, and they do
+        broken = conn.info.transaction_status == TRANSACTION_STATUS_INERROR
+        engines = [] if broken else check_engines(conn, settings)
+        return DoctorReport((*server, *known, *backends, *engines))
 
 
 def _server(platform: Platform) -> list[Check]:

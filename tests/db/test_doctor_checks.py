@@ -250,3 +250,14 @@ class FakeConnection:
 
     def fetchall(self) -> list[tuple[object, ...]]:
         return self.rows
+
+
+def test_a_registry_of_which_a_part_is_missing(db: Connection, dsn: str) -> None:
+    """As a role without PL/Python restores a dump; it ended with `current transaction is aborted`."""
+    for name in ("_status()", "_full_status()"):
+        rows(db, f"ALTER FUNCTION dbinfer.{name} RENAME TO {name.strip('()')}_gone")
+    try:
+        assert [check for check in wrong(dsn) if "does not exist" in check.detail]
+    finally:
+        for name in ("_status", "_full_status"):
+            rows(db, f"ALTER FUNCTION dbinfer.{name}_gone() RENAME TO {name}")
