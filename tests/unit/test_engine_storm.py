@@ -45,8 +45,9 @@ class Storm(threading.Thread):
         self.over, self.killed = threading.Event(), 0
 
     def run(self) -> None:
-        choice = random.Random(0)
-        while not self.over.wait(self.seconds):
+        choice, pause = random.Random(0), 0.1  # the first soon: all rows may be scored within a second
+        while not self.over.wait(pause):
+            pause = self.seconds
             found = processes(self.engine)
             victims = [pid for kind in self.kinds for pid in found[kind]]
             if victims:
