@@ -18,6 +18,7 @@ BOUNDARIES = {
         "image",
         "model file",
         "archive",
+        "folder",
         "foreign file",
         "text",
     ),
