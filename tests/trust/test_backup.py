@@ -22,7 +22,7 @@ from servers import backend_venv
 
 import dbinfer
 from dbinfer import server as embedded
-from dbinfer.errors import DataError
+from dbinfer.errors import DataError, DbinferError
 from dbinfer.registry import DeployOptions, deploy
 from dbinfer.score import ScoreOptions, score
 
@@ -107,6 +107,35 @@ def test_a_dump_restored_into_a_fresh_cluster_scores_after_upgrade(
     with closing(psycopg2.connect(target)) as db:
         assert ask(db, PREDICT, IMAGE, "open") == [8, 8, 8]
     figures.record(f"pg_dump, {kind}", rows=14)
+
+
+def test_a_dump_restored_by_another_role_runs_nothing_and_says_so(source: Breakable, tmp_path: Path) -> None:
+    """A role without PL/Python gets tables and SQL; its own SECURITY DEFINER functions reach nothing of the server."""
+    dump = tmp_path / "dump"
+    run(program(source.server, "pg_dump"), "--format=custom", "-f", dump, "-d", source.dsn)
+    with source.session() as db:
+        rows(db, "CREATE ROLE mallory")
+        rows(db, "CREATE DATABASE stolen OWNER mallory")
+    target = make_dsn(source.dsn, dbname="stolen")
+    copies.attempt(
+        program(source.server, "pg_restore"), "--no-owner", "--no-acl", "--role=mallory", "-d", target, dump
+    )
+    with closing(psycopg2.connect(target)) as db:
+        db.autocommit = True
+        trusted = (
+            "SELECT count(*) FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang "
+            "WHERE NOT l.lanpltrusted AND l.lanname LIKE 'plpython%%' AND p.proowner = 'mallory'::regrole"
+        )
+        assert ask(db, trusted) == 0
+        rows(db, "SET ROLE mallory")
+        with pytest.raises(psycopg2.Error) as caught:
+            ask(db, PREDICT, IMAGE, "open")
+        assert caught.value.pgcode not in (None, "XX000", "38000")
+    found = [check for check in dbinfer.doctor(target).checks if not check.ok]
+    assert found
+    with pytest.raises(DbinferError) as stopped:
+        dbinfer.upgrade(dsn=target)
+    assert "\n" not in stopped.value.message
 
 
 def test_a_hot_standby_scores_writes_nothing_but_its_own_cache_and_follows(
