@@ -11,7 +11,7 @@ bootstrap: ## install what is missing: PostgreSQL with PL/Python, .venv
 demo: bootstrap ## train, deploy and score real images with SQL, in a few minutes
 	@.venv/bin/dbinfer demo
 
-test: bootstrap train-env ## the main ways of everything, with real servers, engines and trainings: 13 minutes on two cores
+test: bootstrap train-env ## the main ways of everything, with real servers, engines and trainings: 6 to 7 minutes on two cores
 	@bash scripts/test "not wide"
 
 test-all: bootstrap train-env ## all tests that this machine can run; LONG=1 for their long forms
