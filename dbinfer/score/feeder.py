@@ -82,12 +82,13 @@ class Feeder:
         self._conn, self._plan, self._pace = conn, plan, pace
         self._stopped, self._settle = stopped, settle
         self._highest: Bound | None = None
+        self._looked = 0.0  # seconds of the last pass's queries
 
     def batches(self) -> Iterator[tuple[Range, bool]]:
         """Yield each batch, and whether its bad rows are tried again."""
         retry = self._plan.options.retry_errors
         for _ in range(PASSES):
-            begin, found = time.monotonic(), False
+            found = False
             for keys in self._pass(None, retry):
                 found = True
                 yield keys, retry
@@ -96,9 +97,10 @@ class Feeder:
             self._settle()
             retry = False
         if self._plan.options.watch and not self._stopped():
-            yield from ((keys, False) for keys in self._watch(time.monotonic() - begin))
+            yield from ((keys, False) for keys in self._watch())
 
     def _pass(self, low: Bound | None, retry: bool) -> Iterator[Range]:
+        self._looked = 0.0
         while not self._stopped():
             keys = self._next(low, retry)
             if keys is None:
@@ -111,23 +113,25 @@ class Feeder:
         prefix = self._plan.platform.adapt(KEYS_BY_INDEX) if self._plan.ordered else ""
         if self._plan.platform.mpp and prefix:
             prefix += "SET LOCAL optimizer = off; "
+        begin = time.monotonic()
         with self._conn, self._conn.cursor() as cur:
             cur.execute(sql.SQL(prefix) + self._plan.boundary(low, self._pace.size, retry))
             row = cur.fetchone()
+        self._looked += time.monotonic() - begin
         return Range(low, row[1:], int(row[0])) if row else None
 
-    def _watch(self, seconds: float) -> Iterator[Range]:
+    def _watch(self) -> Iterator[Range]:
         """Yield new rows as they come: mostly above the highest key, at times among all."""
         with self._conn, self._conn.cursor() as cur:
             cur.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._plan.options.channel)))
-        due = time.monotonic() + SHARE * seconds
+        due = time.monotonic() + SHARE * self._looked
         while not self._stopped():
             whole = time.monotonic() >= due
-            begin = time.monotonic()
             yield from self._pass(None if whole else self._highest, retry=False)
             self._settle()
             if whole:
-                due = time.monotonic() + SHARE * (time.monotonic() - begin)
+                # scoring what was found is not looking for it
+                due = time.monotonic() + SHARE * self._looked
             self._wait(self._plan.options.watch or 1.0)
 
     def _wait(self, seconds: float) -> None:

@@ -1,8 +1,16 @@
-"""How many rows a batch of a job has."""
+"""How many rows a batch of a job has, and how often one that watches looks for rows below the highest key."""
 
 from __future__ import annotations
 
-from dbinfer.score.feeder import EDGE, FIRST, MOST, Pace
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from dbinfer.score import feeder
+from dbinfer.score.feeder import EDGE, FIRST, MOST, Feeder, Pace
 
 
 def test_batches_grow_to_two_seconds_and_shrink_towards_the_end() -> None:
@@ -32,3 +40,28 @@ def test_rows_that_came_meanwhile_come_in_whole_batches() -> None:
     pace.fed(1000)
     pace.measured(20_000, 0.1)
     assert pace.size == MOST
+
+
+def test_a_long_time_of_scoring_does_not_put_off_the_next_look_among_all_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, lows = SimpleNamespace(now=0.0), []
+    monkeypatch.setattr(feeder, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(feeder, "sql", MagicMock())
+
+    def takes(seconds: float) -> None:
+        clock.now += seconds
+
+    def look(low: Any, *_: Any) -> None:
+        lows.append(low)
+        takes(0.01)
+
+    options = SimpleNamespace(retry_errors=False, watch=1.0, channel="images")
+    plan: Any = SimpleNamespace(boundary=look, ordered=False, platform=MagicMock(), options=options)
+    conn = MagicMock()
+    # nothing at first, then each pass finds a row and looks once more
+    conn.cursor().__enter__().fetchone.side_effect = [None] + [(1, "9"), None] * 20
+    monkeypatch.setattr(Feeder, "_wait", lambda _, seconds: takes(seconds))
+    watching = Feeder(conn, plan, Pace(None, 0, 1), lambda: False, settle=lambda: takes(100))
+    assert len(list(islice(watching.batches(), 10))) == 10
+    assert lows[1:] == ([None, ("9",)] * 10)[:-1]
