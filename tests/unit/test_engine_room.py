@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +18,7 @@ from engine_models import processes, wait_until
 from engine_places import GOOD, engine_folder, opened, passing, ready
 
 from dbinfer_udf import limits
-from dbinfer_udf.engine import client
+from dbinfer_udf.engine import address, client, wire
 from dbinfer_udf.engine.address import Address
 from dbinfer_udf.engine.supervisor import Supervisor
 from dbinfer_udf.errors import ModelError
@@ -169,6 +172,61 @@ def test_a_model_that_cannot_be_loaded_says_why(folder: Path) -> None:
     assert client.status(engine.settings)[0]["models"] == []
     # its mistake is nobody else's
     assert opened(folder).ask("predict", GOOD, None) == "{1.0,1.0,1.0}"
+
+
+def asking(engine: client.Engine, model: tuple[dict[str, Any], Any]) -> socket.socket:
+    """Return the connection of a session that waits for a model, as its statement does."""
+    spec, entry = model
+    wanted = {"spec": spec, "folder": entry.folder, "threads": 1, "rows": 1}
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(60)
+    connection.connect(address.find(engine.settings, engine.digest).control)
+    message = dict(wanted, op="open", server=os.getpid(), python=sys.version_info[:2])
+    connection.sendall(wire.frame(message))
+    return connection
+
+
+def trials(engine: client.Engine) -> list[int]:
+    """Return the processes of trials: what hosts that load have started."""
+    return [pid for host in processes(engine)["host"] for pid in engine_models.children_of(host)]
+
+
+def slow_to_try(folder: Path, seconds: int) -> tuple[client.Engine, tuple[dict[str, Any], Any]]:
+    """Return an engine that runs, and a model whose trial takes as long as it may."""
+    engine = engine_models.engine(folder)
+    engine.attach()
+    path = tiny_models.loop(folder.parent, 2 * 10**9)
+    return engine, engine_models.ticket(path, folder.parent / "cache", max_inference_seconds=str(seconds))
+
+
+def test_a_trial_for_which_nobody_waits_any_more_ends(folder: Path) -> None:
+    """It went on for as long as an image may take, after a cancel of the only statement that had asked."""
+    engine, model = slow_to_try(folder, 3600)
+    asked_by = [asking(engine, model) for _ in range(2)]
+    wait_until(lambda: trials(engine), "the trial")
+    (trial,) = trials(engine)
+    for connection in asked_by:
+        connection.close()
+    wait_until(lambda: not engine_models.title_of(trial), "the end of the trial")
+    wait_until(lambda: not processes(engine)["host"], "the end of the host")
+    assert client.status(engine.settings)[0]["models"] == []
+    assert "Model loop@1 is given up: nobody waits for it any more." in (folder / "engine.log").read_text()
+    # nothing was learnt, so whoever comes next has it tried again
+    with asking(engine, model):
+        wait_until(lambda: trials(engine), "another trial")
+
+
+def test_who_waits_on_gets_the_answer_of_the_same_trial(folder: Path) -> None:
+    engine, model = slow_to_try(folder, 4)
+    leaves, stays = [asking(engine, model) for _ in range(2)]
+    wait_until(lambda: trials(engine), "the trial")
+    leaves.close()
+    said = b""
+    with stays:
+        while (found := wire.unframe(said)) is None:
+            said += stays.recv(1 << 16)
+    assert found["error"]["message"] == "the model was not run: one image took more than 4 s"
+    assert "is given up" not in (folder / "engine.log").read_text()
 
 
 def test_sessions_take_turns(folder: Path) -> None:

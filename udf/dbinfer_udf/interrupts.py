@@ -1,4 +1,4 @@
-"""Whether the server wants this statement to end, and how that reaches Python."""
+"""Whether the server, or in an engine the supervisor, wants this work to end, and how that reaches Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .process import is_9_4, postmaster, server
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
-    from typing import Any, Tuple
+    from typing import Any, Callable, List, Tuple
 
 # rounds; the coordinator and a segment's own timer each send a signal for one cancel
 MAX_INTERRUPTS = 16
@@ -22,6 +22,9 @@ FLAGS = ("QueryCancelPending", "ProcDiePending", "TransactionTimeoutPending")
 # Since PostgreSQL 12 the kernel tells each process by a signal that the postmaster has ended
 ORPHAN = "postmaster_possibly_dead"
 STATEMENT_TIMEOUT = 3  # its place in the server's enum TimeoutId
+
+# What else ends the work of this process, which may be none of the server's
+_reasons: List[Callable[[], bool]] = []
 
 
 class NoFlag:
@@ -69,9 +72,14 @@ def orphaned() -> bool:
     return True
 
 
+def heed(reason: Callable[[], bool]) -> None:
+    """Count work as cancelled, too, where this is true."""
+    _reasons.append(reason)
+
+
 def cancelled() -> bool:
     """Return whether the server's signal handlers have noted a cancel, the end of this process or of the postmaster."""
-    return any(_noted(name) for name in FLAGS) or orphaned()
+    return any(_noted(name) for name in FLAGS) or orphaned() or any(reason() for reason in _reasons)
 
 
 def _noted(flag: str) -> bool:

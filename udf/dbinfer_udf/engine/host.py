@@ -10,6 +10,7 @@ import signal
 import socket
 from typing import Any, Dict
 
+from .. import interrupts
 from . import kernel, loading, wire
 from .crew import Crew
 from .rehearsal import rehearse
@@ -38,6 +39,8 @@ class Host:
         spec = self._wanted["spec"]
         kernel.set_title("dbinfer-engine", "host of %s@%s" % (spec["model"], spec["version"]))
         wakes = self._hear_of_deaths()
+        # the supervisor closes it where nobody waits for this model any more, which ends a trial
+        interrupts.heed(lambda: kernel.hung_up(self._channel.fileno()))
         try:
             facts = self._load()
         except Exception as err:

@@ -215,12 +215,19 @@ class Hosted:
             return False
 
     def tick(self) -> None:
-        """Note signs of life, and give up a load that takes too long."""
+        """Note signs of life, and give up a load that takes too long, or for which nobody waits any more."""
         signs = sum(state.requests for state in self.slots.all())
         if signs != self._signs:
             self._signs, self.used = signs, time.monotonic()
             self._supervisor.sign_of_life()
-        if self.facts is None and time.monotonic() > self._until:
+        gone = [question for question in self._waiting if question.given_up()]
+        for question in gone:
+            self._waiting.remove(question)
+            question.close()
+        if gone and not self._waiting:
+            self._supervisor.log.say("%s is given up: nobody waits for it any more." % self.title)
+            self.close({})
+        elif self.facts is None and time.monotonic() > self._until:
             late = "the engine needs too long to load the model"
             self.close(wire.describe(EngineError(late, hint="Set max_compile_seconds higher.")))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import select
 import signal
 from typing import Any, List
 
@@ -47,6 +48,14 @@ def die_with(parent: int) -> None:
 def threads() -> int:
     """Return how many threads this process has."""
     return len(os.listdir("/proc/self/task"))
+
+
+def hung_up(fd: int) -> bool:
+    """Return whether the other side of a socket has closed, whatever waits to be read before."""
+    poll = select.poll()
+    poll.register(fd, 0)
+    # asked for or not, the kernel tells it
+    return any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
 
 
 def memory_file(name: str, data: bytes) -> int:

@@ -8,7 +8,7 @@ import socket
 import time
 from typing import Any, Callable, Dict, List
 
-from . import wire
+from . import kernel, wire
 
 MESSAGE_SECONDS = 5.0  # until a question is there as a whole
 MOST_MESSAGE = 64 << 20
@@ -21,6 +21,10 @@ class Question:
         self.connection = connection
         self.data = b""
         self.until = time.monotonic() + MESSAGE_SECONDS
+
+    def given_up(self) -> bool:
+        """Return whether who asked has gone: its statement was cancelled, for example."""
+        return kernel.hung_up(self.connection.fileno())
 
     def answer(self, message: Dict[str, Any]) -> None:
         """Send the answer and close; who has gone gets none."""
