@@ -43,15 +43,7 @@ for package in call["packages"]:
 importlib.import_module("dbinfer.apart").child(call)
 """
 PACKAGES = ("dbinfer", "dbinfer_udf", "dbinfer_models")
-SYSTEM = (
-    *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/nix/store", "/gnu/store"),
-    *("/etc/ld.so.cache", "/etc/localtime", "/usr/share/zoneinfo"),
-)
-# Of /proc the process itself alone: others show their command lines there
-KERNEL = (
-    *("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys/vm"),
-    *("/sys/devices/system", "/sys/fs/cgroup", "/dev/urandom", "/dev/zero"),
-)
+SYSTEM = (*guards.SYSTEM, "/nix/store", "/gnu/store", "/usr/share/zoneinfo")
 # Its settings, and the labels of ImageNet
 KERAS = (("keras.json",), ("models", "imagenet_class_index.json"))
 # What the environment says of languages and of computing; passwords are in other variables
@@ -133,7 +125,11 @@ def libraries() -> list[str]:
     for name in ("PYTHONPATH", "LD_LIBRARY_PATH"):
         found += os.environ.get(name, "").split(os.pathsep)
     found += [os.path.join(_keras_home(), *names) for names in KERAS]
-    return [*SYSTEM, *KERNEL, *(path for path in dict.fromkeys(found) if path and not _holds(path, home))]
+    return [
+        *SYSTEM,
+        *guards.KERNEL,
+        *(path for path in dict.fromkeys(found) if path and not _holds(path, home)),
+    ]
 
 
 def _keras_home() -> str:

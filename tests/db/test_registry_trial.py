@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 
 import psycopg2
 import pytest
 import tiny_models
 from asking import ask, refused
+from engine_processes import below, threads
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.errors import DataError, ModelFileError
 from dbinfer.ir import import_openvino
 from dbinfer.registry import DeployOptions, deploy, precision
+from dbinfer_udf.engine import landlock, seccomp
 from dbinfer_udf.trial import Result
 
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
@@ -144,6 +148,46 @@ def test_the_first_use_of_what_nobody_tried_is_bounded(db: Connection, dsn: str,
         diag = refused(db, "55000", "SELECT dbinfer.predict(%s, 'untried')", IMAGE)
         assert diag.message_primary == "dbinfer: the model was not run: one image took more than 1 s"
         assert "--max-inference-seconds" in diag.message_hint
+
+
+@pytest.mark.usefixtures("believed")
+@pytest.mark.skipif(
+    not (landlock.version() and seccomp.known()),
+    reason="this kernel has no Landlock, or no filter of system calls",
+)
+@pytest.mark.postgres_only("looks for the backend's processes on this host")
+def test_the_trial_of_a_backend_is_shut_in(db: Connection, dsn: str, tmp_path: Path) -> None:
+    """It had all rights of the server's user, where it was not an engine that tried."""
+    deploy(tiny_models.loop(tmp_path, ENDLESS, "watched"), dsn=dsn)
+    with db.cursor() as cur:
+        cur.execute("SELECT dbinfer.set_isolation('watched', 'never')")
+        cur.execute("SELECT dbinfer_private.set_setting('max_inference_seconds', '30')")
+    found: list[dict[str, str]] = []
+
+    def look() -> None:
+        pid, until = db.info.backend_pid, time.monotonic() + 20
+        while time.monotonic() < until and not found:
+            found.extend(threads(one)[one] for one in below(pid)[1:] if filtered(one))
+            time.sleep(0.02)
+        with psycopg2.connect(dsn) as other, other.cursor() as cur:
+            cur.execute("SELECT pg_cancel_backend(%s)", (pid,))
+        other.close()
+
+    watch = threading.Thread(target=look)
+    watch.start()
+    try:
+        with pytest.raises(psycopg2.errors.QueryCanceled):
+            ask(db, "SELECT dbinfer.predict(%s, 'watched')", IMAGE)
+    finally:
+        watch.join()
+        ask(db, "SELECT dbinfer_private.set_setting('max_inference_seconds', '1') IS NULL")
+    (status,) = found
+    assert status["NoNewPrivs"] == "1"
+    assert int(status["CapEff"], 16) & ~0b110 == 0
+
+
+def filtered(pid: int) -> bool:
+    return pid in (found := threads(pid)) and found[pid].get("Seccomp") == "2"
 
 
 @pytest.mark.usefixtures("believed")

@@ -159,7 +159,7 @@ def trying(monkeypatch: pytest.MonkeyPatch, result: Result | TrialError) -> list
     """Let trials find this; return a list that grows with each."""
     count: list[int] = []
 
-    def trial(*given: Any) -> Result:
+    def trial(*given: Any, **more: Any) -> Result:
         count.append(1)
         if isinstance(result, TrialError):
             raise result

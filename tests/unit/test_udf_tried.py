@@ -12,6 +12,7 @@ import pytest
 
 from dbinfer_udf import figures, interrupts, tried
 from dbinfer_udf.cache import Entry
+from dbinfer_udf.engine import landlock, seccomp
 from dbinfer_udf.errors import ModelError
 from dbinfer_udf.trial import AbandonedError, Limits, Result, TrialError
 
@@ -25,7 +26,7 @@ class Trials:
         self.count = 0
         self.error: Exception | None = None
 
-    def __call__(self, *given: Any) -> Result:
+    def __call__(self, *given: Any, **more: Any) -> Result:
         self.count += 1
         if self.error is not None:
             raise self.error
@@ -165,3 +166,50 @@ def test_a_spoilt_note_counts_for_nothing(trials: Trials, entry: Entry, text: st
     Path(figures.path(entry.folder)).write_text(text)
     use(entry)
     assert trials.count == 1
+
+
+TAKEN_OVER = """
+import os, signal, socket, subprocess
+entry, secret = %r
+acts = {
+    "reads": lambda: open(secret).read(),
+    "reads users": lambda: open("/etc/passwd").read(),
+    "reads of its starter": lambda: open("/proc/%%d/cmdline" %% os.getppid()).read(),
+    "writes": lambda: open(secret, "w"),
+    "writes the outcome of its own trial": lambda: open(entry + "/trial.json", "w"),
+    "writes another model": lambda: open(entry + "/model.xml", "w"),
+    "connects": lambda: socket.socket(socket.AF_UNIX),
+    "starts a program": lambda: subprocess.run(["/bin/true"]),
+    "starts a process": os.fork,
+    "ends its starter": lambda: os.kill(os.getppid(), 0),
+    "reads the libraries": lambda: open(os.__file__).read(),
+    "reads its model": lambda: open(entry + "/model.xml").read(),
+}
+did = []
+for name, act in acts.items():
+    try:
+        act()
+    except PermissionError:
+        continue
+    did.append(name)
+raise RuntimeError(", ".join(did))
+"""
+
+
+@pytest.mark.skipif(
+    not (landlock.version() and seccomp.known()),
+    reason="this kernel has no Landlock, or no filter of system calls",
+)
+def test_a_model_that_takes_over_its_trial_reaches_nothing(
+    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that does what hostile code in a model would do. A backend's trial had all rights of the server."""
+    secret, library = tmp_path / "PG_VERSION", tmp_path / "packages"
+    secret.write_text("15")
+    library.mkdir()
+    (library / "openvino.py").write_text(TAKEN_OVER % ((entry.folder, str(secret)),))
+    monkeypatch.syspath_prepend(library)
+    with pytest.raises(ModelError) as caught:
+        use(entry)
+    assert caught.value.message.endswith("OpenVINO cannot run it: reads the libraries, reads its model")
+    assert secret.read_text() == "15"

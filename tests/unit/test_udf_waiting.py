@@ -44,7 +44,7 @@ def evicting(other: Entry, seconds: float) -> None:
 def test_it_stays_while_it_is_tried(crowded: tuple[Entry, Entry], monkeypatch: pytest.MonkeyPatch) -> None:
     waited, other = crowded
 
-    def long_trial(*given: Any) -> Result:
+    def long_trial(*given: Any, **more: Any) -> Result:
         stop: Callable[[], bool] = given[-1]
         evictor = threading.Thread(target=evicting, args=(other, 1.5 * BUSY))
         evictor.start()
@@ -62,7 +62,7 @@ def test_it_stays_while_another_process_tries_it(
     crowded: tuple[Entry, Entry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited, other = crowded
-    monkeypatch.setattr(tried, "run_trial", lambda *given: Result(10.0, 1.5, 1 << 20))
+    monkeypatch.setattr(tried, "run_trial", lambda *given, **more: Result(10.0, 1.5, 1 << 20))
     with tried._alone(waited):
         waits = threading.Thread(target=tried.require_tried, args=(waited, "f32", {}, "1"))
         waits.start()

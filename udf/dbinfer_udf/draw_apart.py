@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import resource
 import select
 import subprocess
-import sys
 import time
 from typing import Any, Dict, Optional, Tuple
 
@@ -20,16 +18,6 @@ from .image_limits import image_limits
 from .tried import python_of
 
 SECONDS = 60.0
-
-RUN = """
-import importlib
-import json as _json
-_call = _json.loads(%r)
-sys.path[:] = _call["paths"]
-if _call["modules"]:
-    sys.meta_path.insert(0, Finder(_call["package"], _call["modules"]))
-importlib.import_module(_call["package"] + ".draw_apart").child(_call)
-"""
 
 
 def drawn_apart(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional[bytes]]) -> bytes:
@@ -52,9 +40,7 @@ def drawn_apart(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Op
 
 
 def _started(call: Dict[str, Any], python: str, files: Any) -> Any:
-    modules = getattr(globals()["__loader__"], "modules", {})
-    call = dict(call, modules=modules, package=__package__, paths=[path for path in sys.path if path])
-    program = (modules.get("bootstrap", "import sys\n") + RUN % json.dumps(call)).encode()
+    program = own_python.program("draw_apart", call)
     try:
         return own_python.started(
             python, program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=files

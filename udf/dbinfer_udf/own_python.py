@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
+import sys
 from typing import Any, Dict
 
 # Of OpenVINO, oneDNN and OpenCV; whoever limits a server to some instructions means all of its processes
 INSTRUCTIONS = ("OV_CPU_MAX_ISA", "ONEDNN_MAX_CPU_ISA", "OPENCV_CPU_DISABLE")
+
+# In a backend our package is no file: its sources, and what imports them, travel with the program
+RUN = """
+import importlib
+import json as _json
+_call = _json.loads(%r)
+sys.path[:] = _call["paths"]
+if _call["modules"]:
+    sys.meta_path.insert(0, Finder(_call["package"], _call["modules"]))
+importlib.import_module(_call["package"] + ".%s").child(_call)
+"""
+
+
+def program(module: str, call: Dict[str, Any]) -> bytes:
+    """Return what calls the function `child` of a module of this package, with `call`, in a process of its own."""
+    modules = getattr(globals()["__loader__"], "modules", {})
+    call = dict(call, modules=modules, package=__package__, paths=[path for path in sys.path if path])
+    source: str = modules.get("bootstrap", "import sys\n") + RUN % (json.dumps(call), module)
+    return source.encode()
 
 
 def started(python: str, program: bytes, name: str = "", **options: Any) -> Any:

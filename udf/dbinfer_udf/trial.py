@@ -14,7 +14,6 @@ import resource
 import select
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -72,7 +71,6 @@ def run_trial(
         AbandonedError: `stop` said so.
     """
     call = {
-        "paths": [path for path in sys.path if path],  # "" is the working directory
         "xml": xml,
         "precision": precision,
         "memory": limits.memory_bytes,
@@ -84,7 +82,8 @@ def run_trial(
     pipe = subprocess.PIPE
     try:
         # A session of its own: Ctrl-C at the terminal ends the command, which then ends this
-        process = own_python.started(python, _program(call), stdout=pipe, stderr=pipe, start_new_session=True)
+        program = own_python.program("trial_process", call)
+        process = own_python.started(python, program, stdout=pipe, stderr=pipe, start_new_session=True)
     except OSError as err:
         message = "the Python that tries it, %s, cannot be started: %s" % (python, err.strerror)
         raise TrialError(message, lasting=False) from err
@@ -95,12 +94,6 @@ def run_trial(
         process.wait()  # a backend must not collect zombies
         process.stdout.close()
         process.stderr.close()
-
-
-def _program(call: Dict[str, Any]) -> bytes:
-    """Return what the process runs: the source of trial_process, which in a backend comes from the registry."""
-    source = trial_process.__spec__.loader.get_source(trial_process.__name__)  # type: ignore[union-attr]
-    return (str(source) + "\nrun(%r)\n" % json.dumps(call)).encode()
 
 
 class _Watch:

@@ -1,7 +1,4 @@
-"""The process in which a model is tried; it is given the source of this module, which therefore stands alone.
-
-It needs nothing but the standard library, numpy and openvino, and imports those from where its caller found them.
-"""
+"""The process in which a model is tried; it imports numpy and openvino from where its caller found them."""
 
 from __future__ import annotations
 
@@ -9,14 +6,15 @@ import contextlib
 import ctypes
 import errno
 import glob
-import importlib
 import json
 import os
 import resource
 import signal
 import sys
 import time
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
+
+from .engine.guards import shut_in
 
 PR_SET_PDEATHSIG = 1
 # How OpenVINO says that it got no memory, or no memory for a thread
@@ -38,18 +36,17 @@ def too_large(memory: int) -> Tuple[str, str]:
     return "it needs more than %d MB of memory" % (memory >> 20), "max_model_mb"
 
 
-def run(call_json: str) -> None:
+def child(call: Dict[str, Any]) -> None:
     """Be the process that is tried: say each step as a line of JSON on standard output."""
-    began, call = time.perf_counter(), json.loads(call_json)
+    began = time.perf_counter()
     # as in a backend, see compile._core
     os.environ["HWLOC_THISSYSTEM"] = "0"
     # before anything of the libraries or of the model is read
     _bound_itself(call["memory"])
-    sys.path[:] = call["paths"]
     try:
         if call["guards"]:
-            # before a library starts a thread; in a backend this package is no file
-            importlib.import_module("dbinfer_udf.engine.guards").shut_in(*call["guards"])
+            # before a library starts a thread
+            shut_in(*call["guards"])
         found, request = _measure(call["xml"], call["precision"], call["sample"])
         _say(done=found)
         # whatever these come to, the model has passed

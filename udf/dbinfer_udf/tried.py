@@ -12,10 +12,11 @@ import os
 import re
 import sys
 import tempfile
-from typing import Any, ContextManager, Dict, List, Optional
+from typing import Any, ContextManager, Dict, List, Optional, Set
 
 from . import figures, interrupts, signals
 from .cache import Entry
+from .engine.guards import KERNEL, SYSTEM
 from .errors import ModelError
 from .memory import no_room, room_beside
 from .processor import kind
@@ -92,8 +93,11 @@ def _try(
     # what is free, because the kernel would end a backend for a model that takes more
     room = room_beside(settings)
     bound = limits if room is None else limits._replace(memory_bytes=min(limits.memory_bytes, room))
+    python, xml = python_of(settings), entry.path("xml")
+    # whoever deployed it, and wherever this is: what runs for the first time reaches nothing
+    readable = [*libraries_of(entry.folder, settings), xml, entry.path("bin")]
     try:
-        found = run_trial(python_of(settings), entry.path("xml"), precision, bound, steps(settings), stop)
+        found = run_trial(python, xml, precision, bound, steps(settings), stop, guards=(readable, ()))
     except TrialError as err:
         if passed:
             return {"by_threads": {}, "busy": False, **passed}
@@ -125,6 +129,33 @@ def python_of(settings: Dict[str, str]) -> str:
         return os.path.join(venv, "bin", "python")
     # In a backend sys.executable may be the server's or empty: Python is embedded there
     return os.path.join(sys.base_exec_prefix, "bin", "python%d.%d" % sys.version_info[:2])
+
+
+def libraries_of(folder: str, settings: Dict[str, str]) -> List[str]:
+    """Return what must be readable to compile a model and to try it, without what holds the data of a server.
+
+    Args:
+        folder: of the model in the host cache.
+    """
+    python = python_of(settings)
+    found = {*SYSTEM, *sys.path, *_mapped(), python, os.path.dirname(os.__file__)}
+    if settings.get("venv"):
+        found.add(settings["venv"])
+    cache = os.path.dirname(os.path.realpath(folder))
+    real = {os.path.realpath(path) for path in found if path}
+    # a path above the cache would open the data directory, too
+    found = {path for path in real if not (cache + "/").startswith(path.rstrip("/") + "/")}
+    # not resolved: of /proc each process opens its own
+    return [*KERNEL, *sorted(found)]
+
+
+def _mapped() -> Set[str]:
+    """Return the folders of the libraries that this process has mapped, and its program, whose folder holds others."""
+    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
+        lines = [line.split(maxsplit=5) for line in maps]
+        paths = [fields[5].rstrip("\n") for fields in lines if len(fields) == 6 and "x" in fields[1]]
+        return {os.path.dirname(path) if ".so" in path else path for path in paths if path.startswith("/")}
+    return set()
 
 
 def _hint(setting: str) -> str:

@@ -96,7 +96,7 @@ def ir(data: bytes) -> None:
 
 def _forked(xml: str) -> Any:
     """Return a process that tries a model as run_trial does, forked because Python and OpenVINO start slowly."""
-    call = {"paths": sys.path, "xml": xml, "precision": "f32", "memory": TRIAL.memory_bytes, "sample": None,
+    call: dict[str, Any] = {"xml": xml, "precision": "f32", "memory": TRIAL.memory_bytes, "sample": None,
             "threads": [], "pays": 0.7, "guards": None}  # fmt: skip
     pipes = [os.pipe(), os.pipe()]
     pid = os.fork()
@@ -106,7 +106,7 @@ def _forked(xml: str) -> Any:
                 os.dup2(into, number)
             for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL):
                 signal.signal(number, signal.SIG_DFL)  # the fuzzer's, which would note a find
-            trial_process.run(json.dumps(call))
+            trial_process.child(call)
         os._exit(1)
     for _, into in pipes:
         os.close(into)

@@ -14,6 +14,13 @@ from .calls import CAPGET, CAPSET
 CAPABILITIES = 0x20080522  # of version 3 of the two calls
 # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH: root reads and writes files of others, which Landlock bounds
 OF_FILES = 1 << 1 | 1 << 2
+# What alone of a machine an import reads, and OpenVINO to know the cores, the memory and itself
+SYSTEM = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime")
+# Of /proc the process itself alone: others show their command lines there
+KERNEL = (
+    *("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys/vm"),
+    *("/sys/devices/system", "/sys/fs/cgroup", "/dev/urandom", "/dev/zero"),
+)
 
 
 def guards() -> Dict[str, Any]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import resource
-import sys
 from time import monotonic, perf_counter, sleep
-from typing import Any, Dict, Set, Tuple
+from typing import Any, Dict, Tuple
 
 from .. import figures, libraries
 from ..cache import Entry
@@ -18,12 +16,9 @@ from ..memory import require_memory
 from ..model import Model
 from ..threads import taken
 from ..trial import Limits
-from ..tried import python_of, require_tried
+from ..tried import libraries_of, require_tried
 from . import landlock
 
-SYSTEM = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime")
-# OpenVINO asks which cores there are; we ask for memory and control groups; a process of a trial for itself
-KERNEL = ("/proc", "/sys/devices/system", "/sys/fs/cgroup", "/dev/urandom")
 # Sessions that have just ended give back their memory meanwhile; all who wait for this model would hear of a refusal
 ROOM_SECONDS = 2.0
 
@@ -34,31 +29,12 @@ def shut_in(folder: str, settings: Dict[str, str]) -> Dict[str, Any]:
     most = Limits.from_settings(settings).memory_bytes + image_limits(settings).max_memory
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     try:
-        found = landlock.restrict(sorted(_libraries(folder, settings)), [folder, "/dev/null"])
+        # all of /proc: the process of a trial reads what is said of itself
+        readable = [*libraries_of(folder, settings), "/proc"]
+        found = landlock.restrict(readable, [folder, "/dev/null"])
     except OSError as err:
         return {"landlock": 0, "problem": "no Landlock: %s" % err.strerror}
     return {"landlock": found}
-
-
-def _libraries(folder: str, settings: Dict[str, str]) -> Set[str]:
-    """Return what must be readable to compile and to start a trial, without what holds the data of a server."""
-    python = python_of(settings)
-    found = {*SYSTEM, *KERNEL, *sys.path, *_mapped(), python, os.path.dirname(os.__file__)}
-    if settings.get("venv"):
-        found.add(settings["venv"])
-    cache = os.path.dirname(os.path.realpath(folder))
-    real = {os.path.realpath(path) for path in found if path}
-    # a path above the cache would open the data directory, too
-    return {path for path in real if not (cache + "/").startswith(path.rstrip("/") + "/")}
-
-
-def _mapped() -> Set[str]:
-    """Return the folders of the libraries that this process has mapped, and its program, whose folder holds others."""
-    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
-        lines = [line.split(maxsplit=5) for line in maps]
-        paths = [fields[5].rstrip("\n") for fields in lines if len(fields) == 6 and "x" in fields[1]]
-        return {os.path.dirname(path) if ".so" in path else path for path in paths if path.startswith("/")}
-    return set()
 
 
 def _wait_for_room(folder: str, settings: Dict[str, str]) -> None:
