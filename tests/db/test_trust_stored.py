@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg2
 import pytest
 import tiny_models
@@ -16,6 +20,9 @@ from psycopg2.extensions import connection as Connection
 
 from dbinfer.cli import main
 from dbinfer.registry import deploy
+
+sys.path.append(str(Path(__file__).parents[1] / "trust"))
+import mutate
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
 GOOD: dict[str, Any] = {"task": "tensor", "height": 8, "width": 8}
@@ -139,6 +146,75 @@ def test_an_onnx_file_is_neither_stored_nor_run(db: Connection, tmp_path: Path) 
         rows(db, "SELECT dbinfer.set_isolation('foreign', %s)", isolation)
         with pytest.raises(psycopg2.Error, match="is not an OpenVINO IR"):
             ask(db, "SELECT dbinfer.predict(%s, 'foreign')", IMAGE)
+
+
+ODD: tuple[Any, ...] = (
+    None, True, 0, -1, 1.5, 1e300, 2**63, "", "x", "\u202e\x1b[2J", "9" * 400,
+    [], [None], ["a", 1], [[]], [1e308] * 3, {}, {"a": [1]},
+)  # fmt: skip
+
+
+def changed(facts: dict[str, Any], rng: np.random.Generator) -> str:
+    """Return JSON of what a client says of a version, with one to three of its values or some of its bytes changed."""
+    made = deepcopy(facts)
+    for _ in range(int(rng.integers(1, 4))):
+        part = made if rng.random() < 0.1 else made[("manifest", "trial")[int(rng.integers(2))]]
+        key = sorted(part)[int(rng.integers(len(part)))]
+        alike = [odd for odd in ODD if type(odd) is type(part[key])]
+        odd = alike if alike and rng.random() < 0.7 else ODD
+        part[key] = deepcopy(odd[int(rng.integers(len(odd)))])
+        if not all(isinstance(made[name], dict) and made[name] for name in ("manifest", "trial")):
+            break
+    text = json.dumps(made)
+    if rng.random() < 0.3:
+        change = (mutate.flip_bits, mutate.cut_out, mutate.repeat_range, mutate.insert_noise)[
+            int(rng.integers(4))
+        ]
+        text = change(text.encode(), rng).decode("utf-8", "replace").replace("\0", "\\u0000")
+    return text
+
+
+# wrong values, no JSON, and texts and numbers that jsonb does not know
+SENTENCES = ("22000 ", "22P02 ", "22P05 ", "22003 ")
+
+
+def test_changed_manifests_are_stored_and_readable_or_refused_in_a_sentence(db: Connection) -> None:
+    """The server's check is not the runtime's. `mean: [null]` was stored, and then each row an unexpected error."""
+    known = "SELECT manifest, xml_digest, bin_digest FROM dbinfer_private.model_version WHERE model = 'open'"
+    ((manifest, xml, weights),) = rows(db, known)
+    parts = (
+        "SELECT coalesce(jsonb_agg(digest ORDER BY part), '[]') FROM dbinfer_private.model_part p "
+        "JOIN dbinfer_private.model_version v ON v.id = p.version_id WHERE v.model = 'open' AND kind = %s"
+    )
+    sound = {
+        "manifest": {**manifest, "mean": [1.0], "scale": [2.0], "labels": ["a", "b", "c"]}, "size": "9",
+        "source_digest": "1" * 64, "xml_digest": xml, "bin_digest": weights, "trial": TRIAL,
+        "xml_parts": ask(db, parts, "xml"), "bin_parts": ask(db, parts, "bin"),
+    }  # fmt: skip
+    call = "SELECT dbinfer._add_version('changed', %s, true, dbinfer._ask('dbinfer deploy'))"
+    backend, stored, refused = db.info.backend_pid, 0, 0
+    for number in range(5000 if os.environ.get("LONG") else 400):
+        rng = np.random.default_rng([23, number])
+        said = why_not(db, call, changed(sound, rng))
+        stored, refused = stored + (not said), refused + bool(said)
+        assert not said or (said.startswith(SENTENCES) and "\n" not in said), (number, said)
+        assert len(rows(db, "SELECT * FROM dbinfer.models")) >= 1
+        if stored and number % 8 == 0:
+            assert len(rows(db, "SELECT * FROM dbinfer.model_versions")) > stored
+            said = why_not(db, "SELECT dbinfer.predict(%s, 'changed')", IMAGE)
+            assert not re.search("XX000|unexpected|bug|\x1b|\n", said), (number, said)
+    assert min(stored, refused) > 50
+    assert db.info.backend_pid == backend
+    rows(db, "SELECT dbinfer.drop_model('changed', force => true)")
+
+
+def why_not(db: Connection, query: str, *values: Any) -> str:
+    """Return what the server says against a query; nothing where it has none."""
+    try:
+        rows(db, query, *values)
+    except psycopg2.Error as err:
+        return f"{err.pgcode} {err.diag.message_primary}"
+    return ""
 
 
 CHOICE = {

@@ -149,6 +149,8 @@ class Manifest:
         Raises:
             ManifestError: a key is unknown or missing, or a value is out of range.
         """
+        if not isinstance(values, dict):
+            raise ManifestError("the manifest is a JSON %s, but must be an object" % type(values).__name__)
         if values.get("schema", SCHEMA) != SCHEMA:
             raise ManifestError(
                 "schema %s is newer than %d, which this version of dbinfer knows" % (values["schema"], SCHEMA)
@@ -177,8 +179,6 @@ class Manifest:
         except (ValueError, RecursionError) as err:
             # RecursionError: brackets nested too deeply
             raise ManifestError("the manifest is not JSON: %s" % err) from err
-        if not isinstance(values, dict):
-            raise ManifestError("the manifest is a JSON %s, but must be an object" % type(values).__name__)
         return cls.from_dict(values)
 
     def model_info(self) -> Dict[str, str]:

@@ -16,13 +16,24 @@ from .errors import ModelError
 from .image import Decoder, target_of
 from .image_limits import image_limits
 from .infer import Compiled, same_results
-from .manifest import Manifest
+from .manifest import Manifest, ManifestError
 from .mask import mask_layout
 from .memory import memory_for
 from .preprocess import Resizer
 from .purpose import output_number, require_task
 
 LAYOUTS: Dict[str, Any] = {"segmentation": mask_layout, "detection": detector_labels}
+
+
+def manifest_of(spec: Dict[str, Any]) -> Manifest:
+    """Return what the registry says of a model: whoever may deploy wrote it; ModelError where it makes no sense."""
+    try:
+        return Manifest.from_dict(spec["manifest"])
+    except ManifestError as err:
+        raise ModelError(
+            "the manifest of %s@%s cannot be used: %s" % (spec["model"], spec["version"], err),
+            hint="Convert and deploy the model again.",
+        ) from err
 
 
 class Model:
@@ -40,7 +51,7 @@ class Model:
     def __init__(self, openvino: Any, entry: Entry, spec: Dict[str, Any], threads: int) -> None:
         self.name: str = spec["model"]
         self.version: int = spec["version"]
-        self.manifest = Manifest.from_dict(spec["manifest"])
+        self.manifest = manifest_of(spec)
         # kept, because a batch compiles the same network once more, and only where one is asked for
         compiled = partial(Compiled, openvino, entry, self.manifest.precision, threads)
         self._compile = partial(_within_memory, compiled, entry.folder, spec["settings"])

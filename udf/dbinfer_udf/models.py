@@ -70,14 +70,14 @@ def _load(session: Any, spec: Dict[str, Any], threads: int) -> Any:
     # only now: they import what comes from the venv, or serve only a model that is loaded here
     openvino = _libraries(settings)["openvino"]
     from .memory import require_memory
-    from .model import Model
+    from .model import Model, manifest_of
     from .tried import require_tried
 
     entry = session.present(spec)
     # before the trial, which needs as much; Model looks again
     require_memory(entry.folder, settings)
     # the registry says nothing that counts here: whoever may deploy could have written it
-    precision = spec["manifest"].get("precision", "f32")
+    precision = manifest_of(spec).precision
     by_threads = require_tried(entry, precision, settings, openvino.get_version(), threads)
     return Model(openvino, entry, spec, taken(settings, threads, by_threads))
 

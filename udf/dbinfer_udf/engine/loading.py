@@ -13,7 +13,7 @@ from ..cache import Entry
 from ..errors import ModelError
 from ..image_limits import image_limits
 from ..memory import require_memory
-from ..model import Model
+from ..model import Model, manifest_of
 from ..threads import taken
 from ..trial import Limits
 from ..tried import libraries_of, require_tried
@@ -57,7 +57,7 @@ def tried(wanted: Dict[str, Any]) -> int:
         ModelError: as models.load_model.
     """
     spec, entry = wanted["spec"], _entry(wanted)
-    settings, precision = spec["settings"], spec["manifest"].get("precision", "f32")
+    settings, precision = spec["settings"], manifest_of(spec).precision
     version = libraries.load(settings.get("venv", ""))["openvino"].get_version()
     # the trial needs as much; Model looks again
     _wait_for_room(entry.folder, settings)
