@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from psycopg2.extensions import cursor as Cursor
-from psycopg2.sql import SQL, Identifier
+from psycopg2.sql import SQL, Identifier, Literal
 
 from dbinfer.errors import DataError, UsageError
 from dbinfer.sqlfiles import read
@@ -57,8 +57,11 @@ class TableName:
             )
         return TableName(schema, self.name)
 
-    def require_own(self, cur: Cursor) -> None:
+    def require_own(self, cur: Cursor, here: bool = False) -> None:
         """Hold a table that is there until the transaction ends, if nothing of others runs when it is written to.
+
+        Args:
+            here: it is held on a cluster's coordinator alone, through which all must go who would change it.
 
         Raises:
             DataError: it, or a trigger, a default or the like on it, is another user's: that runs with the rights of
@@ -70,7 +73,8 @@ class TableName:
         if kind is None or kind[0] not in ("r", "p"):
             return
         # before it looks, so that nobody adds a part, or puts another table in its place, meanwhile
-        cur.execute(SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(self.identifier))
+        if not (here and self._hold(cur)):
+            cur.execute(SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(self.identifier))
         cur.execute(read("client/own_parts.sql"), {"table": name})
         found = cur.fetchone()
         if found:
@@ -79,6 +83,19 @@ class TableName:
                 f"{self} is not written to: {what} belongs to {owner}, whose code would run with your rights",
                 f"Use a table of your own, or act as its owner: PGOPTIONS='-c role={owner}'",
             )
+
+    def _hold(self, cur: Cursor) -> bool:
+        """Lock the table as a statement that writes to it does; return whether that is all of it, for it has no parts.
+
+        LOCK is sent to the segments, and for each such command Greenplum ends their idle readers, with their models.
+        """
+        held = SQL(
+            "PREPARE dbinfer_held AS INSERT INTO {} DEFAULT VALUES; DEALLOCATE dbinfer_held; "
+            "SELECT NOT relhassubclass FROM pg_catalog.pg_class "
+            "WHERE oid OPERATOR(pg_catalog.=) {}::pg_catalog.regclass"
+        )
+        cur.execute(held.format(self.identifier, Literal(self.identifier.as_string(cur))))
+        return bool((cur.fetchone() or (False,))[0])
 
     @property
     def identifier(self) -> Identifier:

@@ -71,7 +71,7 @@ def score_batch(conn: Connection, plan: Plan, keys: Range, retry: bool, limit: L
     with conn, conn.cursor() as cur:
         # in each transaction: whoever owns the schema can put another table in the place of ours
         for name in plan.targets:
-            name.require_own(cur)
+            name.require_own(cur, here=plan.platform.mpp)
         if retry:
             cur.execute(plan.retry(keys))
         rows = _whole(cur, plan, keys)

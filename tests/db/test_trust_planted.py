@@ -14,6 +14,7 @@ from psycopg2.extensions import connection as Connection
 
 from dbinfer.errors import DataError
 from dbinfer.load import load
+from dbinfer.names import TableName
 from dbinfer.registry import deploy
 from dbinfer.score import ScoreOptions, score
 from dbinfer.score.scoring import Scoring
@@ -166,3 +167,25 @@ def test_a_table_that_takes_the_place_of_ours_meanwhile(db: Connection, dsn: str
         nothing_ran(db)
     finally:
         rows(db, "DROP TABLE public.many")
+
+
+def test_a_table_that_is_held_on_the_coordinator_alone(db: Connection, mallory: str) -> None:
+    """As the batches of a job on a cluster hold theirs: nothing of others runs, and nobody adds any meanwhile."""
+    spy = "CREATE OR REPLACE FUNCTION mallory.spy(integer DEFAULT 0) RETURNS integer LANGUAGE plpgsql "
+    spy += "IMMUTABLE AS $$ BEGIN {} END $$"
+    answers = TableName("public", "answers")
+    for statement in PARTS.values():
+        rows(db, f"CREATE TABLE public.answers {SHAPE}; ALTER TABLE public.answers OWNER TO {mallory}")
+        rows(db, f"SET ROLE {mallory}; {statement.format('public.answers')}; RESET ROLE")
+        rows(db, "ALTER TABLE public.answers OWNER TO CURRENT_USER; " + spy.format("RAISE 'it ran';"))
+        with db.cursor() as cur, pytest.raises(DataError, match=f"belongs to {mallory}"):
+            answers.require_own(cur, here=True)
+        rows(db, "DROP TABLE public.answers CASCADE; " + spy.format("RETURN 1;"))
+    rows(db, f"CREATE TABLE public.answers {SHAPE}")
+    held = "SELECT mode FROM pg_locks WHERE pid = pg_backend_pid() AND relation = '{}'::regclass AND granted"
+    for part in ("public.answers", "mallory.part"):
+        rows(db, "BEGIN")
+        with db.cursor() as cur:
+            answers.require_own(cur, here=True)
+        assert ("RowExclusiveLock",) in rows(db, held.format(part))
+        rows(db, "COMMIT; CREATE TABLE IF NOT EXISTS mallory.part () INHERITS (public.answers)")

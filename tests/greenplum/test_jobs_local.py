@@ -11,6 +11,7 @@ from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import cursor as Cursor
 
 from dbinfer.platform import detect
+from dbinfer.progress import Progress
 from dbinfer.score import ScoreOptions, score
 from dbinfer.score.key import Range
 from dbinfer.score.prepare import prepare
@@ -75,3 +76,29 @@ def test_groups_of_images_give_what_single_ones_give(session: Connection, cluste
     )
     own = "SELECT id, class, label, score FROM mixed_results ORDER BY id"
     assert rows(session, own) == rows(session, expected + "WHERE id % 50 <> 7 ORDER BY id")
+
+
+def test_a_segment_keeps_its_processes_from_batch_to_batch(cluster: str) -> None:
+    seen: list[set[tuple[int, int]]] = []
+    with closing(psycopg2.connect(cluster)) as conn:
+        conn.autocommit = True
+        rows(conn, "DROP TABLE IF EXISTS kept_results, kept_results_errors")
+        look = (
+            "SELECT s, (a).pid FROM (SELECT gp_segment_id AS s, pg_stat_get_activity(NULL) AS a "
+            "FROM gp_dist_random('gp_id')) x "
+            "WHERE (a).datid = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+
+        def progress(event: Progress) -> None:
+            if event.step == "scoring":
+                seen.append(set(rows(conn, look)))
+
+        score(
+            "images",
+            "kept_results",
+            ScoreOptions(model="colours", batch=20, connections=1),
+            cluster,
+            progress,
+        )
+    assert len(seen) == 3
+    assert seen[0] <= seen[1] <= seen[2]
