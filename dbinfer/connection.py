@@ -216,6 +216,8 @@ def sentence(err: psycopg2.Error, error: type[DbinferError] = DataError) -> Dbin
     detail = (err.diag.message_detail or "").strip().split("\n")[0]
     detail = "" if not detail or detail.startswith("Traceback") else f" ({detail.rstrip('.')})"
     denied = error.when_denied if isinstance(err, psycopg2.errors.InsufficientPrivilege) else ""
+    standby = "A standby takes no changes, nor does a read-only session: do it on the primary server."
+    denied = standby if isinstance(err, psycopg2.errors.ReadOnlySqlTransaction) else denied
     cure = err.diag.message_hint or denied
     for statement, command in _IN_A_SHELL:
         cure = re.sub(statement, command, cure)

@@ -23,6 +23,7 @@ from servers import backend_venv
 import dbinfer
 from dbinfer import server as embedded
 from dbinfer.errors import DataError, DbinferError
+from dbinfer.load import LoadOptions
 from dbinfer.registry import DeployOptions, deploy
 from dbinfer.score import ScoreOptions, score
 
@@ -179,6 +180,66 @@ def test_a_hot_standby_scores_writes_nothing_but_its_own_cache_and_follows(
         (tmp_path / "a.png").write_bytes(IMAGE)
         follower.run("predict", tmp_path / "a.png", "--model", "open")
     figures.record("hot standby", rows=30)
+
+
+def followed(source: Breakable, db: Connection) -> None:
+    """Wait until the standby has replayed all that the source has written."""
+    with source.session() as primary:
+        written = ask(primary, "SELECT pg_current_wal_lsn()::text")
+    until(lambda: ask(db, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", written), "it follows")
+
+
+def test_a_standby_believes_a_grant_no_longer_than_its_lag_and_refuses_all_changes_in_a_sentence(
+    source: Breakable, tmp_path: Path
+) -> None:
+    (tmp_path / "a.png").write_bytes(IMAGE)
+    with copies.standby(source.server, source.server.home / "second") as dsn:
+        with closing(psycopg2.connect(dsn)) as db, source.session() as primary:
+            db.autocommit = True
+            rows(db, "SET ROLE alice")
+            assert ask(db, PREDICT, IMAGE, "secret") == [9, 9, 9]
+            rows(db, "RESET ROLE")
+            # what the source says meanwhile is not here yet, and is here with the next statement after it has come
+            rows(db, "SELECT pg_wal_replay_pause()")
+            until(lambda: ask(db, "SELECT pg_get_wal_replay_pause_state()") == "paused", "it rests")
+            rows(primary, "SELECT dbinfer.revoke_model('secret', 'alice')")
+            rows(primary, "SELECT dbinfer.grant_model('secret', 'bob')")
+            rows(primary, "SELECT dbinfer.activate('open', 1)")
+            rows(db, "SET ROLE alice")
+            assert ask(db, PREDICT, IMAGE, "secret") == [9, 9, 9]
+            rows(db, "RESET ROLE")
+            rows(db, "SELECT pg_wal_replay_resume()")
+            followed(source, db)
+            rows(db, "SET ROLE alice")
+            refused(db, "42501", PREDICT, IMAGE, "secret")
+            rows(db, "SET ROLE bob")
+            assert ask(db, PREDICT, IMAGE, "secret") == [9, 9, 9]
+            assert ask(db, PREDICT, IMAGE, "open") == [6, 6, 6]
+            rows(db, "RESET ROLE")
+            # an engine of the standby's host scores there, too, under the rights of now
+            for call in (
+                "SELECT dbinfer.grant_model('secret', 'alice')",
+                "SELECT dbinfer.revoke_model('secret', 'bob')",
+                "SELECT dbinfer.drop_model('open', force => true)",
+                "SELECT dbinfer.set_isolation('open', 'always')",
+                "SELECT dbinfer.set_setting('usage', 'off')",
+            ):
+                refused(db, "25006", call)
+            rows(primary, "SELECT dbinfer.revoke_model('secret', 'bob')")
+            rows(primary, "SELECT dbinfer.grant_model('secret', 'alice')")
+            rows(primary, "SELECT dbinfer.activate('open', 2)")
+        for act in (
+            lambda: deploy(tiny_models.constant(tmp_path, 3, "never"), dsn=dsn),
+            lambda: dbinfer.load(tmp_path / "a.png", LoadOptions("pictures"), dsn),
+            lambda: dbinfer.uninstall(dsn=dsn),
+        ):
+            with pytest.raises(
+                DbinferError, match=r"^cannot execute .* (recovery|transaction)\n.*on the primary"
+            ):
+                act()
+        follower = Breakable(source.server, dsn, source.cache)
+        assert "secret" in follower.run("models")
+    figures.record("hot standby, grants", rows=6)
 
 
 needs_pgbouncer = pytest.mark.skipif(
