@@ -27,13 +27,18 @@ def precision(model: Any, pipeline: Pipeline | None, manifest: Manifest, ranks: 
     """
     own = [] if pipeline is None else list(_judged(model, pipeline, manifest))
     # Not a mean over ranks: the curve of precision and recall is one over all images
-    images = [image for part in ranks.gather(own) for image in part]
+    told = ranks.gather([[image.found.tolist(), image.true.tolist()] for image in own])
+    images = [Boxes(_rows(found, 6), _rows(true, 5)) for part in told for found, true in part]
     if not any(len(image.true) for image in images):
         raise DataError(
             "no image of the validation has a box: there is nothing to judge the network by",
             "Give other images with --val, or none.",
         )
     return {f"val_{name}": value for name, value in average_precision(images).items()}
+
+
+def _rows(values: Any, columns: int) -> Float:
+    return np.array(values, np.float32).reshape(-1, columns)
 
 
 def _judged(model: Any, pipeline: Pipeline, manifest: Manifest) -> Any:

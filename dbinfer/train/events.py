@@ -59,8 +59,10 @@ def find(line: str) -> dict[str, Any] | None:
 def to_error(event: dict[str, Any]) -> DbinferError:
     """Return the error that a rank has sent."""
     kind = getattr(errors, str(event.get("kind")), TrainError)
-    error: DbinferError = kind(event["message"], event.get("cure", ""))
-    return error
+    known = isinstance(kind, type) and issubclass(kind, DbinferError)
+    error = kind if known else TrainError
+    found: DbinferError = error(str(event.get("message", "")), str(event.get("cure", "")))
+    return found
 
 
 def stopped(job: TrainJob, code: int, last: Sequence[str]) -> TrainError:

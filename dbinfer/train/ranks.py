@@ -2,11 +2,49 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dbinfer.errors import TrainError
+
+MOST_BYTES = 1 << 30
+
+
+def packed(value: Any) -> NDArray[np.uint8]:
+    """Return a value as it goes to other ranks: JSON, because what comes from a network must not run as pickles do."""
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def unpacked(data: NDArray[np.uint8]) -> Any:
+    """Return what `packed` has packed; tuples have become lists.
+
+    Raises:
+        TrainError: it is something else.
+    """
+    try:
+        return json.loads(data.tobytes())
+    except (ValueError, RecursionError) as err:
+        raise _strange() from err
+
+
+def length_of(found: Any) -> int:
+    """Return how many bytes another rank wants to send; TrainError where none of ours would."""
+    length = int(found)
+    if not 0 < length <= MOST_BYTES:
+        raise _strange()
+    return length
+
+
+def _strange() -> TrainError:
+    return TrainError(
+        "a rank has sent what no rank of this training sends",
+        "Ranks ask nobody who he is: keep strangers off their network.",
+    )
 
 
 class Ranks(Protocol):
@@ -31,10 +69,10 @@ class Ranks(Protocol):
         """Give every rank the values that rank 0's variables have."""
 
     def share(self, value: Any) -> Any:
-        """Return rank 0's value (anything that can be pickled) on every rank."""
+        """Return rank 0's value, of which JSON can be made, on every rank."""
 
     def gather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks in their order."""
+        """Return the values of all ranks, of which JSON can be made, in their order."""
 
 
 class Alone:
@@ -89,10 +127,18 @@ class Horovod:
         self._hvd.broadcast_variables([variable.value for variable in variables], root_rank=0)
 
     def share(self, value: Any) -> Any:
-        return self._hvd.broadcast_object(value, root_rank=0)
+        # not broadcast_object, which runs what it receives
+        data = packed(value)
+        length = length_of(self._hvd.broadcast(np.array([len(data)]), 0, name="length")[0])
+        data = data if self.rank == 0 else np.zeros(length, np.uint8)
+        return unpacked(np.asarray(self._hvd.broadcast(data, 0, name="value")))
 
     def gather(self, value: Any) -> list[Any]:
-        return list(self._hvd.allgather_object(value))
+        data = packed(value)
+        lengths = np.asarray(self._hvd.allgather(np.array([len(data)]), name="lengths"))
+        ends = np.cumsum([length_of(length) for length in lengths])
+        whole = np.asarray(self._hvd.allgather(data, name="values"))
+        return [unpacked(part) for part in np.split(whole, ends[:-1])]
 
 
 def hosts_of(ranks: Ranks) -> list[str]:

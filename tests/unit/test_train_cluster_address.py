@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from train_runs import needs_horovod
 
 from dbinfer.errors import TrainError, UsageError
-from dbinfer.train import TrainJob, run
+from dbinfer.train import TrainJob, events, run
 from dbinfer.train.cluster.address import check_network, hold_port, own_address
 from dbinfer.train.cluster.listening import check_listening
 from dbinfer.train.cluster.roles import members_of
 from dbinfer.train.launch import launcher_command
+from dbinfer.train.ranks import Horovod
 
 STRATEGIES = ("downpour", "sandblaster")
 JOB = TrainJob("digits", "digits", strategy="downpour", ranks=2)
@@ -145,3 +150,71 @@ def test_ranks_of_one_host_that_mpi_starts_have_no_network() -> None:
     job = TrainJob("digits", "digits", ranks=2, launcher="mpi")
     assert "self,vader" in launcher_command(job, {"localhost": 2}, {})
     assert "^openib" in launcher_command(job, {"a": 1, "b": 1}, {})
+
+
+class Pickled:
+    """What a stranger sends in place of a rank's value: whoever unpickles it runs it."""
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        self._act = act
+
+    def __reduce__(self) -> Any:
+        return self._act, ()
+
+
+RAN: list[str] = []
+
+
+def planted() -> None:
+    RAN.append("it ran")
+
+
+class Reached:
+    """Horovod, or JAX's broadcast, in a group that a stranger has reached; `_object` is as Horovod does it."""
+
+    def __init__(self, sent: bytes) -> None:
+        self._sent = np.frombuffer(sent, np.uint8)
+
+    def broadcast(self, value: Any, *_: Any, **more: Any) -> Any:
+        return np.array([len(self._sent)]) if np.asarray(value).dtype != np.uint8 else self._sent
+
+    allgather = broadcast
+
+    def broadcast_one_to_all(self, value: Any) -> Any:
+        return self._sent if np.asarray(value).dtype == np.uint8 else np.int32(len(self._sent))
+
+    def broadcast_object(self, value: Any, **more: Any) -> Any:
+        return pickle.loads(self._sent.tobytes())
+
+    def allgather_object(self, value: Any) -> Any:
+        return [pickle.loads(self._sent.tobytes())]
+
+
+@pytest.mark.parametrize("sent", [pickle.dumps(Pickled(planted)), b"[" * 100_000, b"\xff\xfe", b""])
+def test_what_a_stranger_sends_to_a_rank_is_not_run(sent: bytes) -> None:
+    rank = Horovod.__new__(Horovod)
+    rank._hvd, rank.rank = Reached(sent), 1
+    for act in (lambda: rank.share(1), lambda: rank.gather(1)):
+        with pytest.raises(TrainError, match="a rank has sent what no rank of this training sends"):
+            act()
+    assert RAN == []
+
+
+def test_what_a_stranger_sends_to_a_part_of_a_split_network_is_not_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("jax")
+    from dbinfer.train.split import exchange
+
+    monkeypatch.setattr(exchange, "multihost_utils", Reached(pickle.dumps(Pickled(planted))))
+    monkeypatch.setattr(exchange.jax, "process_count", lambda: 2)
+    monkeypatch.setattr(exchange.jax, "process_index", lambda: 1)
+    with pytest.raises(TrainError, match="a rank has sent what no rank of this training sends"):
+        exchange.share(1)
+    assert RAN == []
+
+
+def test_an_error_that_no_rank_sends_is_an_error_of_the_training() -> None:
+    for kind in ("harmless", "os", 5, None, "__name__"):
+        found = events.to_error({"event": "error", "kind": kind})
+        assert type(found) is TrainError

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from dbinfer.train.ranks import length_of, packed, unpacked
+
 LONGEST = 256  # bytes of a text
 
 
 def share(value: Any) -> Any:
-    """Return the first process's value in every process."""
+    """Return the first process's value, of which JSON can be made, in every process."""
     if jax.process_count() == 1:
         return value
-    data = np.frombuffer(pickle.dumps(value), np.uint8)
-    length = int(multihost_utils.broadcast_one_to_all(np.int32(len(data))))
+    data = packed(value)
+    length = length_of(multihost_utils.broadcast_one_to_all(np.int32(len(data))))
     padded = np.zeros(length, np.uint8)
     if jax.process_index() == 0:
         padded[:] = data
-    # What comes is from the group's own first process
-    return pickle.loads(np.asarray(multihost_utils.broadcast_one_to_all(padded)).tobytes())
+    return unpacked(np.asarray(multihost_utils.broadcast_one_to_all(padded)))
 
 
 def gather(value: float) -> list[float]:

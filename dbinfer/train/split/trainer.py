@@ -126,7 +126,7 @@ def held_parameters(model: Any) -> tuple[int, int]:
 
 def _check_alike(plan: Plan) -> None:
     """Stop where the processes see other images: they could not even wait for each other."""
-    seen = (plan.fingerprint(), len(plan.train.rows))
+    seen = [plan.fingerprint(), len(plan.train.rows)]
     if any(exchange.gather(float(exchange.share(seen) != seen))):
         raise TrainError(
             "the ranks see different images, or in another order",
