@@ -126,7 +126,8 @@ def _resume(training: Training, trainer: Trainer) -> int:
             # A later --resume would go on from those of an earlier run
             checkpoint.clear(folder)
     trainer.begin()
-    training.history = trainer.share(training.history)
+    told = trainer.share([epoch.to_dict() for epoch in training.history])
+    training.history = [Epoch.from_dict(epoch) for epoch in told]
     return int(trainer.share(done)) + 1
 
 
