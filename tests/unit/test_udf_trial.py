@@ -145,3 +145,38 @@ def test_what_is_not_the_models_fault_does_not_last(tmp_path: Path) -> None:
         with pytest.raises(TrialError) as caught:
             run_trial(str(broken), "model.xml", "f32", Limits())
         assert not caught.value.lasting
+
+
+SENSELESS = (
+    "no JSON", "[]", "5", '"done"', "[" * 100_000, '{"done": 1}', '{"done": [1, 2]}', '{"done": [1, "2", 3]}',
+    '{"done": [NaN, 1, 1]}', '{"done": [1, -1, 1]}', '{"done": [1, 1e300, 1]}', '{"batch": "fast"}', '{"threads": 2}',
+    '{"threads": "2", "alone": 1, "together": 1, "busy": false}', '{"error": "x"}', '{"error": []}', '{"error": [1]}',
+    '{"error": ["x", "venv"]}', '{"error": ["x", "max_model_mb", false]}', '{"other": 1}', '{"image": null}',
+)  # fmt: skip
+
+
+def speaking(folder: Path, words: str) -> str:
+    """Return a Python that a model has taken over: it says what it likes."""
+    python = folder / "python"
+    python.write_text(f"#!/bin/sh\n{words}\n")
+    python.chmod(0o755)
+    return str(python)
+
+
+def test_what_a_taken_over_trial_says_is_not_believed(tmp_path: Path) -> None:
+    """A list in place of a number was stored, and then each row of the model an unexpected TypeError."""
+    for number, line in enumerate(SENSELESS):
+        file = tmp_path / str(number)
+        file.write_text(line + "\n")
+        with pytest.raises(TrialError, match=r"^the process that tried it said what makes no sense$"):
+            run_trial(speaking(tmp_path, f"cat {file}"), "model.xml", "f32", Limits())
+    words = """printf '{"error": ["\\\\u001b[2J"]}\\n'"""
+    with pytest.raises(TrialError, match=r"^\?\[2J$"):
+        run_trial(speaking(tmp_path, words), "model.xml", "f32", Limits())
+
+
+def test_a_trial_that_says_something_again_and_again_ends(tmp_path: Path) -> None:
+    """Each line gave it the whole time anew, so it never ended."""
+    words = """while :; do echo '{"image": 1}'; done"""
+    with pytest.raises(TrialError, match=r"^the process that tried it said what makes no sense$"):
+        run_trial(speaking(tmp_path, words), "model.xml", "f32", Limits())

@@ -161,6 +161,25 @@ def test_a_full_disk_stops_nobody_and_leaves_no_file(
     assert sorted(os.listdir(entry.folder)) == ["model.xml", "trial.lock"]
 
 
+SOUND: dict[str, Any] = {
+    "asked": [], "error": "", "setting": "", "milliseconds": 1.5, "batch_milliseconds": None,
+    "compile_milliseconds": 2.0, "by_threads": {"2": 1.0}, "busy": False,
+}  # fmt: skip
+SPOILT = [
+    {"error": 1}, {"milliseconds": "fast"}, {"milliseconds": float("nan")}, {"batch_milliseconds": []},
+    {"by_threads": [1]}, {"by_threads": {"two": 1}}, {"by_threads": {"2": "x"}}, {"milliseconds": -1},
+]  # fmt: skip
+
+
+def test_a_note_of_other_types_counts_for_nothing(entry: Entry) -> None:
+    """The host of a model can write it: it is no other's word."""
+    Path(figures.path(entry.folder)).write_text(json.dumps(SOUND))
+    assert figures.milliseconds(entry.folder) == 1.5
+    for change in SPOILT:
+        Path(figures.path(entry.folder)).write_text(json.dumps({**SOUND, **change}))
+        assert figures.read(entry.folder) == ({}, 0.0), change
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", json.dumps({"asked": ["1", "f32", *Limits()]})])
 def test_a_spoilt_note_counts_for_nothing(trials: Trials, entry: Entry, text: str) -> None:
     Path(figures.path(entry.folder)).write_text(text)

@@ -11,7 +11,8 @@ TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
     from typing import Any, Dict, Optional, Tuple
 
-OUTCOME = {"asked", "error", "setting", "milliseconds", "batch_milliseconds", "compile_milliseconds"}
+NUMBERS = ("milliseconds", "batch_milliseconds", "compile_milliseconds")
+OUTCOME = {"asked", "error", "setting", *NUMBERS}
 
 
 def path(folder: str) -> str:
@@ -28,11 +29,32 @@ def read(folder: str) -> Tuple[Dict[str, Any], float]:
             age = time.time() - os.fstat(file.fileno()).st_mtime
     except (OSError, ValueError):
         return {}, 0.0
+    return (values, age) if _sound(values) else ({}, 0.0)
+
+
+def _sound(values: Any) -> bool:
+    """Return whether an outcome has the types that the runtime writes: what serves the model can write there, too."""
     # one of an older runtime lacks some
-    return (values, age) if isinstance(values, dict) and set(values) >= OUTCOME else ({}, 0.0)
+    if not isinstance(values, dict) or not set(values) >= OUTCOME:
+        return False
+    by_threads = values.get("by_threads") or {}
+    return (
+        isinstance(values["error"], str)
+        and isinstance(values["setting"], str)
+        and all(values[name] is None or is_time(values[name]) for name in NUMBERS)
+        and isinstance(by_threads, dict)
+        and ("by_threads" in values) <= ("busy" in values)
+        and all(number.isdecimal() and is_time(taken) for number, taken in by_threads.items())
+    )
+
+
+def is_time(value: Any) -> bool:
+    """Return whether a value is a number that a trial can have measured."""
+    # false also of what is no number
+    return isinstance(value, (int, float)) and 0 <= value < 1e12
 
 
 def milliseconds(folder: str) -> Optional[float]:
     """Return how long an image took with one thread when the model was last tried here; None where nobody knows."""
-    found = read(folder)[0].get("milliseconds")
-    return found if isinstance(found, (int, float)) else None
+    found: Optional[float] = read(folder)[0].get("milliseconds")
+    return found

@@ -188,6 +188,6 @@ def _alive(folder: str) -> bool:
     try:
         with open(os.path.join(folder, "owner")) as source:
             pid, born = source.read().split()
+        return process.birth(int(pid)) == born
     except (OSError, ValueError):
         return False
-    return process.birth(int(pid)) == born

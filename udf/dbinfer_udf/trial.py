@@ -19,12 +19,31 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from . import own_python, trial_process
+from .engine.wire import ClosedError, bounded, text
+from .figures import is_time
 from .threads import PAYS
 from .trial_facts import Limits, Result, Sample
 
 __all__ = ["AbandonedError", "Limits", "Result", "Sample", "TrialError", "run_trial"]
 
 POLL = 0.05  # seconds between two looks at the memory
+# Each line of the process gives it time anew: images, a batch, numbers of threads; and one for each image of a sample
+MOST_LINES, MOST_SAMPLES = 50, 100_000
+# What a line may say, and what is believed of it
+SAID: Dict[str, Callable[[Any], bool]] = {
+    "compiled": is_time,
+    "image": is_time,
+    "done": lambda value: isinstance(value, list) and len(value) == 3 and all(map(is_time, value)),
+    "batch": lambda value: value is None or is_time(value),
+    "threads": lambda value: isinstance(value, int) and value > 0,
+    "alone": is_time,
+    "together": is_time,
+    "busy": lambda value: isinstance(value, bool),
+    "error": lambda value: (
+        isinstance(value, list) and value[1:] in ([], ["max_model_mb"]) and type(value[0]) is str
+    ),
+}
+OF_THREADS = {"threads", "alone", "together", "busy"}
 
 
 class TrialError(Exception):
@@ -88,7 +107,7 @@ def run_trial(
         message = "the Python that tries it, %s, cannot be started: %s" % (python, err.strerror)
         raise TrialError(message, lasting=False) from err
     try:
-        return _Watch(process, limits, stop).result()
+        return _Watch(process, limits, stop, MOST_SAMPLES if sample else MOST_LINES).result()
     finally:
         process.kill()
         process.wait()  # a backend must not collect zombies
@@ -99,8 +118,10 @@ def run_trial(
 class _Watch:
     """Reads what the process says, and ends it when it goes beyond a limit."""
 
-    def __init__(self, process: Any, limits: Limits, stop: Callable[[], bool]) -> None:
-        self.process, self.limits, self.stop = process, limits, stop
+    def __init__(
+        self, process: Any, limits: Limits, stop: Callable[[], bool], most: int = MOST_LINES
+    ) -> None:
+        self.process, self.limits, self.stop, self.most = process, limits, stop, most
         self.said: List[Dict[str, Any]] = []
         self.text = {process.stdout.fileno(): b"", process.stderr.fileno(): b""}
 
@@ -148,7 +169,9 @@ class _Watch:
         """Take the whole lines that came; return whether there were any."""
         out = self.process.stdout.fileno()
         *lines, self.text[out] = self.text[out].split(b"\n")
-        self.said += [json.loads(line) for line in lines]
+        self.said += map(_heard, lines)
+        if len(self.said) > self.most:
+            raise _senseless()
         return bool(lines)
 
     def _check(self, seconds: float) -> None:
@@ -169,10 +192,33 @@ class _Watch:
         code = self.process.returncode
         if code < 0:
             return TrialError("OpenVINO crashed (%s) while %s" % (signal.Signals(-code).name, step))
-        lines = self.text[self.process.stderr.fileno()].decode(errors="replace").strip().splitlines()
+        lines = text(self.text[self.process.stderr.fileno()].decode(errors="replace").strip()).splitlines()
         # Python itself failed, for example because a package is missing
         last = lines[-1] if lines else "exit status %d" % code
         return TrialError("its trial failed while %s: %s" % (step, last), lasting=False)
+
+
+def _heard(line: bytes) -> Dict[str, Any]:
+    """Return what a line of the process says: a model that has taken it over may say what it likes.
+
+    Raises:
+        TrialError: it is none of what trial_process says.
+    """
+    try:
+        said = bounded(json.loads(line))
+        sound = all(SAID[name](value) for name, value in said.items()) and (
+            OF_THREADS.isdisjoint(said) or set(said) >= OF_THREADS
+        )
+    except (ValueError, KeyError, IndexError, AttributeError, RecursionError, ClosedError):
+        sound = False
+    if not sound:
+        raise _senseless()
+    found: Dict[str, Any] = said
+    return found
+
+
+def _senseless() -> TrialError:
+    return TrialError("the process that tried it said what makes no sense")
 
 
 def _resident(pid: int) -> int:
