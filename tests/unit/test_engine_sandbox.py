@@ -20,7 +20,7 @@ import pytest
 import tiny_models
 from engine_processes import threads
 
-from dbinfer_udf.engine import client, kernel, landlock, loading, seccomp, worker
+from dbinfer_udf.engine import client, crew, kernel, landlock, loading, rehearsal, seccomp, worker
 
 pytestmark = pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
 
@@ -166,6 +166,62 @@ def test_a_worker_can_do_nothing_but_compute_and_answer(what: str) -> None:
 def test_either_lock_alone_keeps_files_closed(what: str) -> None:
     assert shut_in(landlock.restrict, FORBIDDEN[what]) == "PermissionError"
     assert shut_in(lambda: seccomp.restrict(os.getpid()), FORBIDDEN[what]) == "PermissionError"
+
+
+WITHOUT_STRICT = (
+    "a socket", "the network", "a program", "a process", "a signal to its parent", "a debugger", "another's memory",
+    "another's cores", "an owner of its signals", "another owner of its signals", "a signal for what comes", "a lease",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WITHOUT_STRICT)
+def test_a_worker_whose_network_does_not_run_under_the_strict_filter_has_that_of_its_trial(what: str) -> None:
+    """It had none: a hostile model had only to fail under the others to signal whom it likes."""
+    act = FORBIDDEN[what]
+    assert shut_in(lambda: worker.shut_in(-1, worker.FILTERS[-1]), act) in ("PermissionError", "OSError")
+
+
+def test_a_worker_that_was_rehearsed_cannot_choose_its_filter() -> None:
+    said = {"files": True, "seccomp": True}
+    for filters, taken in ((worker.NO_THREADS, True), ("no filter", False), (None, False), ([], False)):
+        found = rehearsal._try(lambda: dict(said, filter=filters), 1.0)  # noqa: B023
+        assert (found is not None) == taken
+    assert rehearsal._try(lambda: [1], 1.0) is None  # type: ignore[arg-type, return-value]
+
+
+def test_what_a_worker_that_compiles_for_itself_says_is_checked() -> None:
+    for said in (
+        "",
+        "[]",
+        "x",
+        '{"facts": 1}',
+        '{"facts": {"rows": "2", "sandbox": {}}}',
+        '{"facts": {"rows": 2}}',
+    ):
+        assert crew._found(said) == {}
+    assert crew._found('{"facts": {"rows": 2, "sandbox": {}}}') == {"facts": {"rows": 2, "sandbox": {}}}
+
+
+def test_an_engine_serves_a_network_that_runs_under_the_widest_filter_alone(tmp_path: Path) -> None:
+    modules = engine_models.content().modules
+    strict = "    found = worker.shut_in("
+    assert strict in modules["engine.rehearsal"]
+    source = modules["engine.rehearsal"].replace(
+        strict, "    if filters != worker.FILTERS[-1]:\n        os._exit(1)\n" + strict
+    )
+    (tmp_path / "engine").mkdir(mode=0o700)
+    engine = engine_models.engine(tmp_path / "engine")
+    engine.modules, engine.digest = lambda: {**modules, "engine.rehearsal": source}, "c" * 64
+    spec, entry = engine_models.ticket(tiny_models.constant(tmp_path, 4), tmp_path / "cache")
+    try:
+        model = engine.open(spec, entry.folder, 1)
+        image = tiny_models.file(tiny_models.picture(1, 2, 3))
+        assert model.ask("predict", image, None) == "{4.0,4.0,4.0}"
+        ((facts,),) = [one["models"] for one in client.status(engine.settings)]
+        assert facts["sandbox"]["seccomp"] is True
+        assert "a wider filter of system calls" in facts["sandbox"]["problem"]
+    finally:
+        client.stop(engine.settings)
 
 
 def test_a_worker_can_compute_and_answer() -> None:

@@ -73,7 +73,7 @@ class Crew:
         pid = self._fork(0, into)
         os.close(into)
         with os.fdopen(out) as said:
-            found: Dict[str, Any] = json.loads(said.read() or "{}")
+            found = _found(said.read())
         if not found:
             os.waitpid(pid, 0)
             del self.pids[pid]
@@ -195,6 +195,19 @@ class Crew:
             name: before.get(name, now) for name in _sockets(pid) if name != self._listens
         }
         return min(held.values(), default=now)
+
+
+def _found(text: str) -> Dict[str, Any]:
+    """Return what a worker that compiles for itself has found: `facts` or `error`; nothing where it says neither."""
+    try:
+        said = wire.bounded(json.loads(text))
+    except (ValueError, RecursionError, wire.ClosedError):
+        return {}
+    facts = said.get("facts", {"rows": 1, "sandbox": {}}) if isinstance(said, dict) else {}
+    sound = (
+        isinstance(facts, dict) and type(facts.get("rows")) is int and isinstance(facts.get("sandbox"), dict)
+    )
+    return said if sound else {}
 
 
 def _sockets(pid: int) -> Set[str]:

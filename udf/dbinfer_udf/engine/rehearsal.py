@@ -11,7 +11,7 @@ import signal
 from functools import partial
 from typing import Any, Callable, Dict, Optional
 
-from . import worker
+from . import wire, worker
 
 SECONDS = 10.0
 
@@ -45,7 +45,12 @@ def _try(act: Callable[[], Dict[str, Any]], seconds: float) -> Optional[Dict[str
     with os.fdopen(out) as said:
         text = said.read()
     _, status = os.waitpid(pid, 0)
-    return json.loads(text) if status == 0 and text else None
+    try:
+        found = wire.bounded(json.loads(text)) if status == 0 else None
+    except (ValueError, RecursionError, wire.ClosedError):
+        return None
+    # what it says of its guards is shown; which filter the workers get may only be one of ours
+    return found if isinstance(found, dict) and found.get("filter") in worker.FILTERS else None
 
 
 def _be_tried(act: Callable[[], Dict[str, Any]], seconds: float, into: int) -> None:

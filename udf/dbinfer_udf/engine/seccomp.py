@@ -53,16 +53,17 @@ def forbid() -> None:
     _load(_forbidding(_machine()))
 
 
-def forbid_apart(process: int) -> None:
+def forbid_apart(process: int, alone: bool = True) -> None:
     """Take from this process what no reader of a file needs: the network, other processes, signals to them.
 
     Args:
         process: the only one that it may signal: itself.
+        alone: it has one thread.
 
     Raises:
         OSError: as restrict.
     """
-    _load(_forbidding(_machine(), FORBIDDEN_APART, rules_apart(process)))
+    _load(_forbidding(_machine(), FORBIDDEN_APART, rules_apart(process)), alone)
 
 
 def _machine() -> str:

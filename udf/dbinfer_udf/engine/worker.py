@@ -17,8 +17,9 @@ from .errors import RowError
 from .slots import Slot
 from .tokens import Tokens
 
-# How strict the filter of system calls may be, strictest first: a network that cannot run so is tried with the next
-FILTERS = NO_THREADS, THREADS, NO_FILTER = "no new threads", "threads", "no filter"
+# How strict the filter of system calls may be, strictest first: a network that cannot run so is tried with the next.
+# The last is that of its trial, which it has passed: a hostile one must not be able to do without any
+FILTERS = NO_THREADS, THREADS, AS_TRIED = "no new threads", "threads", "as when it was tried"
 FIRST_BYTES = 1 << 16
 CLIENT_SECONDS = struct.pack("@ll", 5, 0)  # for a client that sends or reads no more
 
@@ -189,13 +190,14 @@ def shut_in(semaphore: int, filters: str = NO_THREADS) -> Dict[str, Any]:
     except OSError as err:
         problems.append("no Landlock: %s" % err.strerror)
     try:
-        if filters != NO_FILTER:
-            seccomp.restrict(os.getpid(), semaphore, alone, filters == THREADS)
-            filtered = True
+        if filters == AS_TRIED:
+            seccomp.forbid_apart(os.getpid(), alone)
+            problems.append("a wider filter of system calls: with the strict one the network does not run")
         else:
-            problems.append("no filter of system calls: with it the network does not run")
+            seccomp.restrict(os.getpid(), semaphore, alone, filters == THREADS)
+        filtered = True
     except OSError as err:
         problems.append("no filter of system calls: %s" % err.strerror)
-    found: Dict[str, Any] = {"files": closed or filtered, "seccomp": filtered}
-    found["filter"] = filters if filtered else NO_FILTER
+    strict = filtered and filters != AS_TRIED
+    found: Dict[str, Any] = {"files": closed or strict, "seccomp": filtered, "filter": filters}
     return dict(found, problem="; ".join(problems)) if problems else found
