@@ -69,7 +69,7 @@ class RemoteModel:
 
     def _warmed(self, answer: str) -> str:
         """Return the answer of a worker with what is this backend's: its segment, pid, and what it waited for."""
-        found = fastjson.loads(answer)
+        found = wire.warmth(answer)
         waited, self._load_milliseconds = self._load_milliseconds, 0.0
         found.update(content=process.content_id(), pid=os.getpid())
         return fastjson.dumps(dict(found, milliseconds=round(found["milliseconds"] + waited, 1)))

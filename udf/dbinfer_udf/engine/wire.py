@@ -178,6 +178,17 @@ def result(kind: int, body: bytes) -> Any:
     return text_or_error if kind == TEXT else body if kind == BYTES else None
 
 
+def warmth(answer: Any) -> Dict[str, Any]:
+    """Return what a worker says of a warmed model; EngineError where it says something else."""
+    try:
+        found = bounded(fastjson.loads(answer))
+    except (ValueError, TypeError, AttributeError, RecursionError, ClosedError) as err:
+        raise _no_answer() from err
+    if not isinstance(found, dict) or not isinstance(found.get("milliseconds"), (int, float)):
+        raise _no_answer()
+    return found
+
+
 def describe(err: BaseException) -> Dict[str, str]:
     """Return an exception as it travels."""
     if isinstance(err, errors.UdfError):
