@@ -5,6 +5,7 @@ Each engine here runs a runtime of its own, in which one module ends with what a
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ import tiny_models
 from engine_models import processes, wait_until
 from variants import wide
 
-from dbinfer_udf.engine import client, wire
+from dbinfer_udf.engine import client
 from dbinfer_udf.engine import slots as the_slots
 from dbinfer_udf.engine.errors import EngineError, RowError
 from dbinfer_udf.engine.slots import SIZE, Slots, make
@@ -192,20 +193,10 @@ def test_an_error_that_is_none_is_an_error(hostile: Hostile, tmp_path: Path, sai
 
 def test_a_worker_that_says_anything_of_a_warmed_model() -> None:
     """It was an unexpected KeyError or TypeError of the session that asked."""
-    for said in (
-        "",
-        "x",
-        "[]",
-        "5",
-        "{}",
-        "[" * 100_000,
-        '{"milliseconds": "9"}',
-        '{"milliseconds": NaN}',
-        None,
-        b"x",
-    ):
+    model = client.RemoteModel.__new__(client.RemoteModel)
+    model._load_milliseconds = 1.0
+    for said in ("", "x", "[]", "5", "{}", "[" * 100_000, '{"milliseconds": "9"}', '{"milliseconds": NaN}'):
         with pytest.raises(EngineError, match="a worker of the engine answered what is no result"):
-            wire.warmth(said)
-    assert wire.warmth('{"milliseconds": 1.5, "model": "\x1b[2J"}'.replace("\x1b", "\\u001b")) == {
-        "milliseconds": 1.5, "model": "?[2J",
-    }  # fmt: skip
+            model._warmed(said)
+    found = json.loads(model._warmed(json.dumps({"milliseconds": 1.5, "model": "\x1b[2J"})))
+    assert (found["milliseconds"], found["model"]) == (2.5, "?[2J")
