@@ -114,5 +114,6 @@ def run(session: Session, found: dict[str, Any], task: str = "classify", k: Any 
 
 
 def tried(folder: Path, milliseconds: float) -> None:
-    outcome = dict.fromkeys(figures.OUTCOME, "") | {"milliseconds": milliseconds}
+    unknown = dict.fromkeys(figures.OUTCOME, "") | dict.fromkeys(figures.NUMBERS)
+    outcome = unknown | {"milliseconds": milliseconds}
     Path(figures.path(str(folder))).write_text(json.dumps(outcome))
