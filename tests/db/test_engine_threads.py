@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import tiny_models
-from asking import ask, rows
+from asking import ask, make_images, rows
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.registry import DeployOptions, deploy
@@ -33,7 +33,10 @@ def test_a_small_network_takes_one_thread_of_an_idle_host(
     """A lone session may have all cores: 250 us of processor time an image became 500, and none came sooner."""
     deploy(tiny_models.convolution(tmp_path), DeployOptions(isolation=isolation), dsn=dsn)
     rows(db, "SET max_parallel_workers_per_gather = 0")
-    assert ask(db, "SELECT dbinfer.profile(%s, 'conv')", IMAGE)["threads"] == 1
+    # on segments, where there are any: the view does not show the coordinator
+    make_images(db, "images", [IMAGE], 12)
+    found = rows(db, "SELECT (dbinfer.profile(img, 'conv')->>'threads')::integer FROM images")
+    assert found == [(1,)] * 12
     # a place of a cluster that has not scored yet says what one may take there
     held = rows(db, "SELECT threads FROM dbinfer.segments WHERE models::text LIKE '%conv%'")
     assert set(held) == {(1,)}
