@@ -107,6 +107,8 @@ def test_counts_that_cannot_be_are_no_end_of_anything(hostile: Hostile, tmp_path
         model.ask("predict", EVIL, None)
     # workers come again, and so does a host
     assert [model.ask("predict", GOOD, None) for _ in range(5)] == [right] * 5
+    # a worker that was forked just now bears the host's name still
+    wait_until(lambda: len(processes(engine)["host"]) == 1, "the name of the worker")
     (host,) = processes(engine)["host"]
     os.kill(host, signal.SIGKILL)
     wait_until(lambda: processes(engine)["host"] not in ([], [host]), "another host")
