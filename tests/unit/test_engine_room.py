@@ -255,6 +255,6 @@ def test_sessions_take_turns(folder: Path) -> None:
         over.set()
         for session in sessions:
             session.join()
-    # Each of the others once, and those that workers had in hand or took up meanwhile. On a busy machine some of the ten
+    # Each of the others once, and those that workers had in hand or took up meanwhile. On a busy machine some of these
     # rows are late on their way to the queue, after they were counted from; without turns all would wait for many
     assert sorted(overtaken)[len(overtaken) // 2] <= others + 2 * limits.cores()
