@@ -9,8 +9,9 @@ import numpy as np
 
 from .cost import check_cost, check_shape, limit_of_the_session, no_memory
 from .errors import ImageError
-from .header import HINT, Header, read_header
+from .header import HINT, read_header
 from .image_limits import DEFAULT_LIMITS, Limits, too_large
+from .imagefile import Header
 from .manifest import Manifest
 from .png import still
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dbinfer.train.options import STRATEGIES
-from dbinfer.train.strategies import central, downpour, horovod, mirrored, sandblaster, split
 from dbinfer.train.strategies._strategy import Strategy, Tell
+from dbinfer.train.strategies.central import STRATEGY as CENTRAL
+from dbinfer.train.strategies.downpour import STRATEGY as DOWNPOUR
+from dbinfer.train.strategies.horovod import STRATEGY as HOROVOD
+from dbinfer.train.strategies.mirrored import STRATEGY as MIRRORED
+from dbinfer.train.strategies.sandblaster import STRATEGY as SANDBLASTER
+from dbinfer.train.strategies.split import STRATEGY as SPLIT
 
 __all__ = ["ALL", "Strategy", "Tell", "explained"]
 
-MODULES = (horovod, mirrored, central, downpour, sandblaster, split)
-ALL: dict[str, Strategy] = {module.STRATEGY.name: module.STRATEGY for module in MODULES}
+ALL: dict[str, Strategy] = {
+    strategy.name: strategy for strategy in (HOROVOD, MIRRORED, CENTRAL, DOWNPOUR, SANDBLASTER, SPLIT)
+}
 assert tuple(ALL) == STRATEGIES
 
 
