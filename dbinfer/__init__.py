@@ -15,26 +15,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dbinfer._lazy import offer_lazily
-from dbinfer._version import __version__
+from dbinfer.base.lazy import offer_lazily
+from dbinfer.base.version import __version__
 
 if TYPE_CHECKING:
+    from dbinfer.base.errors import DbinferError
+    from dbinfer.base.progress import OnProgress, Progress, silent
+    from dbinfer.base.report import Report
     from dbinfer.bench import BenchOptions, BenchReport, bench
-    from dbinfer.cache import CacheOptions, CacheReport, cache
-    from dbinfer.connection import connect
     from dbinfer.convert import ConvertOptions, ConvertReport, convert
+    from dbinfer.convert.quantize import QuantizeOptions, QuantizeReport, quantize
+    from dbinfer.database.connection import connect
     from dbinfer.demo import DemoOptions, DemoReport, demo
-    from dbinfer.doctor import DoctorOptions, DoctorReport, doctor
-    from dbinfer.engine import EngineOptions, EngineReport, engine
-    from dbinfer.errors import DbinferError
+    from dbinfer.images.load import LoadOptions, LoadReport, load
+    from dbinfer.images.sample import SampleOptions, SampleReport, sample
     from dbinfer.install import InstallOptions, InstallReport, UpgradeOptions, install, uninstall, upgrade
-    from dbinfer.judge import JudgeReport, judge
-    from dbinfer.load import LoadOptions, LoadReport, load
-    from dbinfer.page import PageReport, ReportOptions, report
-    from dbinfer.plan import PlanOptions, PlanReport, plan
-    from dbinfer.progress import OnProgress, Progress, silent
-    from dbinfer.quantize import QuantizeOptions, QuantizeReport, quantize
-    from dbinfer.registry import (
+    from dbinfer.install.cache import CacheOptions, CacheReport, cache
+    from dbinfer.install.doctor import DoctorOptions, DoctorReport, doctor
+    from dbinfer.install.engine import EngineOptions, EngineReport, engine
+    from dbinfer.models import (
         DeployOptions,
         DeployReport,
         ModelsReport,
@@ -50,8 +49,9 @@ if TYPE_CHECKING:
         revoke,
         usage,
     )
-    from dbinfer.report import Report
-    from dbinfer.sample import SampleOptions, SampleReport, sample
+    from dbinfer.plan import PlanOptions, PlanReport, plan
+    from dbinfer.report import PageReport, ReportOptions, report
+    from dbinfer.report.judge import JudgeReport, judge
     from dbinfer.score import (
         CancelReport,
         JobsReport,

@@ -61,7 +61,7 @@ ISOLATION = "DBINFER_TEST_ISOLATION"  # auto, always or never: where the tests' 
 @pytest.fixture(scope="session", autouse=True)
 def only_f32() -> Iterator[None]:
     """Deploy open precisions as f32: tests compare with f32, whatever this processor could do besides."""
-    from dbinfer.registry import precision
+    from dbinfer.models import precision
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(precision, "precisions", list)
@@ -71,16 +71,16 @@ def only_f32() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def ports_of_its_own() -> Iterator[None]:
     """Give each of pytest's processes ports that no other takes while a server of its tests is stopped."""
-    from dbinfer.server import ports
+    from dbinfer.server import cluster
 
     with socket.socket(socket.AF_UNIX) as taken, pytest.MonkeyPatch.context() as patch:
-        for first in range(ports.PORTS.stop, 32000, 50):
+        for first in range(cluster.PORTS.stop, 32000, 50):
             with suppress(OSError):  # another process has them
                 taken.bind(
                     f"\0dbinfer-tests-ports-{first}"
                 )  # a name without a file, and gone with the process
                 break
-        patch.setattr(ports, "PORTS", range(first, first + 50))
+        patch.setattr(cluster, "PORTS", range(first, first + 50))
         yield
 
 
@@ -109,11 +109,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header() -> str:
     if os.environ.get(GREENPLUM_DSN):
         return f"database: {_greenplum_version()}"
-    from dbinfer.errors import DbinferError
-    from dbinfer.server import postgres
+    from dbinfer.base.errors import DbinferError
+    from dbinfer.server import cluster
 
     try:
-        found = postgres.find()
+        found = cluster.find()
     except DbinferError as err:
         return f"database: none ({err.message})"
     return (

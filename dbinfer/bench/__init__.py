@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dbinfer.bench.options import METHODS, BenchOptions
-from dbinfer.bench.report import BenchReport, IsolationReport, Result, ScalingReport
-from dbinfer.progress import OnProgress, silent
+from dbinfer.base.progress import OnProgress, silent
+from dbinfer.bench.report import METHODS, BenchOptions, BenchReport, IsolationReport, Result, ScalingReport
 
 __all__ = [
     "METHODS",
@@ -26,12 +25,12 @@ def bench(
 
     Args:
         options: what to measure; the default is everything that this machine can run, in less than 30 minutes.
-        dsn: the database, see dbinfer.dsn; where none is named, the embedded server, started if need be.
+        dsn: the database, see dbinfer.database.connection; where none is named, the embedded server, started if need be.
 
     Raises:
         ServerError: no server, or dbinfer is not installed there.
     """
-    from dbinfer.bench.benchmark import run_benchmark
+    from dbinfer.bench.runs import run_benchmark
 
     return run_benchmark(options or BenchOptions(), dsn, progress)
 
@@ -44,7 +43,7 @@ def bench_scaling(
     Raises:
         ServerError: no server, or dbinfer is not installed there.
     """
-    from dbinfer.bench.scaling import run_scaling
+    from dbinfer.bench.runs import run_scaling
 
     return run_scaling(options or BenchOptions(), dsn, progress)
 
@@ -57,6 +56,6 @@ def bench_isolation(
     Raises:
         ServerError: no server, or dbinfer is not installed there.
     """
-    from dbinfer.bench.isolation import run_isolation
+    from dbinfer.bench.runs import run_isolation
 
     return run_isolation(options or BenchOptions(), dsn, progress)

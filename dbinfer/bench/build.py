@@ -31,11 +31,11 @@ def _mobilenet_v2() -> tuple[Any, dict[str, Any]]:
 
 def _digits() -> tuple[Any, dict[str, Any]]:
     """Trained on scikit-learn's digits, so that an int8 network has something to agree with."""
-    from dbinfer import samples
+    from dbinfer.images import builtin
     from dbinfer_models.registry import network
 
     zoo = network("digits")
-    model, (x, y) = zoo.build(), samples.digits("train")
+    model, (x, y) = zoo.build(), builtin.digits("train")
     model.compile("adam", zoo.make_loss())
     model.fit(x[..., None] / 255.0, y, batch_size=32, epochs=EPOCHS, verbose=0)
     return model, {}

@@ -12,13 +12,13 @@ import psycopg2
 from psycopg2 import sql
 from psycopg2.extensions import connection as Connection
 
+from dbinfer.base.errors import ServerError
 from dbinfer.bench.networks import ModelFiles
-from dbinfer.bench.options import Case
-from dbinfer.connection import connect, require_dbinfer, sentence
-from dbinfer.errors import ServerError
-from dbinfer.platform import Platform, detect
-from dbinfer.registry import DeployOptions, deploy, drop
-from dbinfer.sqlfiles import read
+from dbinfer.bench.report import Case
+from dbinfer.database.connection import connect, require_dbinfer, sentence
+from dbinfer.database.platform import Platform, detect
+from dbinfer.database.sql import read
+from dbinfer.models import DeployOptions, deploy, drop
 
 # Few rows get a page each: workers take pages, and would not share a handful of them evenly
 PAD_BYTES, PADDED_ROWS = 700, 2000

@@ -9,9 +9,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dbinfer._version import __version__
-from dbinfer.machine import cores, memory_mb
-from dbinfer.platform import Platform
+from dbinfer.base.apart import cores, memory_mb
+from dbinfer.base.version import __version__
+from dbinfer.database.platform import Platform
 
 BF16_FLAGS = ("avx512_bf16", "amx_bf16")
 SHOWN_FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", *BF16_FLAGS, "amx_int8", "asimd", "bf16", "i8mm")

@@ -1,4 +1,6 @@
-"""The product's ways to score a table: SELECT count(f(img)), classify_table or a sister, CREATE TABLE AS."""
+"""The product's ways to score a table: SELECT count(f(img)), classify_table or a sister, CREATE TABLE AS,
+dbinfer score.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,13 @@ from typing import Protocol
 
 from psycopg2 import sql
 
+from dbinfer.base.errors import DbinferError
 from dbinfer.bench.database import Database
 from dbinfer.bench.networks import ModelFiles
-from dbinfer.bench.options import Case
-from dbinfer.bench.report import Sample
+from dbinfer.bench.report import Case, Sample
 from dbinfer.bench.workers import Workers
-from dbinfer.errors import DbinferError
-from dbinfer.sqlfiles import read
+from dbinfer.database.sql import read
+from dbinfer.score import ScoreOptions, score
 
 COUNT = "SELECT count({call}) FROM {table}"
 BATCH = "SELECT count(*) FROM {function}({table}, {model})"
@@ -124,4 +126,27 @@ class Ctas(Sql):
         text, call = read("bench/create_result.sql"), self.context.call()
         started = time.perf_counter()
         database.run(text, result=result, call=call, table=database.table(table))
+        return time.perf_counter() - started
+
+
+INDEX = "CREATE UNIQUE INDEX ON {table} (id)"
+
+
+class Job(Sql):
+    """dbinfer.score into a new table."""
+
+    def __init__(self, context: Context) -> None:
+        # As a user's table has it
+        for table in ("small", "big"):
+            context.database.run(INDEX, table=context.database.table(table))
+        super().__init__(context)
+
+    def seconds(self, table: str) -> float:
+        """Return how long the job takes on a table, all of it: connections, counting, batches, its last look."""
+        database, case = self.context.database, self.context.case
+        for name in ("job", "job_errors"):
+            database.run(DROP, result=sql.Identifier(database.schema, name))
+        options = ScoreOptions(function=case.function, model=case.model)
+        started = time.perf_counter()
+        score(f"{database.schema}.{table}", f"{database.schema}.job", options, database.dsn)
         return time.perf_counter() - started

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dbinfer import samples
-from dbinfer.errors import ConvertError
-from dbinfer.ir.describe import describe
-from dbinfer.ir.read import read_model
-from dbinfer.quantize import QuantizeOptions, quantize_images
-from dbinfer.registry.prepare import prepare
-from dbinfer.state import home
-from dbinfer_udf import libraries
-from dbinfer_udf.cache import Entry, open_cache
-from dbinfer_udf.fetched import Writer
+from dbinfer.base.errors import ConvertError
+from dbinfer.convert.quantize import QuantizeOptions, quantize_images
+from dbinfer.database import state
+from dbinfer.images import builtin
+from dbinfer.models.describe import describe
+from dbinfer.models.ir import read_model
+from dbinfer.models.prepare import prepare
+from dbinfer_udf.host import libraries
+from dbinfer_udf.host.cache import Entry, open_cache
+from dbinfer_udf.host.fetched import Writer
 from dbinfer_udf.manifest import Manifest
-from dbinfer_udf.model import Model
-from dbinfer_udf.tasks import TASKS
+from dbinfer_udf.model.model import Model
+from dbinfer_udf.model.tasks import TASKS
 
 CALIBRATION = {"digits": 300, "unet": 24}
 CALIBRATION_STANDARD = 64
@@ -77,7 +77,7 @@ class ModelFiles:
 
 def folder() -> Path:
     """Return the folder that keeps the networks; readable for the server's user, who loads them in naive functions."""
-    found = home.locate(None).path / "bench"
+    found = state.locate(None).path / "bench"
     found.mkdir(mode=0o755, parents=True, exist_ok=True)
     return found
 
@@ -126,10 +126,10 @@ def _calibration(network: str) -> tuple[list[bytes], list[bytes]]:
     """Return the images to calibrate with, and others to compare the answers on."""
     subset = CALIBRATION.get(network, CALIBRATION_STANDARD)
     if network == "digits":
-        parts = [[data for data, _label in samples.digit_files(part)] for part in samples.PARTS]
+        parts = [[data for data, _label in builtin.digit_files(part)] for part in builtin.PARTS]
         return parts[0][:subset], parts[1]
     # Another seed than that of the images that are scored
-    photographs = samples.photograph_files((500, 375), subset * 2, seed=1)
+    photographs = builtin.photograph_files((500, 375), subset * 2, seed=1)
     return photographs[:subset], photographs[subset:]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import struct
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,13 +17,68 @@ from typing import Any
 import psycopg2
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.bench import slow
+from dbinfer.base.errors import ServerError
 from dbinfer.bench.database import Database
 from dbinfer.bench.methods import COUNT, Context
-from dbinfer.connection import session
-from dbinfer.errors import ServerError
-from dbinfer.registry import DeployOptions, deploy, drop
-from dbinfer.sqlfiles import read
+from dbinfer.database.connection import session
+from dbinfer.database.sql import read
+from dbinfer.models import DeployOptions, deploy, drop
+from dbinfer.models.ir import embed_manifest, import_openvino
+from dbinfer_udf.manifest import Manifest
+
+SIDE, GRAY = 8, 200
+# Rounds of its loop, of about 2 us each: who measures ends it long before. Of more rounds than an int32 holds,
+# OpenVINO runs none once the network comes from its compiled blob.
+ROUNDS = (1 << 31) - 1
+
+
+def slow_network(folder: Path) -> Path:
+    """Write the network and return its .xml: a loop whose rounds depend on the image's mean."""
+    import numpy as np
+
+    ov = import_openvino()
+    from openvino import opset13 as ops
+
+    image = ops.parameter([1, SIDE, SIDE, 3], np.float32, name="image")
+    mean = ops.reduce_mean(image, np.array([1, 2]), False)
+    distance = ops.absolute(ops.subtract(ops.reduce_mean(mean, np.array([0, 1]), False), np.float32(GRAY)))
+    # the trial at deploy shows it a black image, a white one and noise
+    rounds = ops.select(
+        ops.less(distance, np.float32(0.5)), np.array(ROUNDS, np.int64), np.array(1, np.int64)
+    )
+    found = ops.result(_loop(ops, rounds, mean))
+    path, graph = folder / "slow.xml", ov.Model([found], [image], "slow")
+    embed_manifest(
+        graph, Manifest.from_dict({"task": "tensor", "height": SIDE, "width": SIDE, "channels": 3})
+    )
+    ov.save_model(graph, path, compress_to_fp16=False)
+    return path
+
+
+def _loop(ops: Any, rounds: Any, start: Any) -> Any:
+    """Return `start` after 1 was added `rounds` times."""
+    import numpy as np
+
+    ov = import_openvino()
+    state = ops.parameter([1, 3], np.float32)
+    following, always = ops.add(state, np.float32(1)), ops.constant(np.array(True))
+    loop = ops.loop(rounds, always)
+    loop.set_function(
+        ov.Model([ops.result(ops.constant(np.array(True))), ops.result(following)], [state], "body")
+    )
+    loop.set_special_body_ports([-1, 0])
+    loop.set_merged_input(state, start.output(0), following.output(0))
+    return loop.get_iter_value(following.output(0), -1)
+
+
+def slow_image() -> bytes:
+    """Return the image on which it is slow, as a PNG."""
+    rows = (b"\0" + bytes([GRAY]) * 3 * SIDE) * SIDE
+    header = struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    packed = [struct.pack(">I", len(d)) + n + d + struct.pack(">I", zlib.crc32(n + d)) for n, d in chunks]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
+
 
 FRESH, TOGETHER, MANY, LATENCIES = 9, 5, 32, 60
 FIRST = "SELECT {call} FROM {table} WHERE id = 1"
@@ -155,7 +212,7 @@ def _scanning(context: Context) -> Iterator[None]:
 def cancel_seconds(database: Database) -> tuple[str, float]:
     """Return (the model's name, longest seconds from a cancel to its error) while a network runs for ten seconds."""
     with tempfile.TemporaryDirectory() as folder:
-        deploy(slow.slow_network(Path(folder)), DeployOptions(name=SLOW), database.dsn)
+        deploy(slow_network(Path(folder)), DeployOptions(name=SLOW), database.dsn)
     try:
         database.rows("SELECT dbinfer.set_isolation(%s, 'always')", (SLOW,))
         with fresh(database) as conn:
@@ -175,7 +232,7 @@ def _cancelled(conn: Connection) -> float:
     timer.start()
     try:
         with conn.cursor() as cur:
-            cur.execute("SELECT dbinfer.predict(%s, %s)", (psycopg2.Binary(slow.slow_image()), SLOW))
+            cur.execute("SELECT dbinfer.predict(%s, %s)", (psycopg2.Binary(slow_image()), SLOW))
     except psycopg2.errors.QueryCanceled:
         return time.perf_counter() - sent[0]
     finally:

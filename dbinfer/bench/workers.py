@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from dbinfer.base.errors import DbinferError
 from dbinfer.bench.networks import ModelFiles
-from dbinfer.connection import connect
-from dbinfer.errors import DbinferError
+from dbinfer.database.connection import connect
 
 PULL_ROWS = 32
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dbinfer.cli._app import main
+from dbinfer.cli.app import main
 
 __all__ = ["main"]

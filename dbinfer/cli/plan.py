@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dbinfer.cli._options import Dsn, Json, bytes_text, console, print_json, print_table
-from dbinfer.cli._progress import progress_bar
-from dbinfer.progress import silent
+from dbinfer.base.progress import silent
+from dbinfer.cli.options import Dsn, Json, bytes_text, console, print_json, print_table
+from dbinfer.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from dbinfer.plan import PlanReport
@@ -86,15 +86,15 @@ def plan(
 
         $ dbinfer plan --table shop.images --model flowers --hours 90m --dsn "host=gp dbname=shop"
     """
-    from dbinfer.cli import _values
+    from dbinfer.cli import options as cli_options
     from dbinfer.plan import PlanOptions
     from dbinfer.plan import plan as run
 
     options = PlanOptions(
-        images=_values.count("images", images),
-        hours=_values.hours("hours", hours),
+        images=cli_options.count("images", images),
+        hours=cli_options.hours("hours", hours),
         hosts=hosts,
-        size=_values.pixels("size", size),
+        size=cli_options.pixels("size", size),
         format=format_,
         kilobytes=kilobytes,
         cores=cores,
@@ -116,7 +116,7 @@ def plan(
 
 
 def _show(report: PlanReport) -> None:
-    from dbinfer.plan.words import count_text
+    from dbinfer.plan.forecast import count_text
 
     error = report.error.get("largest")
     print_table(
@@ -159,7 +159,7 @@ def _hosts(report: PlanReport) -> str:
 
 
 def _time(report: PlanReport) -> str:
-    from dbinfer.plan.words import time_text
+    from dbinfer.plan.forecast import time_text
 
     found, least, most = map(time_text, (report.hours, *report.hours_between))
     return found if least == most else f"{found} ({least} to {most} within the error)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dbinfer.convert._options import Check, ConvertOptions, ConvertReport
 from dbinfer.convert.conversion import convert
+from dbinfer.convert.options import Check, ConvertOptions, ConvertReport
 
 __all__ = ["Check", "ConvertOptions", "ConvertReport", "convert"]

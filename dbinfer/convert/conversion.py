@@ -1,6 +1,6 @@
 """A trained model into an IR, straight down: read > describe > write > compare > put in place.
 
-A process of its own does all but the last, see dbinfer/apart.py: the source may come from anybody.
+A process of its own does all but the last, see dbinfer/base/apart.py: the source may come from anybody.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbinfer import apart
-from dbinfer.convert._options import BESIDE, MANIFEST_NAME, Check, ConvertOptions, ConvertReport
-from dbinfer.errors import ModelFileError
-from dbinfer.ir.write import check_output, folder_beside, put_in_place
-from dbinfer.progress import OnProgress, Progress, silent
-from dbinfer.report import restored
+from dbinfer.base import apart
+from dbinfer.base.errors import ModelFileError
+from dbinfer.base.progress import OnProgress, Progress, silent
+from dbinfer.base.report import restored
+from dbinfer.convert.options import BESIDE, MANIFEST_NAME, Check, ConvertOptions, ConvertReport
+from dbinfer.models.ir import check_output, folder_beside, put_in_place
 from dbinfer_udf.manifest import Manifest
 
 if TYPE_CHECKING:
-    from dbinfer.convert._detectors import Detector
-    from dbinfer.convert._source import Source
-    from dbinfer.ir.graph import GraphInfo
+    from dbinfer.convert.detectors import Detector
+    from dbinfer.convert.source import Source
+    from dbinfer.models.graph import GraphInfo
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ def convert_here(
     source: Path, output: Path, options: ConvertOptions | None = None, progress: OnProgress = silent
 ) -> ConvertReport:
     """Convert in this process, which then runs what a SavedModel says; see `convert`."""
-    from dbinfer.convert._exporters import with_told
-    from dbinfer.convert._outputs import cut
+    from dbinfer.convert.detectors import cut
+    from dbinfer.convert.exporters import with_told
     from dbinfer.convert.formats import FORMATS, find_format
 
     started = time.monotonic()
@@ -155,11 +155,10 @@ def convert_here(
 
 
 def _describe(original: Source, source: Path, source_format: str, options: ConvertOptions) -> _Model:
-    from dbinfer.convert._detectors import detector_of, with_rows
-    from dbinfer.convert._manifest import make_manifest, stated_early
-    from dbinfer.convert._outputs import chosen_outputs, settle_names
-    from dbinfer.ir import embed_manifest
-    from dbinfer.ir.graph import fix_size, graph_info, output_names
+    from dbinfer.convert.detectors import chosen_outputs, detector_of, settle_names, with_rows
+    from dbinfer.convert.manifest import make_manifest, stated_early
+    from dbinfer.models.graph import fix_size, graph_info, output_names
+    from dbinfer.models.ir import embed_manifest
 
     early = stated_early(source, original, options)
     _give_size(original.graph, early, options.layout)
@@ -181,7 +180,7 @@ def _describe(original: Source, source: Path, source_format: str, options: Conve
 
 def _give_size(graph: Any, stated: Mapping[str, Any], layout: str | None) -> None:
     """Give an open input its stated size: then the outputs have shapes, by which a detector is recognised."""
-    from dbinfer.ir.graph import fix_size, graph_info
+    from dbinfer.models.graph import fix_size, graph_info
 
     if len(graph.inputs) != 1 or not {"height", "width"} <= stated.keys():
         return
@@ -192,7 +191,7 @@ def _give_size(graph: Any, stated: Mapping[str, Any], layout: str | None) -> Non
 
 
 def _told(model: _Model) -> str:
-    from dbinfer.convert._detectors import on_anchors
+    from dbinfer.convert.detectors import on_anchors
 
     detector = model.detector
     if detector is None:
@@ -201,8 +200,8 @@ def _told(model: _Model) -> str:
 
 
 def _write(model: _Model, output: Path, options: ConvertOptions, progress: OnProgress) -> tuple[Check, bool]:
-    from dbinfer.convert._compare import compare
-    from dbinfer.ir.write import written_beside
+    from dbinfer.convert.compare import compare
+    from dbinfer.models.ir import written_beside
 
     fp16 = options.weights == "fp16"
     with written_beside(model.graph, output, fp16) as temporary:
@@ -218,8 +217,8 @@ def _write(model: _Model, output: Path, options: ConvertOptions, progress: OnPro
 
 def _compare_raw(model: _Model, output: Path, options: ConvertOptions) -> Check:
     """Compare a detector before its head: what the source gives is what the head gets."""
-    from dbinfer.convert._compare import compare
-    from dbinfer.ir.write import written_beside
+    from dbinfer.convert.compare import compare
+    from dbinfer.models.ir import written_beside
 
     beside = output.with_name(f".{output.stem}.outputs.xml")
     with written_beside(model.raw, beside, options.weights == "fp16") as raw:
@@ -227,13 +226,13 @@ def _compare_raw(model: _Model, output: Path, options: ConvertOptions) -> Check:
 
 
 def _ports(graph: Any) -> tuple[Any, Any]:
-    from dbinfer.ir.graph import port
+    from dbinfer.models.graph import port
 
     return tuple(port(entry) for entry in graph.inputs), tuple(port(entry) for entry in graph.outputs)
 
 
 def _with_origin(manifest: Manifest, source: Path, source_format: str) -> Manifest:
-    from dbinfer.ir.read import file_or_folder_digest
+    from dbinfer.models.ir import file_or_folder_digest
 
     origin: dict[str, Any] = {
         "source": source.name,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from dbinfer.demo.report import DemoOptions, DemoReport
-from dbinfer.errors import TrainError
-from dbinfer.pins import install, lacking
-from dbinfer.progress import OnProgress, silent
+from dbinfer.base.errors import TrainError
+from dbinfer.base.progress import OnProgress, silent
+from dbinfer.database.pins import install, lacking
+from dbinfer.demo.story import DemoOptions, DemoReport
 
 __all__ = ["DemoOptions", "DemoReport", "demo"]
 
@@ -18,7 +18,7 @@ def demo(
     """Train two networks, convert, deploy, load images, score them in SQL.
 
     Args:
-        dsn: the database, see dbinfer.dsn; where none is given, the embedded server, started if need be.
+        dsn: the database, see dbinfer.database.connection; where none is given, the embedded server, started if need be.
         progress: is told each step, its command and its result, as notes.
 
     Raises:
@@ -27,6 +27,6 @@ def demo(
     if missing := lacking("train"):
         names = ", ".join(re.split(r"[<>=~]", package)[0] for package in missing)
         raise TrainError(f"the demo trains, and lacks the packages {names}", install("train"))
-    from dbinfer.demo._acts import play
+    from dbinfer.demo.acts import play
 
     return play(options or DemoOptions(), dsn, progress)

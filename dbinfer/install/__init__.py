@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from dbinfer.install.installer import ensure, install, upgrade
-from dbinfer.install.removal import uninstall
-from dbinfer.install.report import InstallOptions, InstallReport, UpgradeOptions
+from dbinfer.install.installer import (
+    InstallOptions,
+    InstallReport,
+    UpgradeOptions,
+    ensure,
+    install,
+    uninstall,
+    upgrade,
+)
 
 __all__ = ["InstallOptions", "InstallReport", "UpgradeOptions", "ensure", "install", "uninstall", "upgrade"]

@@ -10,7 +10,7 @@ from functools import cached_property
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from dbinfer import sqlfiles
+from dbinfer.database import sql
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable  # new in Python 3.11
@@ -59,15 +59,15 @@ class Content:
     @cached_property
     def upgrades(self) -> list[Upgrade]:
         """Return the upgrades in the order of their numbers."""
-        return [Upgrade(f.stem, f.read_text(encoding="utf-8")) for f in sqlfiles.upgrades()]
+        return [Upgrade(f.stem, f.read_text(encoding="utf-8")) for f in sql.upgrades()]
 
     @cached_property
     def rerun(self) -> dict[str, str]:
         """Return the SQL files that are run again at every upgrade, by name, in order."""
         return {
-            f"{folder}/{path.name}": sqlfiles.read(f"{folder}/{path.name}")
+            f"{folder}/{path.name}": sql.read(f"{folder}/{path.name}")
             for folder in RERUN_FOLDERS
-            for path in sorted((sqlfiles.root() / folder).glob("*.sql"))
+            for path in sorted((sql.root() / folder).glob("*.sql"))
         }
 
     @cached_property

@@ -1,25 +1,36 @@
-"""install and upgrade: a database is compared with this distribution and changed in one transaction."""
+"""install, upgrade and uninstall: a database is compared with this distribution and changed in one transaction."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 
 import psycopg2
 from psycopg2.extensions import cursor as Cursor
 
-from dbinfer._version import __version__
-from dbinfer.backends import Check, check_backends, unfinished
-from dbinfer.connection import Installed, not_installed
-from dbinfer.errors import InstallError
-from dbinfer.install import roles
-from dbinfer.install._steps import (
+from dbinfer.base.errors import InstallError, UsageError
+from dbinfer.base.progress import OnProgress, Progress, silent
+from dbinfer.base.report import Report
+from dbinfer.base.version import __version__
+from dbinfer.database.backends import Check, check_backends, unfinished
+from dbinfer.database.connection import Installed, not_installed
+from dbinfer.database.platform import Platform, detect
+from dbinfer.database.sql import read
+from dbinfer.install import steps
+from dbinfer.install.content import Content
+from dbinfer.install.engine import ask
+from dbinfer.install.possible import check_offer, check_server, note
+from dbinfer.install.steps import (
     any_session,
     apply,
+    attempt,
+    check_foreign,
     check_frozen,
     check_schemas,
+    drop_roles,
     installed,
     keep_code,
     make_extension,
@@ -29,13 +40,113 @@ from dbinfer.install._steps import (
     transaction,
     write_settings,
 )
-from dbinfer.install.content import Content
-from dbinfer.install.engines import ask
-from dbinfer.install.foreign import check_foreign
-from dbinfer.install.possible import check_offer, check_server, note
-from dbinfer.install.report import InstallOptions, InstallReport, UpgradeOptions
-from dbinfer.platform import Platform, detect
-from dbinfer.progress import OnProgress, Progress, silent
+from dbinfer.models.describe import check_isolation
+
+
+@dataclass(frozen=True)
+class InstallOptions:
+    """Settings of the database; what is None stays as it is.
+
+    Attributes:
+        venv: folder of the Python packages that backends import, the same on every host.
+        cache_dir: folder on every host for model files; None: inside the data directory.
+        cache_limit_mb: of that folder; beyond it the models that were not used for longest go.
+        threads: of each backend: auto or a number.
+        max_models: that one backend keeps loaded.
+        max_image_bytes, max_image_pixels: larger images are refused.
+        max_compile_seconds, max_inference_seconds, max_model_mb: models that take more when they are tried are refused.
+        min_free_mb: memory of the host that must stay free; a model that would take it is not loaded.
+        isolation: auto, always or never: whether the host's engine runs models, outside of the database's processes.
+        engine_dir: folder of the engine's sockets on every host; None: one of the server's user below /tmp.
+        engine_idle_seconds: after which an engine that nobody asks ends.
+        engine_memory_mb: of all models of an engine; beyond it the model that was not used for longest goes.
+        usage: on or off: whether rows are counted for dbinfer.usage.
+        adopt_role: use a role dbinfer_admin that dbinfer has not made.
+    """
+
+    venv: str | None = None
+    cache_dir: str | None = None
+    cache_limit_mb: int | None = None
+    threads: str | None = None
+    max_models: int | None = None
+    max_image_bytes: int | None = None
+    max_image_pixels: int | None = None
+    max_compile_seconds: float | None = None
+    max_inference_seconds: float | None = None
+    max_model_mb: int | None = None
+    min_free_mb: int | None = None
+    isolation: str | None = None
+    engine_dir: str | None = None
+    engine_idle_seconds: int | None = None
+    engine_memory_mb: int | None = None
+    usage: str | None = None
+    adopt_role: bool = False
+
+    def settings(self) -> dict[str, str]:
+        """Return those that are named, as the database stores them.
+
+        Raises:
+            UsageError: `threads` is neither auto nor a positive number, `isolation` or `usage` none of its words,
+                or the path of a folder not absolute.
+        """
+        if self.threads is not None and not re.fullmatch("auto|0*[1-9][0-9]*", self.threads):
+            raise UsageError(f"--threads is {self.threads!r}, but must be 'auto' or a positive number")
+        check_isolation(self.isolation)
+        if self.usage not in (None, "on", "off"):
+            raise UsageError(f"--usage is {self.usage!r}, but must be on or off")
+        for option, folder in (("--venv", self.venv), ("--cache-dir", self.cache_dir)):
+            # a backend works in its data directory, and the trial of a model elsewhere
+            if folder and not folder.startswith("/"):
+                raise UsageError(
+                    f"{option} is {folder!r}, but must be an absolute path, the same on every host"
+                )
+        # a backend's working directory is the data directory, and a socket's name has room for about 100 bytes
+        if self.engine_dir is not None and not re.fullmatch(rb"/[^\0\n]{0,69}", self.engine_dir.encode()):
+            raise UsageError(
+                f"--engine-dir is {self.engine_dir!r}, but must be an absolute path of at most 70 bytes"
+            )
+        named = {
+            field.name: getattr(self, field.name) for field in fields(self) if field.name != "adopt_role"
+        }
+        return {name: str(value) for name, value in named.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class UpgradeOptions:
+    """What an upgrade may do beside the upgrade.
+
+    Attributes:
+        adopt_role: use a role dbinfer_admin that dbinfer has not made.
+    """
+
+    adopt_role: bool = False
+
+
+@dataclass(frozen=True)
+class InstallReport(Report):
+    """What install, upgrade or uninstall did.
+
+    Attributes:
+        changed: whether anything in the database is different now.
+        message: one sentence for the user.
+        version: of dbinfer in the database afterwards; None without it.
+        administrators: roles that may deploy here, by their membership in dbinfer_admin.
+        problems: what keeps backends from scoring, each with its cure; install looks for them.
+    """
+
+    derived = ("ok",)
+
+    changed: bool
+    message: str
+    version: str | None
+    administrators: tuple[str, ...] = ()
+    problems: tuple[Check, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Return whether every backend can score."""
+        return not self.problems
+
 
 DEFAULT_VENV = "/opt/dbinfer/venv"
 LOCK_WAIT = "10s"
@@ -119,8 +230,8 @@ def _install(dsn: str | None, options: InstallOptions, upgrading: bool = False) 
 
 def _with_administrators(cur: Cursor, report: InstallReport) -> InstallReport:
     """Name who may deploy here because of a membership that another database of the cluster gave."""
-    names = tuple(roles.members(cur))
-    more = f" Members of {roles.ADMIN}, who may deploy here: {', '.join(names)}." if names else ""
+    names = tuple(steps.members(cur))
+    more = f" Members of {steps.ADMIN}, who may deploy here: {', '.join(names)}." if names else ""
     return replace(report, message=report.message + more, administrators=names)
 
 
@@ -140,7 +251,7 @@ def _already(
         return InstallReport(
             True, f"dbinfer {version} is already installed; changed settings: {names}.", version
         )
-    if outdated(have, content) or roles.lacks_rights(cur):
+    if outdated(have, content) or steps.lacks_rights(cur):
         return InstallReport(
             False,
             f"dbinfer {version} is already installed, but differs from this client: dbinfer upgrade.",
@@ -192,14 +303,14 @@ def _upgrade(options: UpgradeOptions, dsn: str | None) -> InstallReport:
         if found.newer:
             raise found.refusal(InstallError)
         check_frozen(cur, content)
-        if not (outdated(settings_of(cur), content) or pending(cur, content) or roles.lacks_rights(cur)):
+        if not (outdated(settings_of(cur), content) or pending(cur, content) or steps.lacks_rights(cur)):
             return _follow_hosts(cur, platform, _follow_python(cur, version))
         # Asked before `apply`, which changes the owner
-        was_owned = roles.owned_by_old_owner(cur)
+        was_owned = steps.owned_by_old_owner(cur)
         with _not_for_ever(cur):
             apply(cur, platform, content, options.adopt_role)
         if was_owned:
-            roles.keep_deployers(cur)
+            steps.keep_deployers(cur)
         change = (
             f"from {version} to {__version__}" if version != __version__ else f"to this client's {version}"
         )
@@ -249,3 +360,61 @@ def ensure(dsn: str | None = None, venv: str | None = None) -> InstallReport:
     first = _install(dsn, InstallOptions(venv=venv), upgrading=True)
     following = upgrade(dsn=dsn)
     return following if following.changed and not first.changed else first
+
+
+# Whoever resolves a model waits, and so writes nothing after we have removed it
+LOCK = "LOCK TABLE dbinfer_private.model_version IN ACCESS EXCLUSIVE MODE"
+LEAVE = "SELECT dbinfer_private.leave_here()"
+
+
+def uninstall(dsn: str | None = None, progress: OnProgress = silent) -> InstallReport:
+    """Remove exactly what install made, the deployed models included, and their files in the host caches.
+
+    What another database of the cluster uses too stays in the caches.
+
+    Raises:
+        InstallError: an object of somebody else uses a function of dbinfer; or dbinfer is newer than this client, which
+            does not know all of its objects.
+    """
+    progress(Progress("uninstalling"))
+    content = Content()
+    with transaction(dsn) as conn, conn.cursor() as cur:
+        found = installed(cur)
+        if found is None:
+            return InstallReport(False, "dbinfer is not installed in this database; nothing changed.", None)
+        if found.newer:
+            raise found.refusal(InstallError)
+        made_extension = settings_of(cur).get("made_extension") == "True"
+        kept = _leave_hosts(cur, detect(conn))
+        try:
+            cur.execute(
+                read("install/uninstall.sql"),
+                {"functions": content.functions, "relations": content.relations},
+            )
+        except psycopg2.errors.DependentObjectsStillExist as err:
+            raise InstallError(
+                f"other objects depend on dbinfer: {err.diag.message_detail}",
+                "Drop them, then run uninstall again.",
+            ) from err
+        if made_extension:
+            # Others may have functions in PL/Python by now; then it stays
+            attempt(cur, "DROP EXTENSION plpython3u RESTRICT")
+        drop_roles(cur)
+        return InstallReport(True, f"dbinfer {found.release} is removed.{kept}", None)
+
+
+def _leave_hosts(cur: Cursor, platform: Platform) -> str:
+    """Remove from the hosts what only this database has put there; return what is to be said where that fails."""
+    cur.execute("SAVEPOINT dbinfer_leave")
+    try:
+        cur.execute(LOCK)
+        cur.execute(LEAVE)
+        if platform.mpp:
+            # gp_id has one row on each segment
+            cur.execute(f"{LEAVE} FROM gp_dist_random('gp_id')")
+    except psycopg2.Error as err:
+        # An older release has no such function, or a host has no Python any more: the database can go all the same
+        cur.execute("ROLLBACK TO SAVEPOINT dbinfer_leave")
+        problem = str(err.diag.message_primary or err).strip()
+        return f" Model files stay in the host caches ({problem}): delete the folders dbinfer_cache and dbinfer_entry."
+    return ""

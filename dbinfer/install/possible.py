@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from psycopg2.extensions import cursor as Cursor
 
-from dbinfer.connection import one
-from dbinfer.errors import InstallError
-from dbinfer.platform import Platform
-from dbinfer.relatives import STRANGERS
+from dbinfer.base.errors import InstallError
+from dbinfer.database.connection import one
+from dbinfer.database.platform import STRANGERS, Platform
 
 # The role in which each service keeps what it leaves of a superuser, and its name
 SERVICES = {

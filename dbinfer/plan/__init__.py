@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dbinfer.plan.options import PlanOptions
-from dbinfer.plan.report import PlanReport
-from dbinfer.progress import OnProgress, silent
+from dbinfer.base.progress import OnProgress, silent
+from dbinfer.plan.options import PlanOptions, PlanReport
 
 __all__ = ["PlanOptions", "PlanReport", "plan"]
 

@@ -1,4 +1,4 @@
-"""How many hosts, or how many hours: the coefficients applied to so many images."""
+"""How many hosts, or how many hours, with memory and disk: the coefficients applied to so many images."""
 
 from __future__ import annotations
 
@@ -6,19 +6,55 @@ from collections.abc import Callable
 from dataclasses import replace
 from statistics import fmean
 
-from dbinfer.cost import row_seconds
-from dbinfer.cost.hosts import crowd, last_end
-from dbinfer.cost.row import group_seconds, start_seconds
-from dbinfer.errors import UsageError
-from dbinfer.plan.find import find_source
-from dbinfer.plan.memory import host_disk, host_memory
-from dbinfer.plan.notes import forecast_notes
-from dbinfer.plan.options import MOST_HOSTS, PlanOptions
-from dbinfer.plan.report import PlanReport
-from dbinfer.plan.source import Source
-from dbinfer.plan.words import count_text, time_text
-from dbinfer.progress import OnProgress
-from dbinfer_udf.threads import share
+from dbinfer.base.errors import UsageError
+from dbinfer.base.progress import OnProgress
+from dbinfer.plan.cost import Network, crowd, group_seconds, last_end, row_seconds, start_seconds
+from dbinfer.plan.find import Source, find_source, forecast_notes
+from dbinfer.plan.options import MOST_HOSTS, PlanOptions, PlanReport
+from dbinfer_udf.host.limits import share
+
+
+def count_text(number: float) -> str:
+    """Return 50M, 1.5k or 999, as the options take it."""
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.4g}{letter}"
+    return f"{number:.4g}"
+
+
+def time_text(hours: float) -> str:
+    """Return a time as people say it: 5.4 hours, 1 minute, 3.1 seconds, 2.5 days."""
+    for size, name in ((24.0, "days"), (1.0, "hours"), (1 / 60, "minutes")):
+        if hours >= size * (2 if name == "days" else 1):
+            return _plural(f"{hours / size:.3g}", name)
+    return _plural(f"{hours * 3600:.3g}", "seconds")
+
+
+def _plural(number: str, name: str) -> str:
+    return f"{number} {name[:-1] if number == '1' else name}"
+
+
+# Measured (docs/performance.md): an engine without a model, a session that scores there, what all processes share
+ENGINE_BYTES, SESSION_BYTES, LIBRARY_BYTES = 31e6, 8.2e6, 70e6
+# a worker of the engine shares the weights with the others; its own are what the network computes, and pictures
+WORKER_BYTES, LEAST_BYTES = 40e6, 20e6
+# the prepared files, and what OpenVINO has compiled of them
+COPIES = 2
+
+
+def host_memory(network: Network, segments: int, cores: int) -> float:
+    """Return the bytes of all processes of a host that score with a network."""
+    own = max(LEAST_BYTES, network.peak_bytes - LIBRARY_BYTES)
+    if network.in_engine:
+        workers = min(segments, cores)
+        return ENGINE_BYTES + LIBRARY_BYTES + own + (workers - 1) * WORKER_BYTES + segments * SESSION_BYTES
+    return LIBRARY_BYTES + segments * own
+
+
+def host_disk(network: Network) -> float:
+    """Return the bytes of a network in the cache of a host."""
+    return COPIES * network.size
+
 
 DAY_HOURS, HOUR = 24.0, 3600.0
 # a larger error leaves no upper bound

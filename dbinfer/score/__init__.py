@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dbinfer.score.files import Answer, PredictOptions, PredictReport, predict
-from dbinfer.score.functions import FUNCTIONS
 from dbinfer.score.listing import CancelReport, JobsReport, cancel_job, jobs
-from dbinfer.score.options import EXISTING, ScoreOptions, ScoreReport
-from dbinfer.score.scoring import Scoring
-from dbinfer.score.verb import score
+from dbinfer.score.options import EXISTING, FUNCTIONS, ScoreOptions, ScoreReport
+from dbinfer.score.scoring import Scoring, score
 
 __all__ = [
     "EXISTING",

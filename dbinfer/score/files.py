@@ -13,12 +13,12 @@ import psycopg2
 from psycopg2 import sql
 from psycopg2.extensions import cursor as Cursor
 
-from dbinfer.connection import one, sentence, session
-from dbinfer.errors import UsageError
-from dbinfer.imagefiles import Found, Refused, read_ahead
-from dbinfer.progress import OnProgress, Progress, silent
-from dbinfer.report import Report
-from dbinfer.score.functions import Arguments, Function, choose
+from dbinfer.base.errors import UsageError
+from dbinfer.base.progress import OnProgress, Progress, silent
+from dbinfer.base.report import Report
+from dbinfer.database.connection import one, sentence, session
+from dbinfer.images.files import Found, Refused, read_ahead
+from dbinfer.score.options import Arguments, Function, choose
 
 # What the functions raise for a bad image (sql/functions); any other state is about the call or the server
 IMAGE_STATES = ("22P03", "54000")

@@ -1,17 +1,101 @@
-"""Makes the two tables of a job, results and bad images with their reasons; or takes over a table of 0.1.0."""
+"""Looks at what a job is asked before anything is made, then makes its two tables, or goes on with those
+that are there.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+import psycopg2
 from psycopg2 import sql
 from psycopg2.extensions import cursor as Cursor
 
-from dbinfer.names import MAX_BYTES, TableName
-from dbinfer.score.key import columns_of
-from dbinfer.score.plan import Plan
-from dbinfer.score.shape import of_a_job
-from dbinfer.sqlfiles import read
+from dbinfer.base.errors import DataError, UsageError
+from dbinfer.database.connection import one
+from dbinfer.database.platform import Platform
+from dbinfer.database.sql import MAX_BYTES, TableName, column, read
+from dbinfer.score.options import BY_TASK, Arguments, Function, ScoreOptions, choose
+from dbinfer.score.statements import Column, Key, Plan, columns_of, find, indexes
+from dbinfer_udf.functions import pays
+
+OURS = ("model", "version", "scored_at")
+# What ALTER TABLE may call a type, and what the catalog calls it
+CATALOG = {"float4": "real", "int4": "integer", "int8": "bigint", "timestamptz": "timestamp with time zone"}
+
+
+def check_shape(cur: Cursor, plan: Plan) -> None:
+    """Raise DataError where a table of results is there that this job cannot fill."""
+    there = columns_of(cur, plan.into)
+    if not there:
+        return
+    if of_a_job(there):
+        _check_job(cur, plan, there)
+    else:
+        _check_old(cur, plan, there)
+
+
+def of_a_job(there: dict[str, Column]) -> bool:
+    """Return whether a table of these columns is one that a job has made."""
+    return set(OURS) <= set(there)
+
+
+def _results(plan: Plan) -> dict[str, str]:
+    """Return names and types of the columns that all tables of results have: the key's and the function's."""
+    key = {c.name: c.type for c in plan.key.columns}
+    return key | dict(zip(plan.function.columns, plan.function.types, strict=True))
+
+
+def _check_job(cur: Cursor, plan: Plan, there: dict[str, Column]) -> None:
+    ours = {"model": "text", "version": "integer", "scored_at": "timestamptz"}
+    for name, kind in (_results(plan) | ours).items():
+        if name not in there or _plain(there[name].type) != _plain(kind):
+            found = f"as {there[name].type}" if name in there else "not"
+            raise DataError(
+                f"{plan.into} has another shape: this job needs a column {name} of type {_plain(kind)}, "
+                f"which it has {found}",
+                "Choose another table with --into, or replace this one with --replace.",
+            )
+    full = Key((*plan.key.columns, there["model"], there["version"]))
+    numbers = Key(tuple(there[name] for name in full.names))
+    if not indexes(cur, plan.into, numbers)[0]:
+        raise DataError(
+            f"{plan.into} has no unique index on its key, model and version",
+            f"Make one: ALTER TABLE {plan.into} ADD PRIMARY KEY ({', '.join(full.names)})",
+        )
+
+
+def _check_old(cur: Cursor, plan: Plan, there: dict[str, Column]) -> None:
+    """Refuse a table that is none of 0.1.0 or of --atomic, and one that does not say which version has made it."""
+    shape = {name: _plain(kind) for name, kind in _results(plan).items()}
+    if {name: _plain(column.type) for name, column in there.items()} != shape:
+        raise DataError(
+            f"table {plan.into} already exists, and no job has made it",
+            "Use --replace to replace it, --append to add the missing rows, or --into to choose another table.",
+        )
+    names = ", ".join(plan.key.names)
+    if indexes(cur, plan.into, Key(tuple(there[name] for name in plan.key.names)))[0]:
+        raise DataError(
+            f"{plan.into} has a unique index on {names} alone, but will hold results of several versions",
+            "Drop that index or constraint, then score again.",
+        )
+    cur.execute(
+        "SELECT version FROM dbinfer.model_versions WHERE name OPERATOR(pg_catalog.=) %s ORDER BY 1",
+        (plan.model,),
+    )
+    versions = [str(version) for (version,) in cur]
+    if len(versions) > 1 and "@" not in (plan.options.model or ""):
+        raise DataError(
+            f"{plan.into} does not say which version of {plan.model} ({', '.join(versions)}) has made its results",
+            f"Name that version this once, for example --model {plan.model}@{versions[-1]}",
+        )
+
+
+def _plain(kind: str) -> str:
+    kind = kind.replace("pg_catalog.", "")
+    base = re.sub(r"\(\d+\)|\[\]", "", kind)
+    return kind.replace(base, CATALOG.get(base, base))
+
 
 SUFFIX = "_errors"
 
@@ -76,3 +160,198 @@ def _distribution(cur: Cursor, plan: Plan) -> list[str]:
         return []
     found = spread_by(cur, plan.table)
     return found if found and set(found) <= set(plan.key.names) else plan.key.names
+
+
+WHOLE_NUMBERS = ("smallint", "integer", "bigint")
+TASKS = {name: task for task, name in BY_TASK.items()} | {"classify_top": "classification"}
+
+
+def target_kind(cur: Cursor, table: str, into: str) -> str | None:
+    """Return 'job' or 'other' for a table of results that is there, None for none.
+
+    Raises:
+        UsageError: it is the table of images.
+        DataError: it is no table.
+    """
+    names = {"table": TableName.parse(table).resolve(cur), "into": TableName.parse(into).resolve(cur)}
+    texts = {key: name.identifier.as_string(cur) for key, name in names.items()}
+    cur.execute(read("client/target.sql"), texts)
+    kind, source = cur.fetchone() or (None, False)
+    if source:
+        raise UsageError(
+            f"--into names {names['into']}, which is the table of images", "Choose another table."
+        )
+    if kind is None:
+        return None
+    if kind not in "rp":
+        raise DataError(f"{names['into']} is not a table", "Choose another name with --into.")
+    return "job" if of_a_job(columns_of(cur, names["into"])) else "other"
+
+
+def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform: Platform) -> Plan:
+    """Return the plan of a job; nothing is made yet.
+
+    Raises:
+        DataError: something is missing or does not fit: table, key, image column, model, right, older table of results.
+    """
+    _check_writable(cur)
+    source = TableName.parse(table).resolve(cur)
+    target = TableName.parse(into).resolve(cur)
+    there = columns_of(cur, source)
+    if not there:
+        raise DataError(f"table {source} does not exist", "Name the table of images with --table.")
+    if (img := column(options.column)) not in there:
+        raise DataError(
+            f"{source} has no column {img!r} with images",
+            f"Name it with --column; the columns are {', '.join(there)}.",
+        )
+    key = find(cur, source, options.key, there)
+    function = choose(cur, options.function, options.model)
+    _check_names(key, function)
+    model, version, milliseconds, batched = (
+        _version(cur, options.model) if function.model else ("", 0, None, False)
+    )
+    _check_task(cur, function, model)
+    # Here the server refuses what may not be run, or not on this model, before anything is made
+    ask_once(cur, source, there[img], function, Arguments(f"{model}@{version}", "null", options.top))
+    if platform.mpp:
+        key = _spread(cur, source, key, there, function)
+    unique, ordered = indexes(cur, source, key)
+    grouped = function.batched is not None and batched and _may_group(key, platform)
+    errors = TableName(target.schema, errors_name(target.name))
+    marked = _marked(cur, source, platform)
+    plan = Plan(
+        source,
+        target,
+        errors,
+        key,
+        function,
+        model,
+        version,
+        options,
+        platform,
+        ordered,
+        grouped,
+        milliseconds or 10.0,
+        marked,
+    )
+    for name in plan.targets:
+        name.require_own(cur)
+    check_shape(cur, plan)
+    _check_rows(cur, plan, unique)
+    return plan
+
+
+def _may_group(key: Key, platform: Platform) -> bool:
+    """Return whether images can be taken in groups: on segments a number alone goes with each through its batch."""
+    return not platform.mpp or (len(key.columns) == 1 and key.columns[0].type in WHOLE_NUMBERS)
+
+
+def _spread(cur: Cursor, table: TableName, key: Key, there: dict[str, Column], function: Function) -> Key:
+    """Return the key with the columns by which the images are spread: results that lie beside them move no image."""
+    more = [there[name] for name in spread_by(cur, table) if name not in key.names]
+    taken = (*OURS, *function.columns, "reason", "at")
+    if any(c.nullable or c.name in taken for c in more):
+        return key
+    return Key((*key.columns, *more))
+
+
+def _check_writable(cur: Cursor) -> None:
+    cur.execute("SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('transaction_read_only')")
+    standby, read_only = cur.fetchone() or (False, "off")
+    if standby or read_only == "on":
+        why = "it is a standby" if standby else "default_transaction_read_only is on"
+        raise DataError(f"the server takes no changes: {why}", "Score on the primary server.")
+
+
+def _check_names(key: Key, function: Function) -> None:
+    for name in key.names:
+        if name in (*OURS, *function.columns, "reason", "at"):
+            raise DataError(
+                f"the key column {name!r} has the name of a column of the results",
+                "Make a view that names it otherwise, and name the view with --table.",
+            )
+
+
+def _version(cur: Cursor, reference: str | None) -> tuple[str, int, float | None, bool]:
+    """Return model, version, milliseconds of an image in its trial, and whether batches pay."""
+    name, _, suffix = (reference or "").partition("@")
+    values = {"name": name or None, "suffix": suffix or None}
+    cur.execute(read("client/job_version.sql"), values)
+    found: tuple[str, int, float | None, float | None] | None = cur.fetchone()
+    if found is None:
+        # The server's own words
+        cur.execute("SELECT dbinfer.predict(%s, %s)", (psycopg2.Binary(b"x"), reference))
+        raise DataError(f"model {reference!r} does not exist", "List the models: dbinfer models")
+    model, version, alone, within = found
+    return model, version, alone, pays(alone, within)
+
+
+def _check_task(cur: Cursor, function: Function, model: str) -> None:
+    """Refuse a function for models of another task; a NULL image would be answered without a look at the model."""
+    cur.execute(read("client/task.sql"), {"name": model})
+    wanted, task = TASKS.get(function.name), one(cur)
+    if wanted and task != wanted:
+        raise DataError(
+            f'model "{model}" is for {task}, but {function.name}() needs {wanted}',
+            f"Leave out --function: dbinfer.{BY_TASK.get(task, 'predict')} is the one for this model.",
+        )
+
+
+def ask_once(cur: Cursor, table: TableName, img: Column, function: Function, arguments: Arguments) -> None:
+    """Call the function on a NULL of the column's type.
+
+    Raises:
+        DataError: it is no type of images: bytea, or what the server takes for it (a domain).
+    """
+    call = function.call(sql.SQL("NULL::{}").format(sql.SQL(img.type)), arguments)
+    try:
+        cur.execute(sql.SQL("SELECT {}").format(call))
+    except psycopg2.errors.UndefinedFunction as err:
+        raise DataError(
+            f"column {img.name!r} of {table} is of type {img.type}, but images are bytea",
+            _OTHER_TYPES.get(img.type, "Name the column with the images with --column."),
+        ) from err
+
+
+_VIEW = (
+    "make a view, and name it with --table: CREATE VIEW photos AS SELECT id, {} AS img FROM ... "
+    "(docs/arriving.md says who may)."
+)
+_OTHER_TYPES = {
+    "text": f"If it holds paths of files on the server, {_VIEW.format('pg_read_binary_file(path)')}",
+    "oid": f"If it holds large objects, {_VIEW.format('lo_get(photo)')}",
+}
+
+
+def _marked(cur: Cursor, table: TableName, platform: Platform) -> bool:
+    """Return whether rows have xmin; on Greenplum each segment counts its own transactions."""
+    if platform.mpp:
+        return False
+    names = {"into": table.identifier.as_string(cur), "table": table.identifier.as_string(cur)}
+    cur.execute(read("client/target.sql"), names)
+    return one(cur) in ("r", "p", "m")
+
+
+def _check_rows(cur: Cursor, plan: Plan, unique: bool) -> None:
+    """Refuse rows without a key, and keys of several rows."""
+    if nullable := [c.name for c in plan.key.columns if c.nullable]:
+        missing = sql.SQL(" OR ").join(
+            sql.SQL("{} IS NULL").format(sql.Identifier(name)) for name in nullable
+        )
+        _ask(cur, plan, "client/job_keyless.sql", missing=missing)
+        if count := one(cur):
+            raise DataError(f"{count} rows of {plan.table} have no key: {', '.join(nullable)} is NULL", _CURE)
+    if not unique:
+        _ask(cur, plan, "client/job_twice.sql", texts=plan.key.texts())
+        if row := cur.fetchone():
+            named = ", ".join(row[:-1])
+            raise DataError(f"the key of {plan.table} is not unique: {named} stands in {row[-1]} rows", _CURE)
+
+
+_CURE = "Name another key with --key, or number the rows: ALTER TABLE ... ADD COLUMN id bigserial"
+
+
+def _ask(cur: Cursor, plan: Plan, file: str, **more: sql.Composable) -> None:
+    names = {"table": plan.table.identifier, "keys": plan.key.listed(), "where": sql.SQL(plan.options.where)}
+    cur.execute(sql.SQL(read(file)).format(**names, **more))

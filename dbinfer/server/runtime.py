@@ -8,13 +8,11 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbinfer import pins
-from dbinfer.errors import ServerError
-from dbinfer.server.account import Account
-from dbinfer.server.folders import Say, discard
-from dbinfer.state import process, record
-from dbinfer.state.home import Home
-from dbinfer_udf.venv import why_unsafe
+from dbinfer.base.errors import ServerError
+from dbinfer.database import pins, state
+from dbinfer.database.state import Home
+from dbinfer.server.account import Account, Say, discard
+from dbinfer_udf.host.libraries import why_unsafe
 
 STAMP = "dbinfer-requirements.txt"
 VERSION_CODE = "import sys; print('%d.%d' % sys.version_info[:2])"
@@ -63,11 +61,11 @@ def discard_old(home: Home, python: Python, say: Say) -> None:
 
     One without its stamp stays: another process may be making it.
     """
-    servers = process.servers()
+    servers = state.servers()
     if servers is None:
         return
     try:
-        used = {Path(state.venv) for state in map(record.load, {home, *servers}) if state is not None}
+        used = {Path(state.venv) for state in map(state.load, {home, *servers}) if state is not None}
     except ServerError:  # another user's server, of which nobody here knows what it imports
         return
     for venv in sorted(home.runtimes.glob("py*-*")):

@@ -5,10 +5,8 @@ Importing this needs neither TensorFlow nor numpy.
 
 from __future__ import annotations
 
-from dbinfer.train.history import Epoch
-from dbinfer.train.options import TrainJob, TrainOptions
-from dbinfer.train.options_file import make_job, read_options
-from dbinfer.train.report import TrainReport
+from dbinfer.train.options import TrainJob, TrainOptions, make_job, read_options
+from dbinfer.train.report import Epoch, TrainReport
 from dbinfer.train.start import run, train
 
 __all__ = [

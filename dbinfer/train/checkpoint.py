@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dbinfer.errors import TrainError
-from dbinfer.train.history import Epoch
-from dbinfer.train.options import TrainJob
-from dbinfer.train.options_file import renamed
+from dbinfer.base.errors import TrainError
+from dbinfer.train.options import TrainJob, renamed
+from dbinfer.train.report import Epoch
 
 PREFIX = "checkpoint-"
 STATE, WEIGHTS, OPTIMIZER = "checkpoint.json", "weights.npz", "optimizer.npz"

@@ -9,10 +9,20 @@ from datetime import datetime, timezone
 from typing import Any, Protocol
 
 from dbinfer.train import checkpoint
-from dbinfer.train.history import Epoch, best_epoch, write_csv, write_curves
 from dbinfer.train.options import TrainJob
 from dbinfer.train.plan import Plan
-from dbinfer.train.report import CURVES, HISTORY, metrics_of, save_model, versions, write_run
+from dbinfer.train.report import (
+    CURVES,
+    HISTORY,
+    Epoch,
+    best_epoch,
+    metrics_of,
+    save_model,
+    versions,
+    write_csv,
+    write_curves,
+    write_run,
+)
 
 Report = Callable[[dict[str, Any]], None]
 

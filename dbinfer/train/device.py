@@ -1,12 +1,37 @@
-"""What computes: the GPUs of this host where there are any, or its cores (imports TensorFlow)."""
+"""What computes: the GPUs of this host or its cores; and the libraries that train, imported quietly."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
-from dbinfer.errors import TrainError
+from dbinfer.base.errors import TrainError
+from dbinfer.database.pins import install
+
+
+def check_installed() -> None:
+    """Raise TrainError where TensorFlow is not installed, without importing it."""
+    if find_spec("tensorflow") is None:
+        raise _missing()
+
+
+def import_tensorflow() -> None:
+    """Import TensorFlow without its noise; TrainError where it is not installed."""
+    # Keras reads it once, when it is imported
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    from dbinfer.base.quiet import tensorflow
+
+    try:
+        tensorflow()
+    except ImportError as err:
+        raise _missing() from err
+
+
+def _missing() -> TrainError:
+    return TrainError("training needs TensorFlow, which is not installed", install("train"))
 
 
 def choose_device(device: str, place: int = 0) -> None:

@@ -1,11 +1,10 @@
-"""From encoded files to the arrays a network trains on, with the very code that prepares images in the backend.
-
-Decoder and Resizer come from dbinfer_udf, so that training and scoring cannot drift apart.
-"""
+"""From encoded files to batches that a network trains on, with the very code that prepares images in the backend."""
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,20 +12,105 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from dbinfer import boxes
-from dbinfer.errors import DataError
-from dbinfer.ir.tensor import normalized
-from dbinfer.train.augment import augment
+from dbinfer.base.errors import DataError
+from dbinfer.images import boxes
+from dbinfer.images.boxes import Corners
+from dbinfer.models.graph import normalized
 from dbinfer.train.data.source import Samples, Target
-from dbinfer.train.placing import inside, placed
-from dbinfer_udf.detection import way_back
+from dbinfer.train.options import TrainJob
 from dbinfer_udf.errors import ImageError
-from dbinfer_udf.image import Decoder, reduction_of, target_of
+from dbinfer_udf.image.decode import Decoder, reduction_of, target_of
+from dbinfer_udf.image.resize import Resizer
 from dbinfer_udf.manifest import Manifest
-from dbinfer_udf.preprocess import Resizer
+from dbinfer_udf.result.detection import Way, way_back
+
+
+def placed(found: Corners, way: Way, size: tuple[int, int], name: str) -> Corners:
+    """Return boxes of the image as shown in pixels of the network's input: against the way of dbinfer.detect.
+
+    Args:
+        found: left, top, right, bottom and class; what reaches over the image's edge is cut off.
+        way: from the input to the image.
+        size: of the image as shown, width and height in pixels.
+        name: what to call the image in a message.
+
+    Raises:
+        DataError: a box lies outside of the image.
+    """
+    outside = (found[:, :2] >= size).any(axis=1) | (found[:, 2:4] <= 0).any(axis=1)
+    if outside.any():
+        number = int(outside.argmax())
+        x, y = found[number, :2]
+        raise DataError(
+            f"box {number + 1} of {name} begins at {x:g}, {y:g}, outside of the image of {size[0]} x {size[1]} pixels",
+            "Boxes are in pixels of the image as it is shown, turned as its EXIF orientation says.",
+        )
+    corners = np.clip(found[:, :4], 0, [*size, *size]) - [way.left, way.top] * 2
+    corners /= [way.across, way.down] * 2
+    return np.column_stack([corners, found[:, 4]]).astype(np.float32)
+
+
+def inside(found: Corners, frame: Sequence[float]) -> Corners:
+    """Return the boxes whose centre lies within the frame, cut off at its edges: of the others little is to be seen.
+
+    Args:
+        frame: begins with x, y, width and height.
+    """
+    x, y, width, height = frame[:4]
+    centres = (found[:, :2] + found[:, 2:4]) / 2
+    kept = found[((centres >= (x, y)) & (centres < (x + width, y + height))).all(axis=1)]
+    kept[:, :4] = np.clip(kept[:, :4], [x, y] * 2, [x + width, y + height] * 2)
+    return kept
+
+
+Pixels = NDArray[np.uint8]
+
+# What augmentation changes, at most
+DEGREES = 10.0
+SCALE = 0.1
+SHIFT = 0.08  # of the side
+BRIGHTNESS = 0.15
+
+
+def augment(image: Pixels, target: Any, rng: np.random.Generator) -> tuple[Pixels, Any]:
+    """Return the image turned, scaled, moved and made lighter or darker by a little; edges are repeated.
+
+    Args:
+        image: uint8 (height, width, channels).
+        target: a mask, uint8 (height, width, 1) of 0 and 255, or boxes, float32 (n, 5), which move with the image; or
+            a class.
+        rng: decides how much.
+    """
+    height, width = image.shape[:2]
+    boxed = isinstance(target, np.ndarray) and target.dtype != np.uint8
+    # A box that is turned is no longer one, and the upright one around it would be too large
+    angle = 0.0 if boxed else rng.uniform(-DEGREES, DEGREES)
+    move = cv2.getRotationMatrix2D((width / 2, height / 2), angle, rng.uniform(1 - SCALE, 1 + SCALE))
+    move[:, 2] += rng.uniform(-SHIFT, SHIFT, 2) * (width, height)
+    moved = _moved(image, move, cv2.INTER_LINEAR).astype(np.float32)
+    moved *= rng.uniform(1 - BRIGHTNESS, 1 + BRIGHTNESS)
+    if boxed:
+        target = inside(_moved_boxes(target, move), (0, 0, width, height))
+    elif isinstance(target, np.ndarray):
+        # The nearest pixel: values in between would be no mask
+        target = _moved(target, move, cv2.INTER_NEAREST)
+    return np.clip(moved, 0, 255).astype(np.uint8), target
+
+
+def _moved_boxes(found: Corners, move: Any) -> Any:
+    """Return the boxes under a scaling and a shift."""
+    scale, shift = np.diag(move), move[:, 2]
+    return np.column_stack([found[:, :2] * scale + shift, found[:, 2:4] * scale + shift, found[:, 4]])
+
+
+def _moved(image: Pixels, move: Any, how: int) -> Pixels:
+    size = (image.shape[1], image.shape[0])
+    moved: Pixels = cv2.warpAffine(image, move, size, flags=how, borderMode=cv2.BORDER_REPLICATE)
+    # OpenCV drops the axis of a single channel
+    return moved.reshape(image.shape)
+
 
 Float = NDArray[np.float32]
-Pixels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -137,3 +221,110 @@ def _truth(target: Any) -> Any:
     if not isinstance(target, np.ndarray):
         return np.int32(target)
     return target.astype(np.float32) / 255 if target.dtype == np.uint8 else target
+
+
+@dataclass
+class Pipeline:
+    """Batches of one rank, in an order that only seed, rank and epoch decide.
+
+    Attributes:
+        loader: reads the images of this rank.
+        job: batch, shuffle, augment, workers and seed are used.
+        rank: this process.
+        length: images per epoch, the same on every rank: a shard with one image fewer repeats one.
+        failure: the first unreadable image; tf.data would only pass its text on.
+    """
+
+    loader: Loader
+    job: TrainJob
+    rank: int
+    length: int
+    failure: DataError | None = None
+
+    @property
+    def steps(self) -> int:
+        """Batches per epoch."""
+        return math.ceil(self.length / self.job.batch)
+
+    def order(self, epoch: int) -> Sequence[int]:
+        """Return the numbers of the images of one epoch."""
+        count = len(self.loader.samples)
+        rows = np.arange(count)
+        if self.job.shuffle:
+            rows = Seed(self.job.seed, self.rank, epoch).generator().permutation(count)
+        # np.resize starts again from the front: that is how a shorter shard repeats an image
+        return [int(row) for row in np.resize(rows, self.length)]
+
+    def training(self, epoch: int) -> Any:
+        """Return the batches of one epoch as a tf.data.Dataset of (images, truths)."""
+        order = self.order(epoch)
+        return self._dataset(lambda step: self.batch(epoch, step, order), self.steps)
+
+    def batch(self, epoch: int, step: int, order: Sequence[int]) -> tuple[Any, Any]:
+        """Return images and truths of one step; `order` is that of the epoch."""
+        seed = Seed(self.job.seed, self.rank, epoch) if self.job.augment else None
+        rows = order[step * self.job.batch : (step + 1) * self.job.batch]
+        return self._stacked([self._readable(row, seed) for row in rows])
+
+    def validation(self) -> Any:
+        """Return all images once, unchanged and in order; unreadable ones are left out if skipped at all."""
+        count, size = len(self.loader.samples), self.job.batch
+        return self._dataset(
+            lambda step: self.judged(range(step * size, min(count, (step + 1) * size))),
+            math.ceil(count / size),
+        )
+
+    def judged(self, rows: Sequence[int]) -> tuple[Any, Any]:
+        """Return these images unchanged; unreadable ones are left out if skipped at all."""
+        pairs = [pair for row in rows if (pair := self._try(row, None)) is not None]
+        # Where all of a batch are unreadable another image stands in: an empty batch cannot be judged
+        return self._stacked(pairs or [self._readable(rows[0], None)])
+
+    def _dataset(self, load: Any, steps: int) -> Any:
+        import tensorflow as tf
+
+        image, truth = self._stacked([self._readable(0, None)])
+
+        def batch(step: Any) -> tuple[Any, Any]:
+            # Not tf.image: training must see the very pixels that scoring sees
+            x, y = tf.numpy_function(load, [step], (image.dtype, truth.dtype))
+            # numpy_function forgets the shapes, which Keras needs
+            return tf.ensure_shape(x, (None, *image.shape[1:])), tf.ensure_shape(y, (None, *truth.shape[1:]))
+
+        options = tf.data.Options()
+        options.autotune.enabled = False  # it can stall a rank for seconds at the end of an epoch
+        options.threading.private_threadpool_size = self.job.workers
+        # Deterministic: a batch that is ready early waits for its turn, or no run could be repeated
+        dataset = tf.data.Dataset.range(steps).map(batch, self.job.workers, deterministic=True)
+        return dataset.prefetch(2).with_options(options)
+
+    def _try(self, row: int, seed: Seed | None) -> tuple[Any, Any] | None:
+        try:
+            return self.loader.try_load(row, seed)
+        except DataError as err:
+            self.failure = self.failure or err
+            raise
+
+    def _readable(self, row: int, seed: Seed | None) -> tuple[Any, Any]:
+        """Return this image, or the next readable one: every rank must come to the same number of steps."""
+        count = len(self.loader.samples)
+        for step in range(count):
+            pair = self._try((row + step) % count, seed)
+            if pair is not None:
+                return pair
+        raise DataError(f"none of the {count} images of rank {self.rank} is readable")
+
+    @staticmethod
+    def _stacked(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+        return np.stack([pair[0] for pair in pairs]), np.stack([pair[1] for pair in pairs])
+
+
+def read_batches(pipeline: Pipeline, batches: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the batches as arrays, for loops without Keras; the first unreadable image is raised as it was."""
+    import tensorflow as tf
+
+    try:
+        yield from batches.as_numpy_iterator()
+    except tf.errors.OpError as err:
+        # tf.data passes on no more than the text of an exception; the pipeline has kept it whole
+        raise pipeline.failure or err from err

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dbinfer.boxes import check_installed
-from dbinfer.errors import TrainError, UsageError
+from dbinfer.base.errors import TrainError, UsageError
+from dbinfer.images.boxes import check_installed
 from dbinfer.train.loader import Seed
 from dbinfer.train.options import TrainJob
 from dbinfer.train.ranks import Ranks

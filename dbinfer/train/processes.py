@@ -5,18 +5,106 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from dbinfer.errors import DbinferError, harmless
-from dbinfer.train import events, guard
-from dbinfer.train.data.share import held_for_ranks
+from dbinfer.base import errors
+from dbinfer.base.errors import DbinferError, TrainError, harmless
+from dbinfer.train import checkpoint, guard
+from dbinfer.train.data import held_for_ranks
+from dbinfer.train.hosts import check_reachable, hosts_of, is_here
 from dbinfer.train.options import TrainJob
+
+MARK = "dbinfer-event:"
+ENDED = (  # how mpirun, horovodrun and dbinfer.train.split tell of it
+    re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<status>\d+)"),
+    re.compile(r"dbinfer: rank (?P<rank>\d+) stopped with (?:signal|exit status) (?P<status>\d+)"),
+    re.compile(r"Process name: (?:\[\[\d+,\d+\],)?(?P<rank>\d+)\]?\s+Exit code:\s+(?P<status>\d+)"),
+)
+RAISED = re.compile(r"\b[\w.]+(?:Error|Exception|Exit): .*")
+
+
+def send(event: dict[str, Any]) -> None:
+    """Print an event; the launchers pass it on with a prefix."""
+    sys.stdout.write(f"{MARK}{json.dumps(event)}\n")
+    sys.stdout.flush()
+
+
+def send_error(err: DbinferError) -> None:
+    """Print an error so that the launching process can raise it again."""
+    send({"event": "error", "kind": type(err).__name__, "message": err.message, "cure": err.cure})
+
+
+def sending_errors(work: Callable[[str], None], text: str) -> None:
+    """Call `work`; an error of the user's is sent to the launching process, and this process ends with 1."""
+    try:
+        work(text)
+    except DbinferError as err:
+        send_error(err)
+        sys.stdout.flush()
+        os._exit(1)  # at once: other ranks wait in a collective operation for this one
+
+
+def find(line: str) -> dict[str, Any] | None:
+    """Return the event in a line of a launcher's output, or None."""
+    _, mark, text = line.partition(MARK)
+    if not mark:
+        return None
+    try:
+        event = json.loads(text)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "event" in event else None
+
+
+def to_error(event: dict[str, Any]) -> DbinferError:
+    """Return the error that a rank has sent."""
+    kind = getattr(errors, str(event.get("kind")), TrainError)
+    known = isinstance(kind, type) and issubclass(kind, DbinferError)
+    error = kind if known else TrainError
+    found: DbinferError = error(str(event.get("message", "")), str(event.get("cure", "")))
+    return found
+
+
+def stopped(job: TrainJob, code: int, last: Sequence[str]) -> TrainError:
+    """Return the error for ranks that ended without saying why: killed, out of memory, lost."""
+    cure = how_to_go_on(job)
+    for pattern in ENDED:
+        if found := pattern.search("\n".join(last)):
+            rank, status = found["rank"], int(found["status"])
+            how = (
+                # A shell's exit status above 128 is 128 + the signal
+                f"signal {status % 128}" if "signal" in found[0] or status > 128 else f"exit status {status}"
+            )
+            return TrainError(
+                f"rank {rank} stopped with {how}, and the other ranks were ended.{_raised(last)}", cure
+            )
+    told = [f"\n  {line}" for line in last if line.strip()][-8:]
+    return TrainError(f"a rank stopped (the launcher's exit status is {code}).{''.join(told)}", cure)
+
+
+def how_to_go_on(job: TrainJob) -> str:
+    """Return the hint for a run that stopped."""
+    done = checkpoint.epochs(job.folder)
+    return (
+        f"Epoch {done[-1]} is kept: go on with --resume." if done else "No epoch was done yet: start again."
+    )
+
+
+def _raised(last: Sequence[str]) -> str:
+    """Return the last line of a traceback that a rank has printed, if it did."""
+    lines = [found[0] for line in last if (found := RAISED.search(line))]
+    return f"\n  {lines[-1]}" if lines else ""
+
 
 KEPT_LINES = 40
 WARNING = "dbinfer: left out: "  # of dbinfer.train.loader
@@ -36,7 +124,7 @@ def decode(text: str) -> TrainJob:
 def train_in_process(
     job: TrainJob, module: str, report: Report, more: Mapping[str, str] | None = None
 ) -> None:
-    """Run `python -m MODULE OPTIONS` to its end; it sends dbinfer.train.events.
+    """Run `python -m MODULE OPTIONS` to its end; it sends dbinfer.train.processes.
 
     Args:
         job: what is trained; the module gets it as `decode` reads it.
@@ -76,7 +164,7 @@ def run_all(
     if failure is not None:
         raise failure
     if process.returncode:
-        raise events.stopped(job, process.returncode, last)
+        raise stopped(job, process.returncode, last)
 
 
 def inherited(more: Mapping[str, str]) -> dict[str, str]:
@@ -111,14 +199,14 @@ def follow(process: subprocess.Popen[str], report: Report) -> tuple[DbinferError
     last: deque[str] = deque(maxlen=KEPT_LINES)
     assert process.stdout is not None
     for line in process.stdout:
-        event = events.find(line)
+        event = find(line)
         if event is None:
             last.append(line.rstrip())
             if WARNING in line:
                 print(harmless(line[line.index(WARNING) :].rstrip()), file=sys.stderr, flush=True)
         elif event["event"] == "error":
             # The first: what other ranks say after it comes of losing that one
-            failure = failure or events.to_error(event)
+            failure = failure or to_error(event)
         else:
             report(event)
     process.wait()
@@ -143,3 +231,90 @@ def stop(process: subprocess.Popen[str]) -> None:
             process.wait(seconds)
         except subprocess.TimeoutExpired:
             continue
+
+
+WORKER = ("-m", "dbinfer.train.worker")
+BUILD = "Build it, once per machine: make train-env"
+MPI_FLAGS = (
+    # mpirun waits busily; without these two, ranks that share cores take them from each other
+    *("-bind-to", "none", "-mca", "mpi_yield_when_idle", "1"),
+    # No reading of other processes' memory, which containers forbid
+    *("-mca", "btl_vader_single_copy_mechanism", "none"),
+    # mpirun refuses more ranks than it counts cores
+    *("--oversubscribe", "-map-by", "slot"),
+)
+# No RDMA, which Horovod's manual warns of
+NETWORK_MPI_FLAGS = ("-mca", "btl", "^openib")
+# Open MPI listens on every address and asks nobody who he is; ranks of one host need no network
+LOCAL_MPI_FLAGS = ("-mca", "btl", "self,vader", "-mca", "pml", "ob1", "-mca", "oob_tcp_if_include", "lo")
+# mpirun gives other hosts only what -x names (and OMPI_*, by itself); horovodrun gives them the whole environment.
+# So each family that tunes something in a rank stands here: what is set before the command must hold on every host.
+PASSED_NAMES = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LANG", "TZ")
+PASSED_PREFIXES = (
+    *("DBINFER_", "PG", "PYTHON", "LC_", "MALLOC_"),
+    *("HOROVOD_", "GLOO_", "NCCL_", "UCX_"),
+    *("TF_", "KERAS_", "XLA_", "JAX_", "CUDA_", "ONEDNN_", "DNNL_"),
+    *("OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_"),
+)
+
+
+def launch(
+    job: TrainJob,
+    report: Callable[[dict[str, Any]], None] = lambda event: None,
+    worker: Sequence[str] = WORKER,
+) -> None:
+    """Train with several ranks; returns when all have ended well.
+
+    Args:
+        job: ranks, hosts and launcher say what is started.
+        report: is told of rank 0's progress.
+        worker: what Python runs in each rank.
+
+    Raises:
+        TrainError: Horovod is not built, a host cannot be reached, or a rank stopped.
+        DbinferError: what a rank has raised.
+    """
+    if job.ranks > 1:
+        check_built(job.launcher)
+    hosts = hosts_of(job)
+    check_reachable(hosts)
+
+    def command(environment: dict[str, str]) -> list[str]:
+        return [*launcher_command(job, hosts, environment), sys.executable, *worker, encode(job)]
+
+    run_all(job, command, report)
+
+
+def check_built(launcher: str) -> None:
+    """Raise TrainError where Horovod or the launcher is missing."""
+    # Not imported: horovod.tensorflow would bring TensorFlow into the launching process
+    spec = find_spec("horovod")
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+    if not any(list((folder / "tensorflow").glob("mpi_lib*.so")) for folder in folders):
+        raise TrainError("training with several ranks needs Horovod, which is not installed here", BUILD)
+    if launcher == "mpi" and shutil.which("mpirun") is None:
+        raise TrainError(
+            "the launcher mpi needs mpirun, which is not installed", f"Use --launcher gloo. {BUILD}"
+        )
+
+
+def launcher_command(job: TrainJob, hosts: dict[str, int], environment: dict[str, str]) -> list[str]:
+    """Return the words that start the ranks, without what each of them runs."""
+    if job.ranks == 1:
+        return []
+    slots = ",".join(f"{host}:{count}" for host, count in hosts.items())
+    alone = all(map(is_here, hosts))
+    if job.launcher == "gloo":
+        program = [str(Path(sys.executable).parent / "horovodrun")]
+        if alone:
+            program = [sys.executable, "-m", "dbinfer.train.rendezvous"]
+        return [*program, "--gloo", "-np", str(job.ranks), "-H", slots]
+    # In containers root trains, and mpirun refuses root unless told
+    root = ["--allow-run-as-root"] if os.getuid() == 0 else []
+    passed = [word for name in sorted(environment) if _is_passed(name) for word in ("-x", name)]
+    flags = [*MPI_FLAGS, *(LOCAL_MPI_FLAGS if alone else NETWORK_MPI_FLAGS)]
+    return ["mpirun", *root, "-np", str(job.ranks), "-H", slots, *flags, *passed]
+
+
+def _is_passed(name: str) -> bool:
+    return name in PASSED_NAMES or name.startswith(PASSED_PREFIXES)

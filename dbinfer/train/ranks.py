@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dbinfer.errors import TrainError
+from dbinfer.base.errors import TrainError
 
 MOST_BYTES = 1 << 30
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from dbinfer.train.cluster.address import LOOPBACK
+from dbinfer.train.hosts import LOOPBACK
 
 
 def main() -> None:

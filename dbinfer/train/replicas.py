@@ -1,8 +1,4 @@
-"""One process with several devices, each with a part of every batch: MirroredStrategy and CentralStorageStrategy.
-
-A loop of our own instead of model.fit, which under CentralStorage reports wrong losses and metrics: a device knows its
-part of a batch only. Here the scores of all devices come together, and Keras judges them as those of one process.
-"""
+"""One process with several devices, each with a part of every batch: MirroredStrategy and CentralStorageStrategy."""
 
 from __future__ import annotations
 
@@ -15,15 +11,45 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from dbinfer.base.errors import TrainError
 from dbinfer.train import model as models
-from dbinfer.train.arrays import Pure
+from dbinfer.train.arrays import Judge, Pure
 from dbinfer.train.course import Pass, Report
-from dbinfer.train.devices import make_strategy
-from dbinfer.train.judge import Judge
-from dbinfer.train.loader import Seed
-from dbinfer.train.pipeline import read_batches
-from dbinfer.train.plan import Plan
-from dbinfer.train.steps import REPORT_EVERY, Schedule
+from dbinfer.train.device import gpus, limit_threads
+from dbinfer.train.loader import Seed, read_batches
+from dbinfer.train.options import TrainJob
+from dbinfer.train.plan import REPORT_EVERY, Plan, Schedule
+
+
+def make_strategy(job: TrainJob) -> Any:
+    """Return TensorFlow's strategy over the devices of this process.
+
+    Raises:
+        TrainError: there are fewer GPUs than ranks.
+    """
+    names = _devices(job)
+    if job.strategy == "mirrored":
+        # On GPUs TensorFlow's own choice (NCCL), which CPUs lack: there the first device adds the gradients up
+        adding = tf.distribute.ReductionToOneDevice() if "cpu" in names[0] else None
+        return tf.distribute.MirroredStrategy(names, adding)
+    return tf.distribute.experimental.CentralStorageStrategy(names, "/cpu:0")
+
+
+def _devices(job: TrainJob) -> list[str]:
+    found = gpus(job.device)
+    if job.threads:
+        limit_threads(job.threads)
+    if not found:
+        # One processor, seen as several: the same sums as on as many GPUs
+        parts = [tf.config.LogicalDeviceConfiguration()] * job.ranks
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], parts)
+        return [f"/cpu:{number}" for number in range(job.ranks)]
+    if len(found) < job.ranks:
+        raise TrainError(
+            f"{job.ranks} ranks were requested, but this host has {len(found)} GPU{'s' * (len(found) > 1)}",
+            "The strategies mirrored and central give each rank a GPU of its own: use as many, or --device cpu.",
+        )
+    return [f"/gpu:{number}" for number in range(job.ranks)]
 
 
 class Replicas:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from dbinfer.train import events
+from dbinfer.train import processes
 from dbinfer.train.processes import decode
 
 
 def _train(text: str) -> None:
-    from dbinfer.train.libraries import import_tensorflow
+    from dbinfer.train.device import import_tensorflow
     from dbinfer.train.plan import make_plan
 
     # Before TensorFlow: mistakes in the data show at once
@@ -18,8 +18,8 @@ def _train(text: str) -> None:
     from dbinfer.train.course import follow
     from dbinfer.train.replicas import Replicas
 
-    follow(Replicas(plan), events.send)
+    follow(Replicas(plan), processes.send)
 
 
 if __name__ == "__main__":
-    events.sending_errors(_train, sys.argv[1])
+    processes.sending_errors(_train, sys.argv[1])

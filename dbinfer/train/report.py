@@ -1,23 +1,132 @@
-"""What a run leaves in its folder: the model with its manifest, run.json, history.csv, curves.png."""
+"""What a run leaves in its folder: the model with its manifest, run.json, and each epoch in history.csv and
+curves.png.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dbinfer._version import __version__
-from dbinfer.errors import TrainError
-from dbinfer.report import Report
-from dbinfer.train.history import Epoch
+from dbinfer.base.errors import TrainError
+from dbinfer.base.report import Report
+from dbinfer.base.version import __version__
 from dbinfer.train.options import TrainJob
 from dbinfer_models import write_manifest
 from dbinfer_udf.manifest import Manifest
+
+TRAIN, VALIDATION = "#1f77b4", "#d95f02"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch, averaged over all ranks.
+
+    Attributes:
+        epoch: its number, from 1 on.
+        seconds: of training, without validation; val_seconds: of validation.
+        images: seen by all ranks together.
+        lr: learning rate of its last step.
+        values: loss and metrics, those of the validation with the prefix val_.
+    """
+
+    epoch: int
+    seconds: float
+    val_seconds: float
+    images: int
+    lr: float
+    values: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def images_per_second(self) -> float:
+        """Images per second of training."""
+        return self.images / self.seconds if self.seconds > 0 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Epoch:
+        """Make it from JSON values."""
+        return cls(**values)
+
+
+def best_epoch(history: Sequence[Epoch], metric: str) -> int:
+    """Return the epoch with the highest val_`metric` (the first of equals); 0 without a validation."""
+    judged = [entry for entry in history if f"val_{metric}" in entry.values]
+    if not judged:
+        return 0
+    return max(judged, key=lambda entry: entry.values[f"val_{metric}"]).epoch
+
+
+def write_csv(path: Path, history: Sequence[Epoch]) -> None:
+    """Write one line per epoch: epoch, loss and metrics, lr, seconds, images per second."""
+    names = sorted({name for entry in history for name in entry.values})
+    temporary = path.with_name(f".{path.name}")
+    with temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["epoch", *names, "lr", "seconds", "val_seconds", "images_per_second"])
+        for entry in history:
+            numbers = [f"{entry.values[name]:.6g}" if name in entry.values else "" for name in names]
+            times = [f"{entry.seconds:.3f}", f"{entry.val_seconds:.3f}", f"{entry.images_per_second:.1f}"]
+            writer.writerow([entry.epoch, *numbers, f"{entry.lr:.6g}", *times])
+    temporary.replace(path)
+
+
+def line(entry: Epoch, epochs: int) -> str:
+    """Return one epoch as a line for the terminal."""
+    values = "  ".join(f"{name} {value:.4f}" for name, value in entry.values.items())
+    return f"epoch {entry.epoch}/{epochs}  {values}  {entry.seconds:.1f} s  {entry.images_per_second:.0f} images/s"
+
+
+def write_curves(path: Path, history: Sequence[Epoch], metric: str, title: str) -> None:
+    """Draw loss, metric and seconds per epoch side by side, each over the epochs; needs matplotlib."""
+    # Without pyplot, which looks for a display and keeps figures until the process ends
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    _curve(left, history, "loss")
+    _curve(middle, history, metric)
+    numbers = [entry.epoch for entry in history]
+    right.bar(numbers, [entry.seconds for entry in history], color=TRAIN, label="training")
+    below = [entry.seconds for entry in history]
+    right.bar(
+        numbers, [entry.val_seconds for entry in history], bottom=below, color=VALIDATION, label="validation"
+    )
+    _dress(right, "seconds per epoch")
+    right.set_ylim(bottom=0)
+    figure.suptitle(title)
+    temporary = path.with_name(f".{path.name}")
+    FigureCanvasAgg(figure).print_png(temporary)
+    temporary.replace(path)
+
+
+def _curve(axes: Any, history: Sequence[Epoch], name: str) -> None:
+    for key, label, color in ((name, "training", TRAIN), (f"val_{name}", "validation", VALIDATION)):
+        points = [(entry.epoch, entry.values[key]) for entry in history if key in entry.values]
+        if points:
+            axes.plot(*zip(*points, strict=True), marker="o", markersize=3, color=color, label=label)
+    _dress(axes, name.replace("_", " "))
+
+
+def _dress(axes: Any, title: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_title(title, fontsize=10)
+    axes.set_xlabel("epoch")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=8)
+
 
 RUN, HISTORY, CURVES = "run.json", "history.csv", "curves.png"
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dbinfer.errors import TrainError
-from dbinfer.progress import OnProgress, Progress, silent
+from dbinfer.base.errors import TrainError
+from dbinfer.base.progress import OnProgress, Progress, silent
 from dbinfer.train import strategies
-from dbinfer.train.history import Epoch, line
 from dbinfer.train.options import TrainJob, TrainOptions
-from dbinfer.train.report import TrainReport, read_report
+from dbinfer.train.report import Epoch, TrainReport, line, read_report
 from dbinfer.train.split.layout import Mesh
 
 Tell = Callable[[dict[str, Any]], None]
@@ -42,7 +41,7 @@ def train(
 
 def run(job: TrainJob, tell: Tell = lambda event: None) -> TrainReport:
     """Train as `job` says; `tell` gets the events of dbinfer.train.course: start, step, epoch."""
-    from dbinfer.train.libraries import check_installed
+    from dbinfer.train.device import check_installed
     from dbinfer.train.plan import check_images, make_plan
 
     # first: reading the images may want packages, too, and its cure would name those alone

@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from dbinfer.train import events
+from dbinfer.train import processes
 
 
 def main(text: str) -> None:
     """Train as one rank; an error of the user's is sent to the launching process, and the rank ends with 1."""
-    events.sending_errors(_train, text)
+    processes.sending_errors(_train, text)
 
 
 def _train(text: str) -> None:
-    from dbinfer.train.libraries import import_tensorflow
+    from dbinfer.train.device import import_tensorflow
     from dbinfer.train.plan import make_plan
     from dbinfer.train.processes import decode
     from dbinfer.train.ranks import Alone, Horovod
@@ -30,7 +30,7 @@ def _train(text: str) -> None:
     def nothing(event: dict[str, Any]) -> None:
         pass
 
-    train_rank(plan, ranks, events.send if ranks.rank == 0 else nothing)
+    train_rank(plan, ranks, processes.send if ranks.rank == 0 else nothing)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
-"""The model hopper (MADlib, Cerebro): a worker keeps its shard of the images, and the trials' weights come to it.
-
-The journal tells the route of each trial and who holds it; the weights travel as checkpoints in the search's folder.
+"""The model hopper (MADlib, Cerebro): a worker keeps its shard of the images, and the trials' weights come
+to it by a route.
 """
 
 from __future__ import annotations
@@ -9,23 +8,189 @@ import gc
 import math
 import shutil
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
 from optuna.trial import TrialState
 
-from dbinfer.errors import DbinferError
+from dbinfer.base.errors import DbinferError
 from dbinfer.train import checkpoint, course
+from dbinfer.train import model as models
 from dbinfer.train.device import limit_threads
-from dbinfer.tune.journal import Journal
-from dbinfer.tune.options import WAITING, TuneJob
-from dbinfer.tune.route import PREFIX, Hop, Route
-from dbinfer.tune.search import read_search, with_values
-from dbinfer.tune.study import ERROR, WORKER, Worker, has_ended
-from dbinfer.tune.visit import Visitor
+from dbinfer.train.loader import Seed
+from dbinfer.train.plan import Meter, Plan, Schedule, evaluate, one_epoch, shard
+from dbinfer.train.ranks import Alone, hosts_of
+from dbinfer.train.report import Epoch
+from dbinfer.tune.options import WAITING, TuneJob, read_search, with_values
+from dbinfer.tune.study import ERROR, WORKER, Journal, Worker, has_ended
+
+PREFIX = "hop-"  # of the attributes of a trial that tell its hops
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One visit that is done.
+
+    Attributes:
+        shard: from 0 on.
+        images: that were trained on, or judged by.
+        seconds: that took.
+        values: loss and metrics over these images.
+        lr: of the last step; 0 where the weights were judged.
+    """
+
+    shard: int
+    images: int
+    seconds: float
+    values: dict[str, float] = field(default_factory=dict)
+    lr: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Route:
+    """The hops of a trial so far, and what comes next.
+
+    Attributes:
+        shards: how many there are.
+        hops: in their order; in each epoch `shards` that train, then `shards` that judge.
+    """
+
+    shards: int
+    hops: tuple[Hop, ...] = ()
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, Any], shards: int) -> Route:
+        """Read it from a trial's attributes."""
+        numbers = sorted(int(name.removeprefix(PREFIX)) for name in attributes if name.startswith(PREFIX))
+        return cls(shards, tuple(Hop(**attributes[f"{PREFIX}{number}"]) for number in numbers))
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch that the next hop belongs to, from 1 on."""
+        return len(self.hops) // (2 * self.shards) + 1
+
+    @property
+    def judging(self) -> bool:
+        """Whether the next hop judges the weights."""
+        return self._within >= self.shards
+
+    @property
+    def trained(self) -> int:
+        """How many hops have changed the weights."""
+        return (self.epoch - 1) * self.shards + min(self._within, self.shards)
+
+    @property
+    def visited(self) -> list[int]:
+        """The shards that the weights have visited in this round, in their order."""
+        return [hop.shard for hop in self.hops[len(self.hops) - self._within % self.shards :]]
+
+    @property
+    def left(self) -> set[int]:
+        """The shards that the next hop may go to."""
+        return set(range(self.shards)) - set(self.visited)
+
+    @property
+    def orders(self) -> list[list[int]]:
+        """The order of the shards in the training of each epoch that has begun."""
+        each = 2 * self.shards
+        starts = range(0, len(self.hops), each)
+        return [[hop.shard for hop in self.hops[start : start + self.shards]] for start in starts]
+
+    def history(self) -> list[Epoch]:
+        """Return the epochs that are done: means over the images of all shards."""
+        each = 2 * self.shards
+        ends = range(each, len(self.hops) + 1, each)
+        return [_epoch(number, self.hops[end - each : end]) for number, end in enumerate(ends, start=1)]
+
+    def after(self, hop: Hop) -> Route:
+        """Return the route with one hop more."""
+        return Route(self.shards, (*self.hops, hop))
+
+    @property
+    def _within(self) -> int:
+        return len(self.hops) % (2 * self.shards)
+
+
+def _epoch(number: int, hops: Sequence[Hop]) -> Epoch:
+    half = len(hops) // 2
+    train, judged = hops[:half], hops[half:]
+    seconds = [sum(hop.seconds for hop in part) for part in (train, judged)]
+    values = {**_means(train), **_means(judged)}
+    images = sum(hop.images for hop in train)
+    return Epoch(number, seconds[0], seconds[1], images, train[-1].lr, values)
+
+
+def _means(hops: Sequence[Hop]) -> dict[str, float]:
+    """Return the means over all images; a shard without validation images counts nothing."""
+    counted = [hop for hop in hops if hop.images]
+    weights = [hop.images for hop in counted]
+    names = sorted(counted[0].values) if counted else []
+    return {name: float(np.average([hop.values[name] for hop in counted], weights=weights)) for name in names}
+
+
+class Visitor:
+    """A trial's network at one shard; dbinfer.train.course writes its files as those of any training.
+
+    Args:
+        plan: of the trial; the images of the shard are read already.
+        number: of the shard.
+        shards: how many there are.
+    """
+
+    first = True
+
+    def __init__(self, plan: Plan, number: int, shards: int) -> None:
+        import keras
+
+        # The same on every worker: whichever the trial begins at, it begins with these weights
+        keras.utils.set_random_seed(plan.job.seed)
+        self.plan = plan
+        self.plain, _ = models.build(plan.network, plan.options)
+        self.model = models.distributed(self.plain, Alone())
+        models.compile_model(self.model, plan.network, plan.job)
+        self._train, self._val = plan.visited(number, shards)
+        rows = [len(shard(plan.train.rows, one, shards)) for one in range(shards)]
+        self._each = [-(-count // plan.job.batch) for count in rows]
+        total = plan.job.epochs * sum(self._each)
+        self._schedule = Schedule(plan.job.lr, 1, 0, total, plan.job.schedule)
+
+    def train(self, route: Route) -> Hop:
+        """Train one pass over the shard, at the learning rates of the trial's next steps."""
+        pipeline, epoch = self._train, route.epoch
+        models.reseed(self.model, Seed(self.plan.job.seed, pipeline.rank, epoch))
+        done = (epoch - 1) * sum(self._each) + sum(self._each[number] for number in route.visited)
+        # Meter counts from the epoch's number and this shard's steps, as if there were no other shards
+        schedule = replace(self._schedule, done=done - (epoch - 1) * pipeline.steps)
+        meter = Meter(self.model, schedule, _nobody, epoch, pipeline.steps)
+        started = time.monotonic()
+        values = one_epoch(self.model, pipeline, meter, Alone())
+        return Hop(pipeline.rank, pipeline.length, time.monotonic() - started, values, meter.rate)
+
+    def validate(self) -> Hop:
+        """Evaluate the weights on the shard's validation images."""
+        if self._val is None:
+            return Hop(self._train.rank, 0, 0.0)
+        started = time.monotonic()
+        values = evaluate(self.model, self._val, Alone())
+        return Hop(self._train.rank, self._val.length, time.monotonic() - started, values)
+
+    def about(self) -> dict[str, Any]:
+        """Return what run.json says of the host."""
+        return {"hosts": hosts_of(Alone())}
+
+
+def _nobody(event: dict[str, Any]) -> None:
+    pass
+
 
 HOLDER = "holder"  # the worker that a trial's weights are at; 0: they wait
 IN_FLIGHT = 2  # trials per worker that have begun: while one is elsewhere, there is another
@@ -191,7 +356,3 @@ def _state(visitor: Visitor, hops: int) -> checkpoint.Checkpoint:
 
 def _folder(hopper: Hopper, trial: Any) -> Path:
     return hopper.worker.job.folder / f"trial-{trial.number}" / WAITING
-
-
-def _nobody(event: dict[str, Any]) -> None:
-    pass

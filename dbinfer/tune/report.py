@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dbinfer.errors import DataError
-from dbinfer.report import Report
+from dbinfer.base.errors import DataError
+from dbinfer.base.report import Report
 from dbinfer.tune.options import TuneJob
 from dbinfer_models import write_manifest
 from dbinfer_udf.manifest import Manifest
@@ -83,7 +83,7 @@ class TuneReport(Report):
 
 def ended_trials(study: Any, shards: int = 0) -> list[Trial]:
     """Return the trials that count."""
-    from dbinfer.tune.route import Route
+    from dbinfer.tune.hop import Route
     from dbinfer.tune.study import ERROR, WORKER, has_ended
 
     found = []

@@ -1,4 +1,4 @@
-"""One worker of a search: reads the data once and trains one trial after the other; started by dbinfer.tune.start."""
+"""One worker of a search: reads the data once and trains one trial after the other; started by dbinfer.tune.crew."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dbinfer.errors import DbinferError
-from dbinfer.train import events
+from dbinfer.base.errors import DbinferError
+from dbinfer.train import processes
 from dbinfer.tune.options import TuneJob
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def main() -> None:
     try:
         _work(job)
     except DbinferError as err:
-        events.send_error(err)
+        processes.send_error(err)
         sys.stdout.flush()
         os._exit(1)
 
@@ -47,10 +47,9 @@ def _end_with_input() -> None:
 
 
 def _work(job: TuneJob) -> None:
-    from dbinfer.train.libraries import import_tensorflow
+    from dbinfer.train.device import import_tensorflow
     from dbinfer.train.plan import make_plan
-    from dbinfer.tune.journal import Journal
-    from dbinfer.tune.study import Worker, load, next_trial
+    from dbinfer.tune.study import Journal, Worker, load, next_trial
 
     import_tensorflow()
     journal = Journal(job.train.dsn, job.study)
@@ -100,7 +99,7 @@ def _trained(worker: Worker, trial: Any) -> float:
 
     from dbinfer.train.one_rank import train_rank
     from dbinfer.train.ranks import Alone
-    from dbinfer.tune.search import read_search, with_values
+    from dbinfer.tune.options import read_search, with_values
 
     job = worker.job
     values = {one.name: one.suggest(trial) for one in read_search(job.search, job.train.network)}

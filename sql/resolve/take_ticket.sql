@@ -1,5 +1,5 @@
 -- Greenplum runs parts of some plans in a second process of the coordinator, in which the registry's tables have no rows:
--- the dispatcher has left there what it resolved when it planned the statement (udf/dbinfer_udf/handover.py).
+-- the dispatcher has left there what it resolved when it planned the statement (udf/dbinfer_udf/session/handover.py).
 CREATE OR REPLACE FUNCTION dbinfer_private.take_ticket(caller oid, model text, token text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED AS $$
 DECLARE

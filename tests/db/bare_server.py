@@ -9,7 +9,7 @@ from pathlib import Path
 
 from common_folders import common_folder
 
-from dbinfer.server import postgres
+from dbinfer.server import cluster
 from dbinfer.server.account import Account, server_account
 
 
@@ -40,7 +40,7 @@ def _must(account: Account, *command: str) -> None:
 
 def _programs(folder: Path) -> Path:
     """Lay out an installation in a folder; a server finds its extensions by where its own program lies."""
-    found = postgres.find()
+    found = cluster.find()
     where = Path(*found.bindir.parts[-4:])  # lib/postgresql/15/bin
     there = folder / where
     there.mkdir(parents=True)

@@ -11,7 +11,7 @@ import pytest
 from asking import rows
 from psycopg2.extensions import make_dsn
 
-from dbinfer import sqlfiles
+from dbinfer.database import sql
 
 
 def snapshot(dsn: str) -> list[str]:
@@ -23,8 +23,8 @@ def snapshot(dsn: str) -> list[str]:
 
 def own_sql(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let this test install from a copy of the SQL files, and return the copy's folder."""
-    copy = Path(shutil.copytree(sqlfiles.root(), folder / "sql"))
-    monkeypatch.setattr(sqlfiles, "root", lambda: copy)
+    copy = Path(shutil.copytree(sql.root(), folder / "sql"))
+    monkeypatch.setattr(sql, "root", lambda: copy)
     return copy
 
 

@@ -17,7 +17,7 @@ def main(folder: Path, names: list[str]) -> None:
     """Write FOLDER/NETWORK.xml for each network."""
     import keras
 
-    from dbinfer.ir import import_openvino
+    from dbinfer.models.ir import import_openvino
 
     ov = import_openvino()
     for name in names:

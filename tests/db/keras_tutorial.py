@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from dbinfer.cli._app import main as dbinfer
-from dbinfer.convert.tensorflow_alone import tensorflow
+from dbinfer.base.quiet import tensorflow
+from dbinfer.cli.app import main as dbinfer
 
 CLASSES = 5
 

@@ -21,7 +21,7 @@ from asking import ask, rows
 from psycopg2.extensions import connection as Connection
 from sklearn.datasets import load_digits
 
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 from dbinfer.score import ScoreOptions, score
 
 LONG = os.environ.get("LONG") == "1"

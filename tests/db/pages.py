@@ -9,7 +9,7 @@ import tiny_models
 from asking import rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.models import DeployOptions, deploy
 
 EVIL = "<script>document.title='stolen'</script>"
 EVIL_KEY = "\"'><img src=http://127.0.0.1:9/x onerror=\"document.title='stolen'\">"

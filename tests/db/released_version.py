@@ -18,7 +18,7 @@ import psycopg2
 from asking import rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.platform import detect
+from dbinfer.database.platform import detect
 
 
 class Release:

@@ -19,9 +19,9 @@ from hosts import cached, leave_hosts, others_test
 from psycopg2.extensions import make_dsn
 
 from dbinfer import server as embedded
+from dbinfer.database import state
 from dbinfer.install import InstallOptions, ensure, install
-from dbinfer.server import postgres, runtime
-from dbinfer.state import home
+from dbinfer.server import cluster, runtime
 
 GREENPLUM_DSN = "DBINFER_TEST_GREENPLUM_DSN"
 ISOLATION = "DBINFER_TEST_ISOLATION"  # auto, always or never: where the tests' models run
@@ -30,12 +30,12 @@ LOG = pytest.StashKey[tuple[Path, int]]()
 
 def backend_venv() -> Path:
     """Return a runtime that stays between runs: the default state folder's, made now when it is not there."""
-    place = home.locate(os.environ.get("DBINFER_TEST_RUNTIME_HOME") or home.default())
+    place = state.locate(os.environ.get("DBINFER_TEST_RUNTIME_HOME") or state.default())
     place.runtimes.mkdir(parents=True, exist_ok=True, mode=0o755)
-    found = postgres.find()
+    found = cluster.find()
     assert found.plpython is not None
     with _locked(place.runtimes):
-        return runtime.ensure(place, runtime.python_at(postgres.linked_python(found.plpython)), print)
+        return runtime.ensure(place, runtime.python_at(cluster.linked_python(found.plpython)), print)
 
 
 @contextmanager
@@ -185,5 +185,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 def _log() -> Path | None:
     folder = os.environ.get("DBINFER_HOME")
-    log = home.Home(Path(folder)).log if folder else None
+    log = state.Home(Path(folder)).log if folder else None
     return log if log is not None and log.exists() else None

@@ -11,8 +11,8 @@ import tiny_models
 from asking import ask, refused
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.errors import RegistryError, ServerError
-from dbinfer.registry import deploy, models
+from dbinfer.base.errors import RegistryError, ServerError
+from dbinfer.models import deploy, models
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
 

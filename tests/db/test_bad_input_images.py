@@ -10,7 +10,7 @@ import tiny_models
 from asking import ask, make_images, refused, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 GOOD = tiny_models.file(tiny_models.picture(200, 30, 10, size=(64, 48)))
 JPEG = tiny_models.file(tiny_models.picture(200, 30, 10, size=(64, 48)), "JPEG")

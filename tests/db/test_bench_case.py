@@ -13,13 +13,13 @@ from common_folders import common_folder
 from float32 import tolerance
 from psycopg2.extensions import connection as Connection
 
+from dbinfer.base.errors import ServerError
+from dbinfer.base.progress import silent
 from dbinfer.bench import environment, measure, networks
 from dbinfer.bench.database import database
 from dbinfer.bench.networks import ModelFiles, prepared
-from dbinfer.bench.options import BenchOptions, Case
+from dbinfer.bench.report import BenchOptions, Case
 from dbinfer.bench.workers import workers
-from dbinfer.errors import ServerError
-from dbinfer.progress import silent
 
 pytest.importorskip("sklearn")
 CASE = Case(

@@ -15,7 +15,7 @@ import tiny_models
 from asking import ask, refused, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.models import DeployOptions, deploy
 from dbinfer.server import ServerReport
 
 pytestmark = pytest.mark.postgres_only("looks into the data folder of a server on this machine")

@@ -18,12 +18,12 @@ from asking import ask, refused, role, rows
 from psycopg2.extensions import connection as Connection
 from typer.testing import CliRunner
 
-from dbinfer.cache import CacheOptions, cache
-from dbinfer.cli._app import app
+from dbinfer.cli.app import app
 from dbinfer.install import InstallOptions, install
-from dbinfer.registry import deploy, drop
+from dbinfer.install.cache import CacheOptions, cache
+from dbinfer.models import deploy, drop
 from dbinfer.server import ServerReport
-from dbinfer_udf.cache import entry_name
+from dbinfer_udf.host.cache import entry_name
 
 pytestmark = pytest.mark.postgres_only("looks into the data folder of a server on this machine")
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))

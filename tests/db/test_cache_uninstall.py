@@ -14,7 +14,7 @@ from catalog import another_database
 from hosts import cached, leave_hosts
 
 from dbinfer.install import InstallOptions, install, uninstall
-from dbinfer.registry import deploy, drop
+from dbinfer.models import deploy, drop
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
 # on every segment, and on Greenplum's coordinator, also in its reader process

@@ -13,8 +13,8 @@ from float32 import tolerance
 from psycopg2.extensions import connection as Connection
 from variants import wide
 
-from dbinfer.ir import import_openvino
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.models import DeployOptions, deploy
+from dbinfer.models.ir import import_openvino
 
 NASTY = ['say "red"', "back\\slash, {brace}", "NULL"]
 BY_ROW = "SELECT id, (c).class, (c).label, (c).score FROM (SELECT id, dbinfer.classify(img, '{}') c FROM {} OFFSET 0) x"

@@ -10,8 +10,8 @@ from asking import role, rows
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 
-from dbinfer.connection import not_installed, session
-from dbinfer.errors import DataError, InstallError, RegistryError, ServerError
+from dbinfer.base.errors import DataError, InstallError, RegistryError, ServerError
+from dbinfer.database.connection import not_installed, session
 
 
 def _create_and_fail(conn: Connection) -> None:

@@ -19,7 +19,7 @@ from psycopg2.extensions import connection as Connection
 from variants import wide
 
 from dbinfer.convert import ConvertOptions, convert
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 HEIGHT, WIDTH, CLASSES = 96, 128, 3
 CELLS = sum((HEIGHT // stride) * (WIDTH // stride) for stride in (8, 16, 32))

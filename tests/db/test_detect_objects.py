@@ -11,8 +11,8 @@ import tiny_models
 from asking import ask, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.errors import ModelFileError
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.base.errors import ModelFileError
+from dbinfer.models import DeployOptions, deploy
 
 FOUND = [
     (1, 2, 5, 6, 0.75, 1),

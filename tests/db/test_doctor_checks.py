@@ -18,13 +18,13 @@ from common_folders import common_folder
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 
-from dbinfer.backends import Check
-from dbinfer.doctor import doctor as examine
-from dbinfer.errors import ServerError
+from dbinfer.base.errors import ServerError
+from dbinfer.database.backends import Check
 from dbinfer.install import InstallOptions, install
-from dbinfer.registry import DeployOptions, deploy, drop
-from dbinfer.registry.slow import slow_hosts
-from dbinfer_udf.processor import precisions
+from dbinfer.install.doctor import doctor as examine
+from dbinfer.models import DeployOptions, deploy, drop
+from dbinfer.models.precision import slow_hosts
+from dbinfer_udf.host.process import precisions
 
 PROGRAM = Path(sys.executable).with_name("dbinfer")
 

@@ -11,8 +11,8 @@ import pytest
 from asking import ask, rows
 from psycopg2.extensions import make_dsn
 
-from dbinfer.backends import Check
-from dbinfer.doctor import doctor
+from dbinfer.database.backends import Check
+from dbinfer.install.doctor import doctor
 
 pytestmark = [
     pytest.mark.postgres_only("a cluster has segments in place of parallel workers"),

@@ -11,7 +11,7 @@ import tiny_models
 from asking import ask, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 BOXES = "ARRAY[ROW('Zoë 中', 1, 0.87, 40, 60, 80, 50)]::dbinfer.detection[]"
 

@@ -15,8 +15,8 @@ from asking import ask, make_images, refused, rows
 from engine_processes import below, kill, meanwhile, scoring, title, until
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.engine import EngineOptions, check_engines, engine
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.install.engine import EngineOptions, check_engines, engine
+from dbinfer.models import DeployOptions, deploy
 
 pytestmark = pytest.mark.postgres_only("kills processes of the host it runs on")
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))

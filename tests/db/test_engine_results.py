@@ -12,7 +12,7 @@ import tiny_models
 from asking import ask, make_images, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.models import DeployOptions, deploy
 
 chooses = pytest.mark.in_backends("the database's `always` leaves a model no choice")
 COLOURS = tiny_models.picture(200, 30, 10)

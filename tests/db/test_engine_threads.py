@@ -9,7 +9,7 @@ import tiny_models
 from asking import ask, make_images, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.models import DeployOptions, deploy
 
 pytestmark = pytest.mark.wide
 

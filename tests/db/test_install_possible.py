@@ -15,7 +15,7 @@ from asking import ask, rows
 from bare_server import bare_server
 from psycopg2.extensions import make_dsn
 
-from dbinfer.errors import InstallError
+from dbinfer.base.errors import InstallError
 from dbinfer.install import install
 from dbinfer.install.possible import SERVICES
 

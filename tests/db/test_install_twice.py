@@ -13,11 +13,11 @@ from asking import ask, role, rows
 from catalog import another_database, own_sql, snapshot
 from psycopg2.extensions import make_dsn
 
-from dbinfer._version import __version__
-from dbinfer.errors import InstallError
+from dbinfer.base.errors import InstallError
+from dbinfer.base.version import __version__
 from dbinfer.install import InstallOptions, ensure, install, uninstall, upgrade
 from dbinfer.install.content import Content
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 
 def test_nothing_is_there_before(empty_dsn: str) -> None:

@@ -11,9 +11,9 @@ import tiny_models
 from asking import rows
 from catalog import another_database, snapshot
 
-from dbinfer.errors import InstallError
+from dbinfer.base.errors import InstallError
 from dbinfer.install import InstallOptions, install, uninstall
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 
 def run(dsn: str, *commands: str) -> None:

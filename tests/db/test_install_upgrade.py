@@ -11,10 +11,10 @@ import tiny_models
 from asking import ask, rows
 from catalog import another_database, own_sql, snapshot
 
-from dbinfer.errors import InstallError
+from dbinfer.base.errors import InstallError
 from dbinfer.install import InstallOptions, install, upgrade
 from dbinfer.install.content import Content
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 EXTRA = "CREATE TABLE dbinfer_private.extra (n integer);"
 FUNCTION = "CREATE OR REPLACE FUNCTION dbinfer.extra() RETURNS integer LANGUAGE sql AS $$ SELECT 42 $$;"

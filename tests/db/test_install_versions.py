@@ -15,14 +15,14 @@ from asking import ask, role, rows
 from catalog import another_database, snapshot
 from released_version import Release
 
-from dbinfer._version import __version__
+from dbinfer.base.errors import DataError, InstallError, RegistryError
+from dbinfer.base.version import __version__
 from dbinfer.cli import main
-from dbinfer.cli._app import app
-from dbinfer.doctor import doctor
-from dbinfer.errors import DataError, InstallError, RegistryError
+from dbinfer.cli.app import app
 from dbinfer.install import ensure, install, uninstall, upgrade
 from dbinfer.install.content import Content
-from dbinfer.registry import models
+from dbinfer.install.doctor import doctor
+from dbinfer.models import models
 from dbinfer.score import jobs
 
 UPGRADES = len(Content().upgrades)

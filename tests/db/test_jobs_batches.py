@@ -9,7 +9,7 @@ import tiny_models
 from asking import ask, make_images, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import activate, deploy
+from dbinfer.models import activate, deploy
 from dbinfer.score import ScoreOptions, score
 
 COLOURS = [(200, 0, 0), (0, 200, 0), (0, 0, 200)]

@@ -13,9 +13,9 @@ from asking import ask, make_images, rows
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 
-from dbinfer.errors import DataError
-from dbinfer.progress import Progress
-from dbinfer.registry import deploy, drop
+from dbinfer.base.errors import DataError
+from dbinfer.base.progress import Progress
+from dbinfer.models import deploy, drop
 from dbinfer.score import ScoreOptions, score
 
 pytestmark = pytest.mark.wide

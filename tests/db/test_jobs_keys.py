@@ -14,9 +14,9 @@ from asking import ask, make_images, role, rows
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 
-from dbinfer.errors import DataError, UsageError
-from dbinfer.platform import detect
-from dbinfer.registry import deploy
+from dbinfer.base.errors import DataError, UsageError
+from dbinfer.database.platform import detect
+from dbinfer.models import deploy
 from dbinfer.score import ScoreOptions, score
 
 COLOURS = [(200, 0, 0), (0, 200, 0), (0, 0, 200)]

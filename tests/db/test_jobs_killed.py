@@ -12,7 +12,7 @@ import pytest
 from asking import rows
 from killing import KILLS, PATIENCE, ROWS, client, stored, wait_for
 
-from dbinfer.errors import DataError
+from dbinfer.base.errors import DataError
 from dbinfer.score import jobs, score
 
 pytestmark = pytest.mark.postgres_only(

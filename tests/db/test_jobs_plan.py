@@ -18,13 +18,12 @@ import tiny_models
 from asking import ask, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.platform import detect
-from dbinfer.registry import deploy
+from dbinfer.database.platform import detect
+from dbinfer.models import deploy
 from dbinfer.score import ScoreOptions, score
-from dbinfer.score.feeder import KEYS_BY_INDEX
-from dbinfer.score.key import Range
-from dbinfer.score.prepare import prepare
-from dbinfer.score.worker import BY_INDEX, GROUPED, ONE_BY_ONE
+from dbinfer.score.statements import Range
+from dbinfer.score.tables import prepare
+from dbinfer.score.workers import BY_INDEX, GROUPED, KEYS_BY_INDEX, ONE_BY_ONE
 
 pytestmark = pytest.mark.postgres_only("the plans of its planner")
 ROWS = 10_000_000 if os.environ.get("LONG") == "1" else 30_000

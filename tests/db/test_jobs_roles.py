@@ -13,7 +13,7 @@ from asking import ask, make_images, refused, role, rows
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 from dbinfer.score import ScoreOptions, jobs, score
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 0, 0))

@@ -21,10 +21,10 @@ from psycopg2.extensions import connection as Connection
 from typer.testing import CliRunner
 
 import dbinfer
-from dbinfer.cli._app import app
-from dbinfer.errors import DataError
-from dbinfer.progress import Progress
-from dbinfer.registry import deploy
+from dbinfer.base.errors import DataError
+from dbinfer.base.progress import Progress
+from dbinfer.cli.app import app
+from dbinfer.models import deploy
 from dbinfer.score import ScoreOptions, Scoring, cancel_job, jobs, score
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 0, 0))

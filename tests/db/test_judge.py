@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import dbinfer
-from dbinfer.cli._app import app
-from dbinfer.errors import DataError
+from dbinfer.base.errors import DataError
+from dbinfer.cli.app import app
 
 CAT = {"label": "cat", "x": 0, "y": 0, "width": 10, "height": 10}
 DOG = {"label": "dog", "x": 20, "y": 20, "width": 10, "height": 10}

@@ -18,9 +18,11 @@ import tiny_models
 from asking import ask, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.errors import DataError
-from dbinfer.load import LoadOptions, archives, load, loader
-from dbinfer.progress import Progress
+from dbinfer.base.errors import DataError
+from dbinfer.base.progress import Progress
+from dbinfer.images import archives
+from dbinfer.images import load as images_load
+from dbinfer.images.load import LoadOptions, load
 
 PNG = tiny_models.file(tiny_models.picture(7, 0, 0))
 MEMBERS = {
@@ -83,7 +85,7 @@ def _archive(folder: Path, kind: str, members: dict[str, bytes] = MEMBERS) -> Pa
 def test_archives_load_as_their_folders_would(
     db: Connection, dsn: str, tmp_path: Path, kind: str, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loader, "BATCH", batch)
+    monkeypatch.setattr(images_load, "BATCH", batch)
     file, told = _archive(tmp_path, kind), list[Progress]()
     options = LoadOptions(label_from="folder", update=True)
     report = load(file, options, dsn, told.append)

@@ -12,9 +12,10 @@ import tiny_models
 from asking import ask, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.load import LoadOptions, LoadReport, load, loader
-from dbinfer.load.table import ImageTable
-from dbinfer.progress import Progress
+from dbinfer.base.progress import Progress
+from dbinfer.images import load as images_load
+from dbinfer.images.load import LoadOptions, LoadReport, load
+from dbinfer.images.table import ImageTable
 
 OLD_TABLE = (
     "CREATE TABLE images (id bigserial, path text NOT NULL, img bytea NOT NULL, note text DEFAULT 'mine')"
@@ -59,7 +60,7 @@ def _counts(report: LoadReport) -> tuple[int, int, int, int]:
 def test_changes_are_told_then_replaced(
     db: Connection, dsn: str, photos: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loader, "BATCH", batch)
+    monkeypatch.setattr(images_load, "BATCH", batch)
     options = LoadOptions(label_from="folder")
     assert _counts(load(photos, options, dsn)) == (3, 0, 0, 0)
     before = rows(db, STATE)
@@ -138,7 +139,7 @@ def test_what_changed_into_no_image_is_refused_and_stays(db: Connection, dsn: st
 def test_interrupted_update_leaves_the_table(
     db: Connection, dsn: str, photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loader, "BATCH", 1)
+    monkeypatch.setattr(images_load, "BATCH", 1)
     load(photos, dsn=dsn)
     before = rows(db, "SELECT * FROM images ORDER BY id")
     for colour in (1, 2, 3):
@@ -158,7 +159,7 @@ def test_no_more_than_a_batch_is_asked_for_or_held(
 ) -> None:
     """What a load holds does not grow with the table: known rows come back for one batch of files at a time."""
     load(photos, dsn=dsn)
-    monkeypatch.setattr(loader, "BATCH", 2)
+    monkeypatch.setattr(images_load, "BATCH", 2)
     seen: list[tuple[int, int]] = []
     known = ImageTable.known
 

@@ -11,9 +11,10 @@ import tiny_models
 from asking import ask, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.errors import DataError
-from dbinfer.load import LoadOptions, load, loader
-from dbinfer.progress import Progress
+from dbinfer.base.errors import DataError
+from dbinfer.base.progress import Progress
+from dbinfer.images import load as images_load
+from dbinfer.images.load import LoadOptions, load
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def test_again_skips_and_new_files_join(db: Connection, dsn: str, photos: Path) 
 def test_known_paths_are_found_batch_by_batch(
     db: Connection, dsn: str, photos: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loader, "BATCH", batch)
+    monkeypatch.setattr(images_load, "BATCH", batch)
     (photos / 'it\'s 100% \\ "new".png').write_bytes((photos / "cat/1.png").read_bytes())
     (photos / os.fsdecode(b"\xff.png")).write_bytes((photos / "cat/1.png").read_bytes())
     rows(db, "CREATE TABLE images (path varchar, img bytea)")

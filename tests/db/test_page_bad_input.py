@@ -10,8 +10,8 @@ from asking import role, rows
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 
-from dbinfer.errors import DataError, UsageError
-from dbinfer.page import ReportOptions, report
+from dbinfer.base.errors import DataError, UsageError
+from dbinfer.report import ReportOptions, report
 
 TABLES = """
 CREATE TABLE public.images (id bigint, img bytea, label text, note text);

@@ -15,7 +15,7 @@ import psycopg2
 import pytest
 import variants
 
-from dbinfer.page import ReportOptions, report
+from dbinfer.report import ReportOptions, report
 
 pytestmark = pytest.mark.skipif(
     browser.find() is None, reason="no Chromium is installed (Debian: apt-get install chromium)"

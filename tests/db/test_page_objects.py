@@ -10,8 +10,8 @@ from asking import rows
 from psycopg2.extensions import connection as Connection
 
 import dbinfer
-from dbinfer.page import ReportOptions
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
+from dbinfer.report import ReportOptions
 from dbinfer.score import ScoreOptions
 
 

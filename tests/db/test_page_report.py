@@ -13,9 +13,9 @@ from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 from typer.testing import CliRunner
 
-from dbinfer.cli._app import app
-from dbinfer.page import ReportOptions, report
-from dbinfer.registry import deploy
+from dbinfer.cli.app import app
+from dbinfer.models import deploy
+from dbinfer.report import ReportOptions, report
 from dbinfer.score import ScoreOptions, score
 
 

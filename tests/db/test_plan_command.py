@@ -13,12 +13,11 @@ from asking import ask, make_images, role, rows
 from psycopg2.extensions import connection as Connection
 from typer.testing import CliRunner
 
-from dbinfer.cli._app import app
-from dbinfer.cost import shipped
-from dbinfer.cost.coefficients import SHIPPED
-from dbinfer.errors import DataError, RegistryError, UsageError
+from dbinfer.base.errors import DataError, RegistryError, UsageError
+from dbinfer.cli.app import app
+from dbinfer.models import DeployOptions, deploy
 from dbinfer.plan import PlanOptions, PlanReport, plan
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.plan.cost import SHIPPED, shipped
 
 SMALL, LARGE = np.zeros((60, 80, 3), np.uint8), np.zeros((3000, 4000, 3), np.uint8)
 
@@ -61,7 +60,7 @@ def test_processes_are_those_that_the_server_starts(db: Connection, dsn: str) ->
 def test_here_scales_images_alone(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The network's time is that of its trial, on another machine; it was scaled, too."""
     twice = {name: 2 * value for name, value in shipped().machine["probe"].items()}
-    monkeypatch.setattr(import_module("dbinfer.bench.probe"), "probe", lambda: twice)
+    monkeypatch.setattr(import_module("dbinfer.plan.calibration"), "probe", lambda: twice)
     plain, here = (found(dsn, here=here, coefficients=SHIPPED) for here in (False, True))
     assert here.row_ms["infer"] == plain.row_ms["infer"]
     assert here.row_ms["decode"] == pytest.approx(2 * plain.row_ms["decode"], rel=0.01)

@@ -14,8 +14,8 @@ from asking import ask, make_images, rows
 from float32 import tolerance
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.ir import import_openvino
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
+from dbinfer.models.ir import import_openvino
 
 pytestmark = pytest.mark.wide
 

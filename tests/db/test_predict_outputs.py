@@ -11,7 +11,7 @@ from asking import ask, make_images, refused, rows
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.convert import ConvertOptions, convert
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.models import DeployOptions, deploy
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
 

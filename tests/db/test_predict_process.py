@@ -19,7 +19,7 @@ from engine_processes import threads
 from psycopg2.extensions import connection as Connection
 from servers import ISOLATION
 
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.models import DeployOptions, deploy
 
 pytestmark = pytest.mark.postgres_only("looks at processes of this machine")
 PHOTO = tiny_models.file(tiny_models.picture(200, 30, 10, size=(400, 300)), "JPEG")

@@ -12,8 +12,8 @@ from asking import ask, make_images, rows
 from float32 import tolerance
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.ir import import_openvino
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
+from dbinfer.models.ir import import_openvino
 
 RED = tiny_models.picture(200, 30, 10)
 # of the network `conv`: four sums, the longest of 3 * 3 * 16 terms, of grey levels to 255; then softmax

@@ -10,9 +10,9 @@ import pytest
 from asking import ask, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.errors import DataError
-from dbinfer.quantize import QuantizeOptions, quantize
-from dbinfer.registry import deploy
+from dbinfer.base.errors import DataError
+from dbinfer.convert.quantize import QuantizeOptions, quantize
+from dbinfer.models import deploy
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from quantize_models import classifier, pictures

@@ -52,7 +52,7 @@ def test_a_list_of_models_takes_few_imports(dsn: str) -> None:
         "rich.markdown",
         "rich.progress",
     }
-    assert imported & {*heavy, "dbinfer.registry.deployment", "dbinfer.install", "dbinfer.score"} == set()
+    assert imported & {*heavy, "dbinfer.models.deployment", "dbinfer.install", "dbinfer.score"} == set()
 
 
 def test_the_whole_way(dbinfer, db: Connection, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

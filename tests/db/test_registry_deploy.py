@@ -14,10 +14,10 @@ from asking import ask, role, rows
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 
-from dbinfer.errors import ModelFileError, RegistryError
-from dbinfer.ir.read import read_model
-from dbinfer.progress import Progress
-from dbinfer.registry import DeployOptions, deploy, models, store
+from dbinfer.base.errors import ModelFileError, RegistryError
+from dbinfer.base.progress import Progress
+from dbinfer.models import DeployOptions, deploy, deployment, models
+from dbinfer.models.ir import read_model
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
 COUNTS = "SELECT count(*) FROM dbinfer_private."
@@ -79,7 +79,7 @@ def test_changed_content_is_a_new_version_and_shares_parts(db: Connection, dsn: 
 def test_parts_are_small_and_named_by_their_digest(
     db: Connection, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "PART_BYTES", 1000)
+    monkeypatch.setattr(deployment, "PART_BYTES", 1000)
     done = deploy(tiny_models.convolution(tmp_path, "pieces", seed=5), dsn=dsn)
     assert done.parts > 5
     assert ask(db, "SELECT max(length(data)) FROM dbinfer_private.part WHERE length(data) <= 1000") == 1000

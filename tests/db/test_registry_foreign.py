@@ -12,9 +12,9 @@ from asking import ask
 from float32 import tolerance
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.errors import ModelFileError
-from dbinfer.ir import import_openvino
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.base.errors import ModelFileError
+from dbinfer.models import DeployOptions, deploy
+from dbinfer.models.ir import import_openvino
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
 

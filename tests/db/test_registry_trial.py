@@ -13,11 +13,11 @@ from asking import ask, refused
 from engine_processes import below, threads
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.errors import DataError, ModelFileError
-from dbinfer.ir import import_openvino
-from dbinfer.registry import DeployOptions, deploy, precision
-from dbinfer_udf.engine import landlock, seccomp
-from dbinfer_udf.trial import Result
+from dbinfer.base.errors import DataError, ModelFileError
+from dbinfer.models import DeployOptions, deploy, precision
+from dbinfer.models.ir import import_openvino
+from dbinfer_udf.host import sandbox
+from dbinfer_udf.model.trial import Result
 
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
 ENDLESS = 2 * 10**9
@@ -35,7 +35,7 @@ def limits(dsn: str) -> None:
 @pytest.fixture
 def believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that believes what it is given, as one that calls the SQL functions itself."""
-    monkeypatch.setattr("dbinfer.registry.trial.try_model", lambda *given: Result(0.1, 0.1, 1))
+    monkeypatch.setattr("dbinfer.models.precision.try_model", lambda *given: Result(0.1, 0.1, 1))
 
 
 def test_what_the_trial_took_is_stored(db: Connection, dsn: str, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_the_first_use_of_what_nobody_tried_is_bounded(db: Connection, dsn: str,
 
 @pytest.mark.usefixtures("believed")
 @pytest.mark.skipif(
-    not (landlock.version() and seccomp.known()),
+    not (sandbox.version() and sandbox.known()),
     reason="this kernel has no Landlock, or no filter of system calls",
 )
 @pytest.mark.postgres_only("looks for the backend's processes on this host")

@@ -11,18 +11,8 @@ import tiny_models
 from asking import ask, refused, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.errors import RegistryError
-from dbinfer.registry import (
-    DeployOptions,
-    activate,
-    alias,
-    default,
-    deploy,
-    drop,
-    grant,
-    models,
-    revoke,
-)
+from dbinfer.base.errors import RegistryError
+from dbinfer.models import DeployOptions, activate, alias, default, deploy, drop, grant, models, revoke
 
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
 

@@ -14,7 +14,7 @@ from asking import ask, force_parallel, make_images, role, rows, workers
 from psycopg2.extensions import connection as Connection
 from variants import wide
 
-from dbinfer.registry import DeployOptions, deploy, revoke
+from dbinfer.models import DeployOptions, deploy, revoke
 from dbinfer.server import ServerReport
 
 pytestmark = pytest.mark.postgres_only("Greenplum has no parallel workers")

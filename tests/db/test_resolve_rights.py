@@ -8,7 +8,7 @@ import tiny_models
 from asking import ask, refused, role, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.models import DeployOptions, deploy
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
 FORGED = f"dbinfer:1:{'0' * 16}"

@@ -10,7 +10,7 @@ import tiny_models
 from asking import ask, make_images, refused, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import DeployOptions, activate, deploy, drop
+from dbinfer.models import DeployOptions, activate, deploy, drop
 
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
 ONE = "SELECT (dbinfer.predict(img, 'm'))[1] FROM public.few"

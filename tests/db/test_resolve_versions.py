@@ -12,7 +12,7 @@ import pytest
 import tiny_models
 from asking import force_parallel, make_images, rows
 
-from dbinfer.registry import activate, deploy, drop
+from dbinfer.models import activate, deploy, drop
 
 pytestmark = pytest.mark.wide
 

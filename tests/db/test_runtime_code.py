@@ -12,11 +12,11 @@ import tiny_models
 from asking import ask, rows
 from catalog import another_database
 
-from dbinfer.backends import check_backends
+from dbinfer.database.backends import check_backends
+from dbinfer.database.platform import detect
 from dbinfer.install import InstallOptions, install, uninstall, upgrade
 from dbinfer.install.content import Content
-from dbinfer.platform import detect
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
 

@@ -7,11 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 import dbinfer
-from dbinfer.cli._app import app
-from dbinfer.errors import UsageError
-from dbinfer.sample import KINDS
-from dbinfer.train.data.strokes import stroke_files
-from dbinfer.train.data.written import written
+from dbinfer.base.errors import UsageError
+from dbinfer.cli.app import app
+from dbinfer.images.builtin import stroke_files, written
+from dbinfer.images.sample import KINDS
 
 
 @pytest.mark.parametrize("name", sorted(KINDS))

@@ -12,7 +12,7 @@ from psycopg2.extensions import Diagnostics
 from psycopg2.extensions import connection as Connection
 from variants import wide
 
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 # function, model, column of the result, its type
 SISTERS = [

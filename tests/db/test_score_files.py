@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import tiny_models
 
-from dbinfer.errors import DataError, UsageError
-from dbinfer.registry import deploy
+from dbinfer.base.errors import DataError, UsageError
+from dbinfer.models import deploy
 from dbinfer.score import PredictOptions, predict
 
 

@@ -14,12 +14,12 @@ from asking import ask, make_images, role, rows
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 
-from dbinfer.errors import DataError, UsageError
-from dbinfer.load import LoadOptions, load
-from dbinfer.platform import detect
-from dbinfer.registry import deploy
+from dbinfer.base.errors import DataError, UsageError
+from dbinfer.database.platform import detect
+from dbinfer.images.load import LoadOptions, load
+from dbinfer.models import deploy
 from dbinfer.score import ScoreOptions, score
-from dbinfer.score.table import _Job
+from dbinfer.score.scoring import _Job
 
 COLOURS = [(200, 0, 0), (0, 200, 0), (0, 0, 200)]
 IMAGES: list[bytes | None] = [tiny_models.file(tiny_models.picture(*colour)) for colour in COLOURS]

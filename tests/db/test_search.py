@@ -12,7 +12,7 @@ from float32 import tolerance
 from psycopg2.extensions import connection as Connection
 from variants import wide
 
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 from dbinfer.score import ScoreOptions, score
 
 COLOURS = np.random.default_rng(5).integers(1, 255, (40, 3))

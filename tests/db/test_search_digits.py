@@ -11,8 +11,8 @@ import pytest
 from asking import rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer import samples
-from dbinfer.registry import deploy
+from dbinfer.images import builtin
+from dbinfer.models import deploy
 from dbinfer.score import ScoreOptions, score
 
 if importlib.util.find_spec("tensorflow") is None:
@@ -46,13 +46,13 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_nearest_digit_is_of_the_same_class(db: Connection, dsn: str, features: Path) -> None:
     rows(db, "CREATE TABLE digits (id int PRIMARY KEY, img bytea, label int)")
-    known = list(samples.digit_files("train"))
+    known = list(builtin.digit_files("train"))
     with db.cursor() as cursor:
         for number, (data, label) in enumerate(known):
             cursor.execute("INSERT INTO digits VALUES (%s, %s, %s)", (number, data, label))
     deploy(features, dsn=dsn)
     score("digits", "embeddings", ScoreOptions(model="features", function="embed"), dsn)
-    unseen, right = list(samples.digit_files("heldout")), 0
+    unseen, right = list(builtin.digit_files("heldout")), 0
     for data, label in unseen:
         ((nearest, _),) = rows(db, "SELECT * FROM dbinfer.similar('embeddings', %s, 'features', 1)", data)
         right += known[nearest][1] == label

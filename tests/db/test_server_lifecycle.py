@@ -17,15 +17,13 @@ from common_folders import common_folder
 from servers import ask_server
 
 from dbinfer import server
-from dbinfer.errors import ServerError
-from dbinfer.progress import Progress
+from dbinfer.base.errors import ServerError
+from dbinfer.base.progress import Progress
+from dbinfer.database import state
+from dbinfer.database.state import Home, State, embedded_dsn
 from dbinfer.server import ServerReport, UpOptions, cluster
-from dbinfer.server.account import server_account
-from dbinfer.server.folders import Say
-from dbinfer.server.ports import choose_port
-from dbinfer.state import embedded_dsn, process
-from dbinfer.state.home import Home
-from dbinfer.state.record import State
+from dbinfer.server.account import Say, server_account
+from dbinfer.server.cluster import choose_port
 
 
 class Notes(list[str]):
@@ -195,5 +193,5 @@ def test_the_files_for_psql_work(running: ServerReport, place: Home) -> None:
 def test_processes_are_counted_while_it_runs(running: ServerReport, place: Home) -> None:
     assert server.status(running.home).processes >= 2
     server.down(running.home)
-    assert process.children(place) == []
+    assert state.children(place) == []
     assert server.status(running.home).processes == 0

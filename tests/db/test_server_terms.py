@@ -11,7 +11,7 @@ from common_folders import common_folder
 from servers import ask_server
 
 from dbinfer import server as embedded
-from dbinfer.errors import ServerError
+from dbinfer.base.errors import ServerError
 from dbinfer.server import ServerReport, UpOptions
 from dbinfer.server.account import server_account
 

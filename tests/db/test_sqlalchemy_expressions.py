@@ -14,7 +14,7 @@ from psycopg2.extensions import parse_dsn
 from sqlalchemy import URL, Engine, column, create_engine, select, table
 
 from dbinfer import sqlalchemy as infer
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 IMAGES = table("images", column("id"), column("img"))
 IMG = IMAGES.c.img

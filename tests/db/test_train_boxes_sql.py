@@ -12,12 +12,12 @@ import numpy as np
 import psycopg2
 import pytest
 
-from dbinfer import boxes
-from dbinfer.errors import DataError
+from dbinfer.base.errors import DataError
+from dbinfer.images import boxes
+from dbinfer.images.builtin import written
 from dbinfer.train import TrainJob, run
 from dbinfer.train.data import Source, find_source
 from dbinfer.train.data.snapshot import Snapshot
-from dbinfer.train.data.written import written
 
 TABLE = """
 CREATE TYPE marked AS (label text, x real, y real, width real, height real, by_whom text);

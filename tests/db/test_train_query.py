@@ -12,14 +12,14 @@ import psycopg2
 import pytest
 from float32 import tolerance
 
-from dbinfer import samples
-from dbinfer.errors import DataError
+from dbinfer.base.errors import DataError
+from dbinfer.images import builtin
+from dbinfer.images.builtin import write_strokes
 from dbinfer.train import TrainJob, run
 from dbinfer.train.data import find_source
 from dbinfer.train.data.snapshot import Snapshot
-from dbinfer.train.data.strokes import write_strokes
-from dbinfer.train.launch import check_built
 from dbinfer.train.plan import make_plan
+from dbinfer.train.processes import check_built
 
 SEGMENTS = "SELECT img, mask FROM strokes ORDER BY name"
 
@@ -35,7 +35,7 @@ def strokes(empty_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
             values = (image.name, image.read_bytes(), mask.read_bytes())
             cursor.execute("INSERT INTO strokes VALUES (%s, %s, %s)", values)
         cursor.execute("CREATE TABLE digits (id int, img bytea, label int, word text)")
-        for number, (data, label) in zip(range(40), samples.digit_files("heldout"), strict=False):
+        for number, (data, label) in zip(range(40), builtin.digit_files("heldout"), strict=False):
             cursor.execute("INSERT INTO digits VALUES (%s, %s, %s, %s)", (number, data, label, f"no {label}"))
     return folder
 
@@ -114,7 +114,7 @@ def test_without_an_order_all_ranks_see_the_same_one(empty_dsn: str, strokes: Pa
 def test_labels_are_numbers_or_words(empty_dsn: str, strokes: Path, column: str, labels: str | None) -> None:
     source = find_source(f"SELECT img, {column} FROM digits ORDER BY id", Snapshot(empty_dsn))
     assert source.labels == (tuple(labels) if labels else tuple(f"no {digit}" for digit in range(10)))
-    files = list(samples.digit_files("heldout"))
+    files = list(builtin.digit_files("heldout"))
     found = source.open([0, 7, 8, 39])
     assert [found.read(index) for index in range(4)] == [files[row] for row in (0, 7, 8, 39)]
 

@@ -13,12 +13,12 @@ import numpy as np
 import psycopg2
 import pytest
 
-from dbinfer.errors import DataError, TrainError
+from dbinfer.base.errors import DataError, TrainError
 from dbinfer.train import TrainJob
 from dbinfer.train.data import find_source
 from dbinfer.train.data.snapshot import Snapshot
-from dbinfer.train.launch import check_built, launch
 from dbinfer.train.plan import make_plan
+from dbinfer.train.processes import check_built, launch
 
 PROBE = Path(__file__).parents[1] / "unit" / "train_probe.py"
 ROWS = 400

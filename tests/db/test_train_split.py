@@ -19,10 +19,10 @@ from float32 import tolerance
 
 pytest.importorskip("jax")
 
-from dbinfer import samples
+from dbinfer.base.errors import TrainError
 from dbinfer.convert import convert
-from dbinfer.errors import TrainError
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.images import builtin
+from dbinfer.models import DeployOptions, deploy
 from dbinfer.train import TrainJob, run
 
 LONG = pytest.mark.skipif(not os.environ.get("LONG"), reason="some minutes: only with LONG=1")
@@ -101,7 +101,7 @@ def test_a_mesh_of_two_by_two_equals_one_of_two_by_one(images: str, tmp_path: Pa
 @pytest.mark.parametrize("layout", ["dense-by-outputs", "all-by-outputs"])
 def test_the_real_alexnet_in_two_processes(tmp_path: Path, layout: str) -> None:
     """61 million parameters at 224 x 224, without dropout; half of them in each process."""
-    for path, _ in samples.write_digits(tmp_path / "images", "heldout")[24:]:
+    for path, _ in builtin.write_digits(tmp_path / "images", "heldout")[24:]:
         path.unlink()
     options = {"batch": 8, "epochs": 1, "val": "none", "optimizer": "sgd", "keep": 0, "layout": layout}
     whole = replace(

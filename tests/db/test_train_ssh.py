@@ -21,7 +21,7 @@ import pytest
 
 pytest.importorskip("optuna")
 
-from dbinfer.errors import TrainError, UsageError
+from dbinfer.base.errors import TrainError, UsageError
 from dbinfer.train import TrainJob, TrainOptions, run
 from dbinfer.tune import TuneOptions, tune
 

@@ -11,7 +11,7 @@ import pytest
 from digit_tables import digit_table
 
 from dbinfer.convert import convert
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.models import DeployOptions, deploy
 from dbinfer.train import TrainJob, run
 
 pytestmark = pytest.mark.wide

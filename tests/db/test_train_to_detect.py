@@ -14,10 +14,10 @@ from float32 import tolerance
 from psycopg2.extras import Json
 
 import dbinfer
-from dbinfer.boxes import Boxes, average_precision
-from dbinfer.train.data.builtin import Written
-from dbinfer.train.detections import found
+from dbinfer.images.boxes import Boxes, average_precision
+from dbinfer.train.data.files import Written
 from dbinfer.train.loader import Loader
+from dbinfer.train.one_rank import found
 from dbinfer_models import NETWORKS, write_manifest
 from dbinfer_udf.manifest import Manifest
 

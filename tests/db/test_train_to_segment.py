@@ -11,10 +11,10 @@ import psycopg2
 import pytest
 
 from dbinfer.convert import convert
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.images.builtin import stroke_files
+from dbinfer.models import DeployOptions, deploy
 from dbinfer.train import TrainJob, run
-from dbinfer.train.data.strokes import stroke_files
-from dbinfer.train.launch import check_built
+from dbinfer.train.processes import check_built
 
 pytestmark = pytest.mark.wide
 

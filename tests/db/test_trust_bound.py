@@ -13,7 +13,7 @@ import tiny_models
 from asking import ask, make_images, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 pytestmark = pytest.mark.wide
 

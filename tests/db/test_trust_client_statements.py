@@ -10,9 +10,9 @@ import tiny_models
 from asking import ask, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.load import LoadOptions, load
-from dbinfer.page import ReportOptions, report
-from dbinfer.registry import deploy, models
+from dbinfer.images.load import LoadOptions, load
+from dbinfer.models import deploy, models
+from dbinfer.report import ReportOptions, report
 from dbinfer.score import PredictOptions, ScoreOptions, predict, score
 from dbinfer.train.data.query import Query
 from dbinfer.train.data.snapshot import Snapshot

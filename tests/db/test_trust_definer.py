@@ -12,7 +12,7 @@ import tiny_models
 from asking import ask, role, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.models import DeployOptions, deploy
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))

@@ -12,7 +12,7 @@ import tiny_models
 from asking import ask, make_images, refused, role, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import DeployOptions, deploy, drop
+from dbinfer.models import DeployOptions, deploy, drop
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
 DETAILS = "granted_to, precision, input, labels, metrics, provenance, aliases, size, created_at, created_by"

@@ -12,8 +12,8 @@ from mutate import mutants
 from psycopg2.extensions import connection as Connection
 from seeds import FORMATS
 
-from dbinfer.registry import deploy
-from dbinfer_udf.image_limits import DEFAULT_LIMITS, Limits
+from dbinfer.models import deploy
+from dbinfer_udf.host.image_limits import DEFAULT_LIMITS, Limits
 
 pytestmark = pytest.mark.wide
 

@@ -13,7 +13,7 @@ from asking import ask, refused
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.install import InstallOptions, install
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 pytestmark = pytest.mark.wide
 

@@ -14,9 +14,9 @@ from catalog import another_database
 from psycopg2.extensions import make_dsn
 
 from dbinfer import doctor, load, predict, score
+from dbinfer.images.load import LoadOptions
 from dbinfer.install import InstallOptions, install, uninstall, upgrade
-from dbinfer.load import LoadOptions
-from dbinfer.registry import DeployOptions, activate, alias, deploy, drop, grant, models, revoke
+from dbinfer.models import DeployOptions, activate, alias, deploy, drop, grant, models, revoke
 from dbinfer.score import PredictOptions, ScoreOptions
 
 pytestmark = pytest.mark.wide

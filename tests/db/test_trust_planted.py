@@ -12,10 +12,10 @@ import tiny_models
 from asking import ask, make_images, role, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.errors import DataError
-from dbinfer.load import load
-from dbinfer.names import TableName
-from dbinfer.registry import deploy
+from dbinfer.base.errors import DataError
+from dbinfer.database.sql import TableName
+from dbinfer.images.load import load
+from dbinfer.models import deploy
 from dbinfer.score import ScoreOptions, score
 from dbinfer.score.scoring import Scoring
 

@@ -13,7 +13,7 @@ import tiny_models
 from asking import ask, force_parallel, role, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
 LITERAL = f"'\\x{IMAGE.hex()}'"

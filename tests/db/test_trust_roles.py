@@ -17,9 +17,9 @@ from psycopg2.extensions import make_dsn
 from released_version import Release
 
 from dbinfer import doctor
-from dbinfer.errors import DbinferError, InstallError, RegistryError
+from dbinfer.base.errors import DbinferError, InstallError, RegistryError
 from dbinfer.install import InstallOptions, install, uninstall, upgrade
-from dbinfer.registry import DeployOptions, activate, deploy, drop
+from dbinfer.models import DeployOptions, activate, deploy, drop
 
 pytestmark = pytest.mark.wide
 

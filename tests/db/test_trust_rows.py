@@ -11,7 +11,7 @@ import tiny_models
 from asking import ask, make_images, role, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 0, 0))
 OWN, ALL = 3, 10

@@ -23,7 +23,7 @@ from psycopg2.extensions import connection as Connection
 
 from dbinfer import server
 from dbinfer.install import InstallOptions, ensure, install
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.models import DeployOptions, deploy
 from dbinfer.server import ServerReport, UpOptions
 
 pytestmark = [pytest.mark.wide, pytest.mark.postgres_only("stops a server of its own")]

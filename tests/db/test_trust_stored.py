@@ -19,7 +19,7 @@ from asking import ask, rows
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.cli import main
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 sys.path.append(str(Path(__file__).parents[1] / "trust"))
 import mutate

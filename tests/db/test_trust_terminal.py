@@ -10,8 +10,8 @@ import tiny_models
 from psycopg2 import sql
 from psycopg2.extensions import connection as Connection
 
+from dbinfer.base.errors import HARMFUL
 from dbinfer.cli import main
-from dbinfer.errors import HARMFUL
 
 BAD = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\x7f[/][link=x]"
 SHOWN = r"\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\x7f[/][link=x]"

@@ -15,7 +15,7 @@ from searching import ask, kill_a_worker
 
 pytest.importorskip("optuna")
 
-from dbinfer.errors import DataError, TrainError
+from dbinfer.base.errors import DataError, TrainError
 from dbinfer.train import TrainOptions
 from dbinfer.train.options import TrainJob
 from dbinfer.tune import Trial, TuneOptions, TuneReport, tune
@@ -38,7 +38,7 @@ def options(out: Path, study: str, **more: Any) -> TuneOptions:
 
 def in_one_process(dsn: str, trial: Trial, out: Path) -> list[list[Any]]:
     """Train a trial's values in this process, over the shards in the order of its hops; return each epoch's weights."""
-    from dbinfer.train.libraries import import_tensorflow
+    from dbinfer.train.device import import_tensorflow
 
     import_tensorflow()
     import keras
@@ -48,9 +48,8 @@ def in_one_process(dsn: str, trial: Trial, out: Path) -> list[list[Any]]:
     limit_threads(1)  # as the workers: threads add up in another order
     from dbinfer.train import model as models
     from dbinfer.train.loader import Seed
-    from dbinfer.train.plan import make_plan
+    from dbinfer.train.plan import Meter, Schedule, make_plan, one_epoch
     from dbinfer.train.ranks import Alone
-    from dbinfer.train.steps import Meter, Schedule, one_epoch
 
     job = TrainJob.of("digits", QUERY, TRAIN, dsn)
     job = TrainJob(**{**job.to_dict(), "dsn": dsn, "out": str(out), **trial.values})

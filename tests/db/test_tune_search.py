@@ -14,13 +14,13 @@ from searching import ask, kill_a_worker
 
 pytest.importorskip("optuna")
 
+from dbinfer.base.errors import DataError
+from dbinfer.base.progress import Progress
 from dbinfer.convert import convert
-from dbinfer.errors import DataError
-from dbinfer.progress import Progress
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.models import DeployOptions, deploy
 from dbinfer.train import TrainOptions
 from dbinfer.tune import TuneOptions, tune
-from dbinfer.tune.journal import Journal
+from dbinfer.tune.study import Journal
 
 SEARCH = ["lr=1e-4..1e-1:log", "batch=16,32"]
 QUERY = "SELECT img, label, id FROM scans"

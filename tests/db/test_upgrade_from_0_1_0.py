@@ -14,10 +14,10 @@ from catalog import another_database, snapshot
 from psycopg2.extensions import connection as Connection
 from released_version import Release
 
-from dbinfer.errors import DataError, InstallError
+from dbinfer.base.errors import DataError, InstallError
 from dbinfer.install import InstallOptions, install, installer, upgrade
-from dbinfer.page import ReportOptions, report
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
+from dbinfer.report import ReportOptions, report
 from dbinfer.score import ScoreOptions, Scoring, score
 
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))

@@ -13,9 +13,9 @@ from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 from typer.testing import CliRunner
 
-from dbinfer.cli._app import app
-from dbinfer.errors import RegistryError
-from dbinfer.registry import DeployOptions, deploy, drop, usage
+from dbinfer.base.errors import RegistryError
+from dbinfer.cli.app import app
+from dbinfer.models import DeployOptions, deploy, drop, usage
 
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
 

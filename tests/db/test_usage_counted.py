@@ -16,7 +16,7 @@ from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 
 from dbinfer.install import InstallOptions, install
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
 SCORE = "SELECT sum((dbinfer.predict(img, %s))[1]) FROM images"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from dbinfer.ir import embed_manifest, import_openvino
+from dbinfer.models.ir import embed_manifest, import_openvino
 from dbinfer_udf.manifest import Manifest
 
 SIDE = 8

@@ -11,7 +11,7 @@ from containers import Project, docker
 from outside import facts
 from projects import Database
 
-from dbinfer import samples
+from dbinfer.images import builtin
 
 EPOCHS = 8
 GOOD = 0.9  # of the held-out digits; guessing gives 0.1
@@ -29,7 +29,7 @@ def test_train_convert_deploy_score(training: Project, database: Database, tmp_p
         docker("cp", f"{training.container('host1')}:/work/mission/{name}", str(tmp_path / name))
     facts(database.dsn, "deploy", str(tmp_path / "digits.xml"), "--name", "digits")
 
-    heldout = samples.write_digits(tmp_path / "digits", "heldout")
+    heldout = builtin.write_digits(tmp_path / "digits", "heldout")
     loaded = facts(
         database.dsn, "load", str(tmp_path / "digits"), "--table", "digits", "--label-from", "folder"
     )

@@ -12,11 +12,11 @@ import psycopg2
 import pytest
 from typer.testing import CliRunner
 
-from dbinfer import boxes
-from dbinfer.cli._app import app
+from dbinfer.cli.app import app
+from dbinfer.images import boxes
+from dbinfer.images.builtin import written
 from dbinfer.train.data import find_source
 from dbinfer.train.data.snapshot import Snapshot
-from dbinfer.train.data.written import written
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## Finding objects")[2].partition("\n## ")[0]

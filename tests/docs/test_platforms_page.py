@@ -12,9 +12,9 @@ import tiny_models
 from asking import ask, make_images, rows
 from psycopg2.extensions import make_dsn, parse_dsn
 
+from dbinfer.database.platform import NEEDED
 from dbinfer.install.possible import SERVICES
-from dbinfer.registry import deploy
-from dbinfer.relatives.features import NEEDED
+from dbinfer.models import deploy
 
 TEXT = (Path(__file__).parents[2] / "docs" / "platforms.md").read_text(encoding="utf-8")
 IMAGES = 5

@@ -9,7 +9,7 @@ from pathlib import Path
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from dbinfer.cli._app import app
+from dbinfer.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

@@ -14,7 +14,7 @@ import tiny_models
 from asking import ask, make_images, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 RECIPES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)

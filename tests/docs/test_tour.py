@@ -28,7 +28,7 @@ INTERPRETERS = {"sql": ("dbinfer", "psql", "-X", "-v", "ON_ERROR_STOP=1"), "pyth
 DEMO = """
 from dataclasses import replace
 from dbinfer.cli import main
-from dbinfer.demo import _acts
+from dbinfer.demo import acts as _acts
 make = _acts.make_model
 def make_model(story, name, job, *rest):
     small = replace(job, epochs=1, network_options={"size": 64, "depth": 2, "base_width": 4})

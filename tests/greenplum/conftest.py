@@ -13,7 +13,7 @@ from asking import rows
 from plans import PLANNERS
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 COLOURS = {"red": (250, 0, 0), "green": (0, 250, 0), "blue": (0, 0, 250)}
 IMAGES = 60

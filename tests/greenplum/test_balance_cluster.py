@@ -12,13 +12,12 @@ from plans import PLANNERS, asked_for
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 
-from dbinfer.backends import Check
-from dbinfer.balance import moving_images
-from dbinfer.doctor import DoctorOptions, doctor
-from dbinfer.errors import InstallError, ServerError
+from dbinfer.base.errors import InstallError, ServerError
+from dbinfer.database.backends import Check
+from dbinfer.database.platform import NEEDED, detect
 from dbinfer.install import install, upgrade
-from dbinfer.platform import detect
-from dbinfer.relatives.features import NEEDED
+from dbinfer.install.balance import moving_images
+from dbinfer.install.doctor import DoctorOptions, doctor
 
 # 40 MB: more than what is worth a word
 FILL = "INSERT INTO {} SELECT 1, i, decode(repeat('ab', 1000000), 'hex') FROM generate_series(1, 40) i"

@@ -11,10 +11,10 @@ import tiny_models
 
 from dbinfer.bench import networks
 from dbinfer.bench.database import database
+from dbinfer.bench.measure import memory
 from dbinfer.bench.methods import Context
 from dbinfer.bench.networks import prepared
-from dbinfer.bench.options import Case
-from dbinfer.bench.profile import memory
+from dbinfer.bench.report import Case
 
 LIBRARIES_MB = (
     30  # of OpenVINO, NumPy and OpenCV, private to a process that has loaded them; an idle one has 5

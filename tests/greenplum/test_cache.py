@@ -15,10 +15,10 @@ from hosts import cached
 from psycopg2.extensions import connection as Connection
 from typer.testing import CliRunner
 
-from dbinfer.cache import CacheOptions, HostCache, cache
-from dbinfer.cli._app import app
+from dbinfer.cli.app import app
 from dbinfer.install import InstallOptions, install
-from dbinfer.registry import deploy, drop
+from dbinfer.install.cache import CacheOptions, HostCache, cache
+from dbinfer.models import deploy, drop
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
 NAMES = ("a1", "a2", "a3")

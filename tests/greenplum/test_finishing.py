@@ -27,7 +27,7 @@ from psycopg2.extensions import make_dsn
 from servers import ISOLATION
 
 from dbinfer.install import InstallOptions, install
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 from dbinfer.score import ScoreOptions, score
 
 STATEMENTS = 500 if figures.long() else 64  # with each planner, in the backends and in the engine

@@ -10,11 +10,11 @@ from psycopg2 import sql
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import cursor as Cursor
 
-from dbinfer.platform import detect
-from dbinfer.progress import Progress
+from dbinfer.base.progress import Progress
+from dbinfer.database.platform import detect
 from dbinfer.score import ScoreOptions, score
-from dbinfer.score.key import Range
-from dbinfer.score.prepare import prepare
+from dbinfer.score.statements import Range
+from dbinfer.score.tables import prepare
 
 
 def test_a_batch_stays_on_its_segment(session: Connection, cluster: str) -> None:

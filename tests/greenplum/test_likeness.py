@@ -9,7 +9,7 @@ from float32 import tolerance
 from plans import asked_for, planner
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -14,10 +14,10 @@ from breakable import lose_venv
 from psycopg2.extensions import connection as Connection
 from typer.testing import CliRunner
 
-from dbinfer.cli._app import app
-from dbinfer.doctor import doctor
-from dbinfer.errors import InstallError
+from dbinfer.base.errors import InstallError
+from dbinfer.cli.app import app
 from dbinfer.install import InstallOptions, install, upgrade
+from dbinfer.install.doctor import doctor
 
 
 def test_one_row_a_segment(session: Connection) -> None:

@@ -13,7 +13,7 @@ import tiny_models
 from asking import ask, refused, role, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.models import DeployOptions, deploy
 
 LIMITED = "(SELECT * FROM images ORDER BY id LIMIT 3) l"
 # Greenplum runs the SELECT list of this one in the reader, with both planners.

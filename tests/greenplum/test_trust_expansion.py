@@ -17,11 +17,11 @@ import pytest
 from asking import ask, refused, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.backends import EXPAND, Check
-from dbinfer.cache import cache
-from dbinfer.doctor import doctor
-from dbinfer.errors import DataError, InstallError
+from dbinfer.base.errors import DataError, InstallError
+from dbinfer.database.backends import EXPAND, Check
 from dbinfer.install import upgrade
+from dbinfer.install.cache import cache
+from dbinfer.install.doctor import doctor
 from dbinfer.score import ScoreOptions, score
 
 FOLDER = (

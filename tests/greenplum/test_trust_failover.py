@@ -16,10 +16,10 @@ import pytest
 from asking import rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.backends import Check
-from dbinfer.doctor import doctor
+from dbinfer.database.backends import Check
 from dbinfer.install import InstallOptions, install
-from dbinfer.registry import models
+from dbinfer.install.doctor import doctor
+from dbinfer.models import models
 
 pytestmark = mirrored.NEEDED
 SLOW = "SELECT count(dbinfer.predict(img, 'constant')) FROM images, generate_series(1, 50000)"

@@ -19,7 +19,7 @@ from costly_models import slow_model
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.install import InstallOptions, install
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
 ROWS = 60

@@ -20,7 +20,7 @@ from asking import rows
 from killing import KILLS, PATIENCE, ROWS, client, stored, wait_for
 from psycopg2.extensions import parse_dsn
 
-from dbinfer.errors import DataError
+from dbinfer.base.errors import DataError
 from dbinfer.score import score
 
 

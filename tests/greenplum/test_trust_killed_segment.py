@@ -13,8 +13,8 @@ import psycopg2
 import pytest
 from asking import rows
 
-from dbinfer.doctor import doctor
-from dbinfer.registry import models
+from dbinfer.install.doctor import doctor
+from dbinfer.models import models
 
 SLOW = "SELECT count(dbinfer.predict(img, 'constant')) FROM images, generate_series(1, 20000)"
 NEXT = "SELECT count(*) FROM images WHERE (dbinfer.predict(img, 'constant'))[1] = 7"

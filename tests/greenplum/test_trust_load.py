@@ -14,7 +14,7 @@ from asking import ask, make_images, rows
 from plans import PLANNERS
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 pytestmark = pytest.mark.timeout(900)
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))

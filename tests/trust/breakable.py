@@ -21,7 +21,7 @@ from costly_models import slow_model, weighty_model
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.install import InstallOptions, install
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.models import DeployOptions, deploy
 from dbinfer.server import ServerReport
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))

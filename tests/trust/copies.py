@@ -16,7 +16,7 @@ from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn, parse_dsn
 
 from dbinfer.score import ScoreOptions, score
-from dbinfer.server import ServerReport, ports
+from dbinfer.server import ServerReport, cluster
 from dbinfer.server.account import server_account
 
 POOLER = """
@@ -61,7 +61,7 @@ def standby(server: ServerReport, folder: Path) -> Iterator[str]:
     source = make_dsn(server.dsn, dbname="", passfile=str(folder / "pgpass"))
     made = account.run([program(server, "pg_basebackup"), "-D", str(data), "-R", "-c", "fast", "-d", source])
     assert made.returncode == 0, made.stderr
-    port = ports.free_port()
+    port = cluster.free_port()
     options = f"-p {port} -c unix_socket_directories={folder} -c cluster_name=standby"
     control = [program(server, "pg_ctl"), "-D", str(data), "-w"]
     started = account.run([*control, "start", "-l", str(folder / "log"), "-o", options])
@@ -75,7 +75,7 @@ def standby(server: ServerReport, folder: Path) -> Iterator[str]:
 @contextmanager
 def pooler(server: ServerReport, folder: Path, size: int) -> Iterator[str]:
     """Yield the dsn of a pgbouncer in transaction mode with `size` connections to the server."""
-    account, listen = server_account(), ports.free_port()
+    account, listen = server_account(), cluster.free_port()
     account.own_folder(folder, 0o755)
     values = parse_dsn(server.dsn or "")
     password = Path(values["passfile"]).read_text().strip().rsplit(":", 1)[1]

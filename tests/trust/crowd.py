@@ -16,7 +16,7 @@ import tiny_models
 from asking import ask, rows
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import deploy
+from dbinfer.models import deploy
 
 MODELS = ("alpha", "beta", "gamma")
 ROWS = 40

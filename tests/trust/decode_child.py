@@ -16,8 +16,8 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 import cv2  # noqa: E402
 
 from dbinfer_udf.errors import ImageError  # noqa: E402
-from dbinfer_udf.header import read_header  # noqa: E402
-from dbinfer_udf.image import Decoder, Target  # noqa: E402
+from dbinfer_udf.image.decode import Decoder, Target  # noqa: E402
+from dbinfer_udf.image.header import read_header  # noqa: E402
 
 cv2.setNumThreads(1)
 WAYS = {

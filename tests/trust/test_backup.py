@@ -22,9 +22,9 @@ from servers import backend_venv
 
 import dbinfer
 from dbinfer import server as embedded
-from dbinfer.errors import DataError, DbinferError
-from dbinfer.load import LoadOptions
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.base.errors import DataError, DbinferError
+from dbinfer.images.load import LoadOptions
+from dbinfer.models import DeployOptions, deploy
 from dbinfer.score import ScoreOptions, score
 
 pytestmark = [pytest.mark.wide, pytest.mark.postgres_only("copies a server that is its own")]

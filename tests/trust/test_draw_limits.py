@@ -15,11 +15,12 @@ import hostile_images as hostile
 import numpy as np
 import pytest
 
-from dbinfer_udf import draw, draw_apart, draw_task, interrupts
-from dbinfer_udf.engine.errors import CancelledError
-from dbinfer_udf.errors import ImageError, UsageError
-from dbinfer_udf.image import decode
-from dbinfer_udf.image_limits import DEFAULT_LIMITS
+from dbinfer_udf.errors import CancelledError, ImageError, UsageError
+from dbinfer_udf.host import interrupts
+from dbinfer_udf.host.image_limits import DEFAULT_LIMITS
+from dbinfer_udf.image import draw
+from dbinfer_udf.image.decode import decode
+from dbinfer_udf.session import alone, draw_apart
 
 NO_LIMIT = DEFAULT_LIMITS._replace(max_seconds=1 << 40)
 # what one stripe of rows takes beside the picture, and the interpreter's own
@@ -49,7 +50,7 @@ def test_a_cancel_ends_it_in_the_midst(what: str, at: int, monkeypatch: pytest.M
     looks = looked(monkeypatch, lambda count: count >= at)
     given = (boxes(100, 600), None) if what == "boxes" else (None, hostile.png(600, 600, 8, 0))
     with pytest.raises(CancelledError, match="cancelled while it drew"):
-        draw_task.draw({}, hostile.png(600, 600), given if what != "nothing" else (None, None))
+        alone.draw({}, hostile.png(600, 600), given if what != "nothing" else (None, None))
     assert len(looks) == at
 
 
@@ -79,7 +80,7 @@ def test_the_picture_and_its_mask_count_together_before_either_is_decoded(
     limits = DEFAULT_LIMITS._replace(max_memory=9_000_000)
     decode(mask.tobytes(), "GRAY", limits)
     decode(picture, "BGR", limits)
-    monkeypatch.setattr("dbinfer_udf.image._decode", lambda *_: pytest.fail("it was decoded"))
+    monkeypatch.setattr("dbinfer_udf.image.decode._decode", lambda *_: pytest.fail("it was decoded"))
     with pytest.raises(ImageError, match="11000000 bytes of memory") as caught:
         draw.drawn(picture, None, mask.tobytes(), limits)
     assert caught.value.sqlstate == "54000"
@@ -89,14 +90,14 @@ def test_the_picture_and_its_mask_count_together_before_either_is_decoded(
 def test_a_mask_of_another_size_is_refused_before_anything_is_decoded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dbinfer_udf.image._decode", lambda *_: pytest.fail("it was decoded"))
+    monkeypatch.setattr("dbinfer_udf.image.decode._decode", lambda *_: pytest.fail("it was decoded"))
     with pytest.raises(UsageError, match="the mask has 9 x 7 pixels, but the image has 8 x 8"):
         draw.drawn(hostile.png(8, 8), None, hostile.png(9, 7, 8, 0), DEFAULT_LIMITS)
 
 
 def test_boxes_that_would_take_too_long_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """10,000 boxes with long labels on a large picture were drawn to the last."""
-    monkeypatch.setattr("dbinfer_udf.image._decode", lambda *_: pytest.fail("it was decoded"))
+    monkeypatch.setattr("dbinfer_udf.image.decode._decode", lambda *_: pytest.fail("it was decoded"))
     with pytest.raises(ImageError, match=r"seconds to draw 10000 boxes, but the limit is 5") as caught:
         draw.drawn(hostile.png(6000, 6000), boxes(10_000, 6000), None, DEFAULT_LIMITS)
     assert caught.value.sqlstate == "54000"

@@ -17,7 +17,7 @@ from psycopg2.extensions import connection as Connection
 from dbinfer import server as embedded
 from dbinfer.install import InstallOptions, install, upgrade
 from dbinfer.install.content import Content
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.models import DeployOptions, deploy
 
 pytestmark = [pytest.mark.wide, pytest.mark.postgres_only("breaks a server that is its own")]
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))

@@ -18,9 +18,9 @@ from breakable import IMAGE, PREDICT, SEVEN, SLOW, WEIGHED, Breakable, empty, ou
 from costly_models import wide_model
 
 from dbinfer import server as embedded
-from dbinfer.engine import EngineOptions, engine
 from dbinfer.install import InstallOptions, install
-from dbinfer.registry import deploy
+from dbinfer.install.engine import EngineOptions, engine
+from dbinfer.models import deploy
 
 pytestmark = [
     pytest.mark.wide,

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from dbinfer_udf.errors import ImageError, UsageError
-from dbinfer_udf.header import read_header
-from dbinfer_udf.image import Decoder, Target, decode
-from dbinfer_udf.image_limits import DEFAULT_LIMITS, Limits, image_limits
+from dbinfer_udf.host.image_limits import DEFAULT_LIMITS, Limits, image_limits
+from dbinfer_udf.image.decode import Decoder, Target, decode
+from dbinfer_udf.image.header import read_header
 
 
 @pytest.mark.parametrize("name", hostile.BOMBS)
@@ -117,25 +117,25 @@ def test_a_blank_page_may_be_a_small_file() -> None:
 
 
 def test_a_header_that_two_readers_understand_differently_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dbinfer_udf import image
+    from dbinfer_udf.image import decode
 
-    monkeypatch.setattr(image.cv2, "imdecode", lambda data, flags: np.zeros((9, 7, 3), np.uint8))
+    monkeypatch.setattr(decode.cv2, "imdecode", lambda data, flags: np.zeros((9, 7, 3), np.uint8))
     with pytest.raises(ImageError, match="its header says 8 x 8 pixels, but the decoder found 7 x 9"):
         decode(hostile.png(8, 8))
 
 
 @pytest.mark.parametrize("failure", [MemoryError(), None])
 def test_no_memory_is_said_so(failure: Exception | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dbinfer_udf import image
+    from dbinfer_udf.image import decode
 
-    error = failure or image.cv2.error("Insufficient memory")
+    error = failure or decode.cv2.error("Insufficient memory")
     if not failure:
-        error.code = image.cv2.Error.StsNoMem  # type: ignore[attr-defined]
+        error.code = decode.cv2.Error.StsNoMem  # type: ignore[attr-defined]
 
     def fail(data: object, flags: int) -> None:
         raise error
 
-    monkeypatch.setattr(image.cv2, "imdecode", fail)
+    monkeypatch.setattr(decode.cv2, "imdecode", fail)
     with pytest.raises(ImageError, match="out of memory") as caught:
         decode(hostile.png(8, 8))
     assert caught.value.sqlstate == "53200"
@@ -205,10 +205,10 @@ def test_arithmetic_coding_costs_what_it_costs() -> None:
 
 def test_only_the_first_exif_chunk_of_a_png_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of 65,000 chunks was walked over in Python, 4,096 entries each: four minutes."""
-    from dbinfer_udf import png
+    from dbinfer_udf.image import formats
 
     read = []
-    monkeypatch.setattr(png, "exif_orientation", lambda exif: read.append(exif) or 1)
+    monkeypatch.setattr(formats, "exif_orientation", lambda exif: read.append(exif) or 1)
     data = hostile.png(8, 8, before=hostile.png_chunk(b"eXIf", hostile.exif_of_entries(4096)) * 50)
     read_header(data)
     assert len(read) == 1

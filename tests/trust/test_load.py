@@ -13,7 +13,7 @@ from asking import ask, force_parallel, make_images, rows
 from breakable import IMAGE, Breakable
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.registry import DeployOptions, deploy
+from dbinfer.models import DeployOptions, deploy
 
 pytestmark = [
     pytest.mark.wide,

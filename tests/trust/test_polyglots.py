@@ -17,13 +17,13 @@ import pytest
 from PIL import Image
 from seeds import FORMATS
 
+from dbinfer.base.errors import DbinferError
 from dbinfer.convert import ConvertOptions, convert
-from dbinfer.errors import DbinferError
-from dbinfer.imagefiles import Refused, found_file, read
-from dbinfer.load.archives import kind_of
+from dbinfer.images.archives import kind_of
+from dbinfer.images.files import Refused, found_file, read
 from dbinfer_udf.errors import ImageError
-from dbinfer_udf.header import read_header
-from dbinfer_udf.image import decode
+from dbinfer_udf.image.decode import decode
+from dbinfer_udf.image.header import read_header
 
 sys.path.append(str(Path(__file__).parents[1] / "db"))
 import tiny_models

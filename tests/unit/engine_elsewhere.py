@@ -14,7 +14,7 @@ import tiny_models
 
 SCORE = """
 import json, sys
-from dbinfer_udf.engine import client, kernel, seccomp
+from dbinfer_udf.engine import client; from dbinfer_udf.host import sandbox as kernel, sandbox as seccomp
 call = json.load(sys.stdin)
 kernel.no_new_privileges()
 if call["steps"]:

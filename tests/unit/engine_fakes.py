@@ -10,11 +10,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from dbinfer_udf import figures, interrupts, models, process, transaction
-from dbinfer_udf.engine import wire
-from dbinfer_udf.engine.errors import EngineError, RowError
-from dbinfer_udf.session import Session
-from dbinfer_udf.tasks import TASKS
+from dbinfer_udf.engine import models
+from dbinfer_udf.errors import EngineError, RowError
+from dbinfer_udf.host import interrupts, process, protocol
+from dbinfer_udf.model import figures
+from dbinfer_udf.model.tasks import TASKS
+from dbinfer_udf.session import resolve
+from dbinfer_udf.session.backend import Session
 
 
 class Plpy:
@@ -46,7 +48,7 @@ class FakeModel:
         if self.deadly in img:
             raise RowError("the worker was killed")
         if task == "rows":
-            return wire.pack_results([f"row {number}" for number, _ in k[2]])
+            return protocol.pack_results([f"row {number}" for number, _ in k[2]])
         return {"warm": "{}"}.get(task, f"{task} in the engine")
 
     def wide(self, rows: int) -> FakeModel:
@@ -86,9 +88,9 @@ def make_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Session:
     """A session whose own models answer `... in the backend`."""
     monkeypatch.setattr(process, "user_function", lambda: lambda: 10)
     monkeypatch.setattr(process, "content_id", lambda: None)
-    monkeypatch.setattr(transaction, "transaction_function", lambda gd: lambda: 1)
-    monkeypatch.setattr(transaction, "statement_function", lambda: lambda: 1)
-    monkeypatch.setattr(transaction, "subtransaction_function", lambda: lambda: 1)
+    monkeypatch.setattr(resolve, "transaction_function", lambda gd: lambda: 1)
+    monkeypatch.setattr(resolve, "statement_function", lambda: lambda: 1)
+    monkeypatch.setattr(resolve, "subtransaction_function", lambda: lambda: 1)
     monkeypatch.setattr(interrupts, "interrupt_flag", lambda: ctypes.c_bool(False))
     own = SimpleNamespace(in_process=True, waited_for=lambda seconds: None)
     monkeypatch.setattr(models, "_load", lambda session, spec, threads: own)

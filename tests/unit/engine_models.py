@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from dbinfer.install.content import Content
-from dbinfer.ir.describe import describe
-from dbinfer.ir.read import read_model
-from dbinfer.registry.prepare import prepare
-from dbinfer_udf import libraries
-from dbinfer_udf.cache import Entry
+from dbinfer.models.describe import describe
+from dbinfer.models.ir import read_model
+from dbinfer.models.prepare import prepare
 from dbinfer_udf.engine.client import Engine, status
-from dbinfer_udf.model import Model
+from dbinfer_udf.host import libraries
+from dbinfer_udf.host.cache import Entry
+from dbinfer_udf.model.model import Model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "db"))
 

@@ -16,7 +16,7 @@ def save_hostile(folder: Path, act: Callable[[Any], Any], in_graph: bool = False
         act: its operations have effects; what it returns is nobody's input.
         in_graph: they run with each image, not when it is loaded.
     """
-    from dbinfer.convert.tensorflow_alone import tensorflow
+    from dbinfer.base.quiet import tensorflow
 
     tf = tensorflow()
 

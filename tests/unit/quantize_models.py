@@ -8,7 +8,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from dbinfer.ir import embed_manifest, import_openvino
+from dbinfer.models.ir import embed_manifest, import_openvino
 from dbinfer_udf.manifest import Manifest
 
 SIDE, CLASSES = 16, 3

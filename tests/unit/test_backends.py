@@ -7,8 +7,8 @@ from typing import Any
 import psycopg2
 import pytest
 
-from dbinfer.backends import DOWN, check_backends
-from dbinfer.platform import Platform
+from dbinfer.database.backends import DOWN, check_backends
+from dbinfer.database.platform import Platform
 
 CLUSTER = Platform("greenplum", "7.0.0", 12, 3)
 

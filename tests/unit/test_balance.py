@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from dbinfer.balance.crowding import Host
-from dbinfer.balance.crowding import check as crowding
-from dbinfer.balance.motion import CALLS
-from dbinfer.balance.motion import check as motion
-from dbinfer.balance.skew import Spread
-from dbinfer.balance.skew import check as skew
-from dbinfer.sqlfiles import root
+from dbinfer.database.sql import root
+from dbinfer.install.balance import CALLS, Host, Spread
+from dbinfer.install.balance import check_crowding as crowding
+from dbinfer.install.balance import check_motion as motion
+from dbinfer.install.balance import check_skew as skew
 
 MB = 1_000_000
 

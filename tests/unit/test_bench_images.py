@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from dbinfer import samples
 from dbinfer.bench.measure import image_files
 from dbinfer.bench.networks import _calibration
-from dbinfer.bench.options import Case
+from dbinfer.bench.report import Case
+from dbinfer.images import builtin
 
 pytest.importorskip("sklearn")
 
 
 def test_28x28_are_held_out_digits() -> None:
-    heldout = [data for data, _ in samples.digit_files("heldout")]
+    heldout = [data for data, _ in builtin.digit_files("heldout")]
     assert image_files(Case("digits", "f32", "28x28", "classify")) == heldout[:256]
 
 
 def test_other_sizes_are_photographs() -> None:
-    assert image_files(Case("unet", "f32", "100x80", "segment")) == samples.photograph_files((100, 80), 32)
+    assert image_files(Case("unet", "f32", "100x80", "segment")) == builtin.photograph_files((100, 80), 32)
 
 
 @pytest.mark.parametrize("network", ["digits", "unet"])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dbinfer.bench.options import CASES, METHODS, BenchOptions
-from dbinfer.errors import UsageError
+from dbinfer.base.errors import UsageError
+from dbinfer.bench.report import CASES, METHODS, BenchOptions
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,11 @@ from typing import Any
 
 import pytest
 
-from dbinfer.bench.fitting import Timed, coefficients
-from dbinfer.bench.pictures import Kind
-from dbinfer.bench.plan_cases import FITTED, HELD, SEGMENTS, STEPS
-from dbinfer.bench.plan_data import measured
-from dbinfer.bench.plan_tables import plan_markdown, plan_table, plot_plan
-from dbinfer.bench.planning import errors, row
-from dbinfer.bench.point import Point
-from dbinfer.bench.steps import best
-from dbinfer.cost import Coefficients, Network, Picture, row_seconds
-from dbinfer_udf.header import read_header
+from dbinfer.plan.calibration import Timed, best, coefficients, errors, row
+from dbinfer.plan.cost import Coefficients, Network, Picture, row_seconds
+from dbinfer.plan.points import FITTED, HELD, SEGMENTS, STEPS, Kind, Point
+from dbinfer.plan.shown import measured, plan_markdown, plan_table, plot_plan
+from dbinfer_udf.image.header import read_header
 
 NET = Network("net", "f32", "classification", 224, 224, 3, milliseconds=5.0)
 FAST = Network("fast", "f32", "classification", 28, 28, 1, milliseconds=0.05)
@@ -103,7 +98,7 @@ def test_a_fit_finds_what_the_steps_and_statements_were_made_of() -> None:
 
 
 def _steps(known: Coefficients, picture: Picture, crowded: float = 1.0) -> dict[str, float]:
-    from dbinfer.cost.row import group_seconds
+    from dbinfer.plan.cost import group_seconds
 
     found = group_seconds(known, picture, NET)
     return {group: max(1e-9, crowded * found[group]) for group in ("decode", "fit", "infer", "finish")}

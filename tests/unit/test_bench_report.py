@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
+from dbinfer.base.progress import silent
 from dbinfer.bench import environment
 from dbinfer.bench.environment import load_note
 from dbinfer.bench.measure import measure_rounds
 from dbinfer.bench.methods import Skip, slope
-from dbinfer.bench.options import Case
-from dbinfer.bench.report import BenchReport, Sample, ratio, results, with_profile
-from dbinfer.progress import silent
+from dbinfer.bench.report import BenchReport, Case, Sample, ratio, results, with_profile
 
 CASE = Case("digits", "f32", "28x28", "classify")
 

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer.bench.options import Case
-from dbinfer.bench.plot import plot
-from dbinfer.bench.report import BenchReport, Sample, results
-from dbinfer.bench.tables import markdown, naive_table, number, overhead, profile_table, put_between
-from dbinfer.errors import DataError
+from dbinfer.base.errors import DataError
+from dbinfer.bench.report import BenchReport, Case, Sample, results
+from dbinfer.bench.tables import markdown, naive_table, number, overhead, plot, profile_table, put_between
 
 ENVIRONMENT = {
     "date": "2026-01-01",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dbinfer.bench.targets import TARGETS, check_targets
+from dbinfer.bench.tables import TARGETS, check_targets
 
 
 def row(network: str, function: str, method: str = "sql", **values: Any) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dbinfer.boxes import Boxes, average_precision
-from dbinfer.errors import DataError
+from dbinfer.base.errors import DataError
+from dbinfer.images.boxes import Boxes, average_precision
 
 NOTHING = np.zeros((0, 6), np.float32)
 

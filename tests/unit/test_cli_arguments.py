@@ -14,7 +14,7 @@ import pytest
 import typer.main
 
 from dbinfer.cli import main
-from dbinfer.cli._app import app
+from dbinfer.cli.app import app
 
 # Without arguments these act: they start a server, an engine or a measurement. The others find no server to act on.
 ACTING = ("demo", "up", "bench", "bench scaling", "bench growth", "bench engine", "bench plan", "bench train")

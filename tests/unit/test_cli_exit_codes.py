@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer._version import __version__
+from dbinfer.base.version import __version__
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(sys.executable).with_name("dbinfer")

@@ -12,8 +12,8 @@ import pytest
 import typer.main
 
 from dbinfer.cli import main
-from dbinfer.cli._app import COMMANDS as TABLE
-from dbinfer.cli._app import app
+from dbinfer.cli.app import COMMANDS as TABLE
+from dbinfer.cli.app import app
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:

@@ -9,8 +9,8 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from dbinfer.cli._app import app
-from dbinfer.errors import DbinferError, UsageError
+from dbinfer.base.errors import DbinferError, UsageError
+from dbinfer.cli.app import app
 
 SHARED = (
     *("task", "labels", "input_size", "layout", "color", "mean", "scale", "resize", "interpolation"),
@@ -33,7 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, command: str, *words: str) -> Any:
         raise AskedError(next(value for value in given if hasattr(value, "values")))
 
     monkeypatch.setattr(import_module("dbinfer.convert"), "convert", verb)
-    monkeypatch.setattr(import_module("dbinfer.registry"), "deploy", verb)
+    monkeypatch.setattr(import_module("dbinfer.models"), "deploy", verb)
     found = CliRunner().invoke(app, [*CALLS[command], *words]).exception
     if isinstance(found, DbinferError):
         raise found

@@ -10,7 +10,7 @@ import pytest
 
 PACKAGES = (
     "dbinfer",
-    "dbinfer.registry",
+    "dbinfer.models",
     "dbinfer.install",
     "dbinfer.server",
     "dbinfer.cli",

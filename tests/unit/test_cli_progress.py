@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from dbinfer.cli._progress import progress_bar
-from dbinfer.progress import Progress
+from dbinfer.base.progress import Progress
+from dbinfer.cli.progress import progress_bar
 
 
 def shown(terminal: bool, *told: Progress, steps: bool = False, width: int = 120) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dbinfer.cli import _options
-from dbinfer.cli._dataview import show_answers
-from dbinfer.cli._options import print_table
+from dbinfer.cli import options
+from dbinfer.cli.images import show_answers
+from dbinfer.cli.options import print_table
 from dbinfer.score import PredictReport
 from dbinfer.score.files import Answer
 
@@ -33,7 +33,7 @@ ROWS: list[list[Any]] = [
 def printed(monkeypatch: pytest.MonkeyPatch, width: int, terminal: bool = True, **more: Any) -> str:
     text = io.StringIO()
     console = Console(file=text, force_terminal=terminal, width=width, color_system=None, highlight=False)
-    monkeypatch.setattr(_options, "console", console)
+    monkeypatch.setattr(options, "console", console)
     print_table("models (* default)", COLUMNS, ROWS, **more)
     return text.getvalue()
 
@@ -71,7 +71,7 @@ def test_a_wide_terminal_and_a_file_get_everything(monkeypatch: pytest.MonkeyPat
 
 def test_cells_are_text_and_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     text = io.StringIO()
-    monkeypatch.setattr(_options, "console", Console(file=text, width=80))
+    monkeypatch.setattr(options, "console", Console(file=text, width=80))
     print_table("a", ["name"], [["[bold]odd[/]"]])
     assert "[bold]odd[/]" in text.getvalue()
 
@@ -80,7 +80,7 @@ def test_classes_and_objects_have_a_line_each(monkeypatch: pytest.MonkeyPatch) -
     """All fields of all objects stood in one long row."""
     text = io.StringIO()
     console = Console(file=text, width=80, color_system=None, highlight=False)
-    monkeypatch.setattr(_options, "console", console)
+    monkeypatch.setattr(options, "console", console)
     seen = [{"label": "cat", "score": 0.5}, {"label": "dog", "score": 0.25}] * 5
     answers = (Answer(Path("a.png"), seen, "", 1.0), Answer(Path("b.png"), [0.5] * 9, "", 1.0))
     show_answers(PredictReport("detect", None, answers))

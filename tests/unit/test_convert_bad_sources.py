@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from convert_models import save_onnx, small_classifier
 
+from dbinfer.base.errors import ConvertError, DbinferError, ModelFileError
 from dbinfer.convert import ConvertOptions, convert
 from dbinfer.convert.conversion import convert_here
-from dbinfer.errors import ConvertError, DbinferError, ModelFileError
 
 STATED: dict[str, Any] = {"task": "classification", "activation": "softmax", "scale": [255.0]}
 

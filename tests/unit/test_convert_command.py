@@ -13,7 +13,7 @@ import pytest
 from convert_models import save_onnx, save_onnx_of_any_size
 from float32 import tolerance
 
-from dbinfer.cli._app import main
+from dbinfer.cli.app import main
 
 WORDS = ["--task", "classification", "--activation", "softmax", "--scale", "255"]
 

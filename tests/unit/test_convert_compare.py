@@ -14,11 +14,11 @@ from convert_models import save_onnx, save_onnx_of_any_size, small_unet
 from float32 import tolerance
 from onnx import numpy_helper
 
+from dbinfer.base.errors import ConvertError
 from dbinfer.convert import ConvertOptions, convert
-from dbinfer.convert import _keras as keras_source
-from dbinfer.convert import _onnx as onnx_source
+from dbinfer.convert import formats as onnx_source
+from dbinfer.convert import keras as keras_source
 from dbinfer.convert.conversion import convert_here
-from dbinfer.errors import ConvertError
 
 STATED: dict[str, Any] = {"input_size": (32, 48), "scale": [255.0], "task": "classification"}
 

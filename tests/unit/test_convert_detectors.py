@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 from variants import wide
 
+from dbinfer.base.errors import ConvertError, UsageError
 from dbinfer.convert import ConvertOptions
-from dbinfer.convert._detectors import HEADS, detector_of, with_rows
-from dbinfer.convert._options import DETECTORS
 from dbinfer.convert.conversion import convert_here as convert
-from dbinfer.errors import ConvertError, UsageError
-from dbinfer.ir import import_openvino
-from dbinfer.ir.describe import describe
-from dbinfer.ir.graph import dimensions
-from dbinfer.ir.read import read_model
+from dbinfer.convert.detectors import HEADS, detector_of, with_rows
+from dbinfer.convert.options import DETECTORS
+from dbinfer.models.describe import describe
+from dbinfer.models.graph import dimensions
+from dbinfer.models.ir import import_openvino, read_model
 from dbinfer_udf.manifest import Manifest
 
 HEIGHT, WIDTH = 64, 96

@@ -20,10 +20,10 @@ from convert_models import (
 )
 from variants import wide
 
+from dbinfer.base.errors import ConvertError
 from dbinfer.convert import ConvertOptions, ConvertReport
 from dbinfer.convert.conversion import convert_here as convert
-from dbinfer.errors import ConvertError
-from dbinfer.ir import import_openvino
+from dbinfer.models.ir import import_openvino
 
 # as Ultralytics' exporter writes it: every value as str() gives it
 ULTRALYTICS = {

@@ -14,14 +14,14 @@ from convert_models import save_onnx_named
 from float32 import tolerance
 from variants import wide
 
+from dbinfer.base.errors import ConvertError
 from dbinfer.convert import ConvertOptions
-from dbinfer.convert._known_keras import known_keras
-from dbinfer.convert._manifest import make_manifest
-from dbinfer.convert._source import Source, tensorflow
 from dbinfer.convert.conversion import convert_here as convert
-from dbinfer.errors import ConvertError
-from dbinfer.ir import import_openvino
-from dbinfer.ir.graph import GraphInfo
+from dbinfer.convert.known import known_keras
+from dbinfer.convert.manifest import make_manifest
+from dbinfer.convert.source import Source, tensorflow
+from dbinfer.models.graph import GraphInfo
+from dbinfer.models.ir import import_openvino
 from dbinfer_udf.manifest import Manifest
 
 if importlib.util.find_spec("tensorflow") is None:

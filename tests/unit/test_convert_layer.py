@@ -10,10 +10,10 @@ import pytest
 from convert_models import run_ir, small_classifier
 from float32 import tolerance
 
+from dbinfer.base.errors import ConvertError
 from dbinfer.convert import ConvertOptions
-from dbinfer.convert._source import tensorflow
 from dbinfer.convert.conversion import convert_here as convert
-from dbinfer.errors import ConvertError
+from dbinfer.convert.source import tensorflow
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("needs TensorFlow: pip install dbinfer[convert]", allow_module_level=True)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from convert_models import save_onnx
 
+from dbinfer.base.errors import ConvertError, ModelFileError, UsageError
 from dbinfer.convert import ConvertOptions, convert
-from dbinfer.errors import ConvertError, ModelFileError, UsageError
-from dbinfer.ir import embed_manifest, import_openvino, read_manifest
+from dbinfer.models.ir import embed_manifest, import_openvino, read_manifest
 from dbinfer_udf.manifest import Manifest
 
 STATED: dict[str, Any] = {"task": "classification", "activation": "softmax", "scale": [255.0]}

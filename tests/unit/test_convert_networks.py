@@ -21,7 +21,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from source_tree import ROOT
 
-from dbinfer.cli._app import main
+from dbinfer.cli.app import main
 
 pytestmark = pytest.mark.wide
 FOLDER = "DBINFER_TEST_NETWORKS"

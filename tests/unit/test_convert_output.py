@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from convert_models import save_onnx
 
+from dbinfer.base.errors import ConvertError, ModelFileError, UsageError
 from dbinfer.convert import ConvertOptions, convert
-from dbinfer.convert import _onnx as onnx_source
+from dbinfer.convert import formats as onnx_source
 from dbinfer.convert.conversion import convert_here
-from dbinfer.errors import ConvertError, ModelFileError, UsageError
 
 STATED: dict[str, Any] = {"task": "classification", "activation": "softmax", "scale": [255.0]}
 OPTIONS = ConvertOptions(values=STATED)

@@ -14,15 +14,14 @@ from convert_models import images, run_ir, save_onnx
 from float32 import tolerance
 from test_convert_detectors import graph, ssd
 
+from dbinfer.base.errors import ConvertError, ModelFileError, UsageError
 from dbinfer.convert import ConvertOptions
-from dbinfer.convert._detectors import detector_of
 from dbinfer.convert.conversion import convert_here as convert
-from dbinfer.errors import ConvertError, ModelFileError, UsageError
-from dbinfer.ir import import_openvino
-from dbinfer.ir.describe import describe
-from dbinfer.ir.graph import output_names
-from dbinfer.ir.read import read_model
-from dbinfer.registry.prepare import prepare
+from dbinfer.convert.detectors import detector_of
+from dbinfer.models.describe import describe
+from dbinfer.models.graph import output_names
+from dbinfer.models.ir import import_openvino, read_model
+from dbinfer.models.prepare import prepare
 from dbinfer_udf.manifest import Manifest, ManifestError
 
 SCALE = {"scale": [255.0]}

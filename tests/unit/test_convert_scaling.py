@@ -12,10 +12,10 @@ import pytest
 from convert_models import SIZE, save_onnx, small_classifier
 from variants import wide
 
+from dbinfer.base.errors import ConvertError
 from dbinfer.convert import ConvertOptions, ConvertReport
-from dbinfer.convert._source import tensorflow
 from dbinfer.convert.conversion import convert_here as convert
-from dbinfer.errors import ConvertError
+from dbinfer.convert.source import tensorflow
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("needs TensorFlow: pip install dbinfer[convert]", allow_module_level=True)

@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """
 import sys
-from dbinfer.convert.tensorflow_alone import OPTIONAL, tensorflow
+from dbinfer.base.quiet import OPTIONAL, tensorflow
 keras = tensorflow().keras
 found = sorted(set(OPTIONAL) & set(sys.modules))
 import matplotlib, sklearn

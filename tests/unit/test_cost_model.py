@@ -6,13 +6,27 @@ import cv2
 import numpy as np
 import pytest
 
-from dbinfer.cost import Coefficients, Load, Network, Picture, row_seconds, statement_seconds
-from dbinfer.cost.fit import fit
-from dbinfer.cost.hosts import crowd, last_end
-from dbinfer.cost.row import group_seconds
-from dbinfer.cost.terms import GROUPS, decode_terms, finish_terms, fit_terms, part, row_terms, terms
-from dbinfer_udf import shrink as runtime
-from dbinfer_udf.image import Decoder, Target
+from dbinfer.plan.cost import (
+    GROUPS,
+    Coefficients,
+    Load,
+    Network,
+    Picture,
+    crowd,
+    decode_terms,
+    finish_terms,
+    fit,
+    fit_terms,
+    group_seconds,
+    last_end,
+    part,
+    row_seconds,
+    row_terms,
+    statement_seconds,
+    terms,
+)
+from dbinfer_udf.image import resize as runtime
+from dbinfer_udf.image.decode import Decoder, Target
 
 NET = Network("net", "f32", "classification", 224, 224, 3, milliseconds=5.0)
 PHOTO = Picture("JPEG", 500, 375, 51_000)

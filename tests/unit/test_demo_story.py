@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dbinfer.demo import _story
-from dbinfer.demo._story import Story
-from dbinfer.progress import Progress
+from dbinfer.base.progress import Progress
+from dbinfer.demo import story as demo_story
+from dbinfer.demo.story import Story
 
 
 def told(*, notes: list[str]) -> Story:
@@ -37,7 +37,7 @@ def test_a_verb_in_a_step_shows_where_it_is_and_of_its_notes_one_in_a_while(
 ) -> None:
     """A training of minutes behind one bar said nothing of its dice; fifteen epochs of a second are one line."""
     now = [100.0]
-    monkeypatch.setattr(_story.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(demo_story.time, "monotonic", lambda: now[0])
     seen: list[Progress] = []
     story = Story(seen.append)
     story.say("before")

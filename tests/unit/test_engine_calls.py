@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer_udf.engine import seccomp
-from dbinfer_udf.engine.calls import CAPGET, CAPSET, CLONE, F_GETFL, rules, rules_apart
-from dbinfer_udf.engine.seccomp import ALLOW, ERRNO, KILL, Step
+from dbinfer_udf.host import sandbox
+from dbinfer_udf.host.sandbox import ALLOW, ERRNO, KILL, Step
+from dbinfer_udf.host.syscalls import CAPGET, CAPSET, CLONE, F_GETFL, rules, rules_apart
 
 INCLUDE = Path("/usr/include")
 HEADERS = {"x86_64": "*/asm/unistd_64.h", "aarch64": "asm-generic/unistd.h"}
@@ -23,8 +23,8 @@ RULES = {**rules(PROCESS, SEMAPHORE), "clone": CLONE}
 APART = rules_apart(PROCESS)
 NAMED = {
     **{name: rule.number for name, rule in RULES.items()},
-    "seccomp": seccomp.SECCOMP,
-    "clone3": (seccomp.CLONE3, seccomp.CLONE3),
+    "seccomp": sandbox.SECCOMP,
+    "clone3": (sandbox.CLONE3, sandbox.CLONE3),
 }
 # arguments with which a worker may make a call that it may not make with others; and some of those
 GOOD: dict[str, list[int]] = {
@@ -74,12 +74,12 @@ def decide(steps: list[Step], machine: int, number: int, arguments: Sequence[int
     value = at = 0
     while True:
         operation, true, false, operand = steps[at]
-        if operation == seccomp.RETURN:
+        if operation == sandbox.RETURN:
             return operand
-        if operation == seccomp.LOAD:
+        if operation == sandbox.LOAD:
             (value,) = struct.unpack_from("=I", shown, operand)
         else:
-            holds = value == operand if operation == seccomp.EQUAL else bool(value & operand)
+            holds = value == operand if operation == sandbox.EQUAL else bool(value & operand)
             at += true if holds else false
         at += 1
 
@@ -88,8 +88,8 @@ def decide(steps: list[Step], machine: int, number: int, arguments: Sequence[int
 def test_the_numbers_are_the_kernels(machine: str) -> None:
     known, column = numbers(machine), list(HEADERS).index(machine)
     apart = {name: rule.number for name, rule in APART.items()}
-    named = {"capget": CAPGET, "capset": CAPSET, **seccomp.FORBIDDEN_APART, **apart}
-    for name, found in {**seccomp.CALLS, **seccomp.FORBIDDEN, **NAMED, **named}.items():
+    named = {"capget": CAPGET, "capset": CAPSET, **sandbox.FORBIDDEN_APART, **apart}
+    for name, found in {**sandbox.CALLS, **sandbox.FORBIDDEN, **NAMED, **named}.items():
         # these headers may be older than the call
         newer = found[column] > max(known.values())
         assert newer or found[column] == known.get(name, -1), name
@@ -99,34 +99,34 @@ def test_the_numbers_are_the_kernels(machine: str) -> None:
 def test_the_architectures_are_the_kernels(machine: str) -> None:
     (number,) = re.findall(rf"^#define EM_{machine.upper()}\s+(\d+)", header("linux/elf-em.h"), re.MULTILINE)
     bits = re.findall(r"^#define __AUDIT_ARCH_(?:64BIT|LE)\s+(0x\d+)", header("linux/audit.h"), re.MULTILINE)
-    assert seccomp.AUDIT[machine] == int(number) | int(bits[0], 16) | int(bits[1], 16)
+    assert sandbox.AUDIT[machine] == int(number) | int(bits[0], 16) | int(bits[1], 16)
 
 
 @pytest.mark.parametrize("machine", HEADERS)
 def test_a_worker_may_make_its_own_calls_and_no_other(machine: str) -> None:
     assert RULES.keys() == GOOD.keys() == BAD.keys()
-    steps, architecture = seccomp._allowing(machine, RULES), seccomp.AUDIT[machine]
+    steps, architecture = sandbox._allowing(machine, RULES), sandbox.AUDIT[machine]
     for name, number in numbers(machine).items():
-        wanted = ALLOW if name in (*seccomp.CALLS, *RULES) else ERRNO | seccomp.EPERM
-        wanted = ERRNO | seccomp.ENOSYS if name == "clone3" else wanted
+        wanted = ALLOW if name in (*sandbox.CALLS, *RULES) else ERRNO | sandbox.EPERM
+        wanted = ERRNO | sandbox.ENOSYS if name == "clone3" else wanted
         assert decide(steps, architecture, number, GOOD.get(name, ())) == wanted, name
         # another argument: no process, no other's semaphore, cores or signal, no memory that nobody counts
         for arguments in BAD.get(name, []):
-            assert decide(steps, architecture, number, arguments) == ERRNO | seccomp.EPERM, (name, arguments)
+            assert decide(steps, architecture, number, arguments) == ERRNO | sandbox.EPERM, (name, arguments)
     assert decide(steps, 1, 0) == KILL
     # where the network needs none, not even a thread
-    without = seccomp._allowing(machine, rules(PROCESS, SEMAPHORE))
+    without = sandbox._allowing(machine, rules(PROCESS, SEMAPHORE))
     assert decide(without, architecture, CLONE.number[list(HEADERS).index(machine)], GOOD["clone"]) != ALLOW
 
 
 @pytest.mark.parametrize("machine", HEADERS)
 def test_a_host_lacks_what_none_of_them_needs(machine: str) -> None:
-    steps = seccomp._forbidding(machine)
+    steps = sandbox._forbidding(machine)
     for name, number in numbers(machine).items():
-        wanted = ERRNO | seccomp.EPERM if name in seccomp.FORBIDDEN else ALLOW
-        assert decide(steps, seccomp.AUDIT[machine], number) == wanted, name
+        wanted = ERRNO | sandbox.EPERM if name in sandbox.FORBIDDEN else ALLOW
+        assert decide(steps, sandbox.AUDIT[machine], number) == wanted, name
     # x86-64's second set of numbers
-    assert decide(steps, seccomp.AUDIT[machine], seccomp.X32 | 41) == ERRNO | seccomp.EPERM
+    assert decide(steps, sandbox.AUDIT[machine], sandbox.X32 | 41) == ERRNO | sandbox.EPERM
     assert decide(steps, 1, 0) == KILL
 
 
@@ -160,20 +160,20 @@ BAD_APART: dict[str, list[list[int]]] = {
 def test_a_reader_of_foreign_files_lacks_what_concerns_others(machine: str) -> None:
     assert APART.keys() == GOOD_APART.keys() == BAD_APART.keys()
     steps, architecture = (
-        seccomp._forbidding(machine, seccomp.FORBIDDEN_APART, APART),
-        seccomp.AUDIT[machine],
+        sandbox._forbidding(machine, sandbox.FORBIDDEN_APART, APART),
+        sandbox.AUDIT[machine],
     )
     for name, number in numbers(machine).items():
         if name in APART:
             for arguments in GOOD_APART[name]:
                 assert decide(steps, architecture, number, arguments) == ALLOW, (name, arguments)
             for arguments in BAD_APART[name]:
-                assert decide(steps, architecture, number, arguments) == ERRNO | seccomp.EPERM, (
+                assert decide(steps, architecture, number, arguments) == ERRNO | sandbox.EPERM, (
                     name,
                     arguments,
                 )
             continue
-        wanted = ERRNO | seccomp.EPERM if name in seccomp.FORBIDDEN_APART else ALLOW
-        wanted = ERRNO | seccomp.ENOSYS if name == "clone3" else wanted
+        wanted = ERRNO | sandbox.EPERM if name in sandbox.FORBIDDEN_APART else ALLOW
+        wanted = ERRNO | sandbox.ENOSYS if name == "clone3" else wanted
         assert decide(steps, architecture, number) == wanted, name
     assert decide(steps, 1, 0) == KILL

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dbinfer_udf.engine import wire
-from dbinfer_udf.engine.errors import RowError
-from dbinfer_udf.engine.remote_batch import rows
+from dbinfer_udf.engine.models import rows
+from dbinfer_udf.errors import RowError
+from dbinfer_udf.host import protocol
 
 
 class Deadly:
@@ -23,7 +23,7 @@ class Deadly:
         self.asked.append(len(k[2]))
         if any(file == b"?" for _, file in k[2]):
             raise RowError("the worker was killed")
-        return wire.pack_results([None if file is None else f"{number}" for number, file in k[2]])
+        return protocol.pack_results([None if file is None else f"{number}" for number, file in k[2]])
 
 
 def test_a_batch_loses_only_the_rows_that_end_their_worker() -> None:
@@ -60,4 +60,4 @@ def test_results_come_back_as_they_left() -> None:
         ("classify", ['(1,"gr\u00fcn",0.5)', None, ""]),
         ("segment", [b"\0PNG", None, b""]),
     ):
-        assert wire.unpack_results(wire.pack_results(results), function, len(results)) == results
+        assert protocol.unpack_results(protocol.pack_results(results), function, len(results)) == results

@@ -16,7 +16,7 @@ from engine_elsewhere import scored
 from engine_places import GOOD, opened, ready
 
 from dbinfer_udf.engine import client
-from dbinfer_udf.engine.errors import EngineError
+from dbinfer_udf.errors import EngineError
 
 FULL = "No space left on device"
 # 27 MB, as large as they come from cameras

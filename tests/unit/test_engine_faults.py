@@ -17,10 +17,9 @@ import pytest
 import tiny_models
 from engine_models import processes, wait_until
 
-from dbinfer_udf import interrupts
 from dbinfer_udf.engine import client
-from dbinfer_udf.engine.errors import CancelledError, RowError
-from dbinfer_udf.errors import ImageError
+from dbinfer_udf.errors import CancelledError, ImageError, RowError
+from dbinfer_udf.host import interrupts
 
 GOOD = tiny_models.file(tiny_models.picture(1, 2, 3))
 HANGS = tiny_models.file(tiny_models.picture(200, 200, 200))

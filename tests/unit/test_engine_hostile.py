@@ -21,8 +21,8 @@ from variants import wide
 
 from dbinfer_udf.engine import client
 from dbinfer_udf.engine import slots as the_slots
-from dbinfer_udf.engine.errors import EngineError, RowError
-from dbinfer_udf.engine.slots import SIZE, Slots, make
+from dbinfer_udf.engine.slots import SIZE, Slots, make_slots
+from dbinfer_udf.errors import EngineError, RowError
 
 GOOD = tiny_models.file(tiny_models.picture(1, 2, 3))
 EVIL = tiny_models.file(tiny_models.picture(200, 200, 200))
@@ -50,7 +50,7 @@ def hostile(tmp_path: Path) -> Iterator[Hostile]:
             folder.mkdir(mode=0o700, exist_ok=True)
             modules = dict(engine_models.content().modules)
             modules[module] += end
-            modules["engine.crew"] += "\nLATE_SECONDS = 2.0\n"  # not 15
+            modules["engine.host"] += "\nLATE_SECONDS = 2.0\n"  # not 15
             engine = client.Engine({"engine_dir": str(folder)}, "hostile-runtime", lambda: modules)
             ends.callback(ended, engine)
             return engine
@@ -85,7 +85,7 @@ def test_a_worker_that_never_answers_and_says_that_it_does_nothing_is_ended(
     model = opened(engine, tmp_path, max_inference_seconds="1")
     other = opened(engine, tmp_path, "other")
     right = [one.ask("predict", GOOD, None) for one in (other, model)]
-    monkeypatch.setattr("dbinfer_udf.engine.remote.TRIES", 2)
+    monkeypatch.setattr("dbinfer_udf.engine.client.TRIES", 2)
     # it keeps its token and its row; the rows of other models and the model's own go on
     with pytest.raises((EngineError, RowError)):
         model.ask("predict", EVIL, None)
@@ -118,7 +118,7 @@ def test_counts_that_cannot_be_are_no_end_of_anything(hostile: Hostile, tmp_path
 
 
 def test_what_a_slot_says_is_bounded() -> None:
-    fd = make(1)
+    fd = make_slots(1)
     slots = Slots(fd)
     os.pwrite(fd, b"\xff" * SIZE, 0)
     state, most = slots.read(0), the_slots.MOST_COUNTED

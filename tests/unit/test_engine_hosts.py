@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from dbinfer.engine import check_engines
-from dbinfer.engine import hosts as hosts_of_doctor
-from dbinfer.install import engines
-from dbinfer_udf.engines import act
+from dbinfer.install import engine
+from dbinfer.install.engine import check_engines
+from dbinfer_udf.session.upkeep import act
 
 FACTS = {"digest": "d", "uptime": 1.0, "models": [], "problem": None}
 
@@ -42,18 +41,18 @@ class Answers:
 def test_the_coordinators_host_is_asked_too(
     monkeypatch: pytest.MonkeyPatch, mpp: bool, may: bool, hosts: list[str]
 ) -> None:
-    monkeypatch.setattr(engines, "detect", lambda conn: SimpleNamespace(mpp=mpp))
-    monkeypatch.setattr(engines, "may_ask", lambda conn: may)
+    monkeypatch.setattr(engine, "detect", lambda conn: SimpleNamespace(mpp=mpp))
+    monkeypatch.setattr(engine, "may_ask", lambda conn: may)
     conn = Answers()
-    found = engines.ask(conn, "replace")  # type: ignore[arg-type]
+    found = engine.ask(conn, "replace")  # type: ignore[arg-type]
     assert [facts["host"] for facts in found] == hosts
     assert {values for _, values in conn.asked} == {("replace",)}
 
 
 def test_doctor_has_a_check_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "detect", lambda conn: SimpleNamespace(mpp=True))
-    monkeypatch.setattr(engines, "may_ask", lambda conn: True)
-    monkeypatch.setattr(hosts_of_doctor, "may_ask", lambda conn: True)
+    monkeypatch.setattr(engine, "detect", lambda conn: SimpleNamespace(mpp=True))
+    monkeypatch.setattr(engine, "may_ask", lambda conn: True)
+    monkeypatch.setattr(engine, "may_ask", lambda conn: True)
     checks = check_engines(Answers(), {"isolation": "always", "runtime_digest": "d"})  # type: ignore[arg-type]
     assert [check.name for check in checks] == ["engine (c0)", "engine (s1)", "engine (s2)"]
 
@@ -62,8 +61,8 @@ def test_a_folder_that_somebody_else_holds_is_a_fault(tmp_path: Path) -> None:
     """With auto the models then run in the backends, which decode strangers' images: somebody's choice, not ours."""
     tmp_path.chmod(0o755)
     (facts,) = act({"engine_dir": str(tmp_path)}, "d" * 64, dict, "start")
-    check = hosts_of_doctor._check(hosts_of_doctor._engine(facts), "auto")
+    check = engine._check(engine._engine(facts), "auto")
     assert (check.ok, "is open to others" in check.detail) == (False, True)
     # where there can be no engine, auto means the backends
     (facts,) = act({"engine_dir": "relative"}, "d" * 64, dict, "start")
-    assert hosts_of_doctor._check(hosts_of_doctor._engine(facts), "auto").ok
+    assert engine._check(engine._engine(facts), "auto").ok

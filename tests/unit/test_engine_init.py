@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dbinfer_udf.engine import client
-from dbinfer_udf.engine.errors import EngineError
+from dbinfer_udf.errors import EngineError
 
 ROOT = Path(__file__).parents[2]
 

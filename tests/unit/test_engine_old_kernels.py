@@ -13,29 +13,30 @@ import pytest
 from engine_elsewhere import scored
 from engine_places import GOOD
 
-from dbinfer.engine import HostEngine, hosts
-from dbinfer_udf.engine import seccomp
+from dbinfer.install import engine
+from dbinfer.install.engine import HostEngine
+from dbinfer_udf.host import sandbox
 
-pytestmark = pytest.mark.skipif(not seccomp.known(), reason="this kernel filters no system calls")
+pytestmark = pytest.mark.skipif(not sandbox.known(), reason="this kernel filters no system calls")
 PRCTL = {"x86_64": 157, "aarch64": 167}
 # a process that has threads can be filtered by a newer call alone
 WHY_NOT = {1: "Invalid argument", 2: "the kernel filters no process that has threads"}
 EINVAL, PR_SET_SECCOMP = 22, 22
 
 
-def without(landlock: bool, filters: bool) -> list[seccomp.Step]:
+def without(landlock: bool, filters: bool) -> list[sandbox.Step]:
     """Return the steps of a filter that makes a kernel without these of ours."""
     machine = platform.machine()
     column = list(PRCTL).index(machine)
     missing = [444, 445, 446] if landlock else []
-    missing += [seccomp.SECCOMP[column]] if filters else []
-    steps = seccomp._start(machine)
+    missing += [sandbox.SECCOMP[column]] if filters else []
+    steps = sandbox._start(machine)
     for number in missing:
-        steps += [(seccomp.EQUAL, 0, 1, number), (seccomp.RETURN, 0, 0, seccomp.ERRNO | seccomp.ENOSYS)]
+        steps += [(sandbox.EQUAL, 0, 1, number), (sandbox.RETURN, 0, 0, sandbox.ERRNO | sandbox.ENOSYS)]
     if filters:
-        steps += [(seccomp.EQUAL, 0, 3, PRCTL[machine]), (seccomp.LOAD, 0, 0, seccomp.FIRST_ARGUMENT)]
-        steps += [(seccomp.EQUAL, 0, 1, PR_SET_SECCOMP), (seccomp.RETURN, 0, 0, seccomp.ERRNO | EINVAL)]
-    return [*steps, (seccomp.RETURN, 0, 0, seccomp.ALLOW)]
+        steps += [(sandbox.EQUAL, 0, 3, PRCTL[machine]), (sandbox.LOAD, 0, 0, sandbox.FIRST_ARGUMENT)]
+        steps += [(sandbox.EQUAL, 0, 1, PR_SET_SECCOMP), (sandbox.RETURN, 0, 0, sandbox.ERRNO | EINVAL)]
+    return [*steps, (sandbox.RETURN, 0, 0, sandbox.ALLOW)]
 
 
 @pytest.mark.parametrize("landlock", [True, False])
@@ -57,14 +58,14 @@ def test_the_engine_works_without_a_guard_and_says_so(tmp_path: Path, landlock: 
         name for name, lacking in (("Landlock", landlock), ("filter of system calls", filters)) if lacking
     ]
     assert [name in log.partition(" is loaded")[0] for name in names] == [True] * len(names)
-    check = hosts._check(engine_of(facts), "always")
+    check = engine._check(engine_of(facts), "always")
     assert check.ok == (not (landlock and filters))
     assert ("without landlock" in check.detail, "seccomp" in check.detail) == (landlock, filters)
     assert f", Linux {platform.release()}" in check.detail
 
 
 def engine_of(facts: dict[str, Any]) -> HostEngine:
-    return hosts._engine({**facts, "host": "db1", "problem": None})
+    return engine._engine({**facts, "host": "db1", "problem": None})
 
 
 GAINED = {
@@ -85,6 +86,6 @@ GAINED = {
 @pytest.mark.parametrize(("landlock", "filters"), GAINED)
 def test_the_doctor_names_the_kernel_and_what_its_gaps_let_in(landlock: int, filters: bool) -> None:
     sandbox = {"landlock": landlock, "seccomp": filters, "kernel": "Linux 6.1.0"}
-    check = hosts._check(engine_of({"digest": "", "sandbox": sandbox}), "auto")
+    check = engine._check(engine_of({"digest": "", "sandbox": sandbox}), "auto")
     assert ", Linux 6.1.0, without " in check.detail
     assert check.detail.endswith(GAINED[landlock, filters])

@@ -17,11 +17,11 @@ import tiny_models
 from engine_models import processes, wait_until
 from engine_places import GOOD, engine_folder, opened, passing, ready
 
-from dbinfer_udf import limits
-from dbinfer_udf.engine import address, client, wire
+from dbinfer_udf.engine import address, client
 from dbinfer_udf.engine.address import Address
 from dbinfer_udf.engine.supervisor import Supervisor
 from dbinfer_udf.errors import ModelError
+from dbinfer_udf.host import limits, protocol
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def asking(engine: client.Engine, model: tuple[dict[str, Any], Any]) -> socket.s
     connection.settimeout(60)
     connection.connect(address.find(engine.settings, engine.digest).control)
     message = dict(wanted, op="open", server=os.getpid(), python=sys.version_info[:2])
-    connection.sendall(wire.frame(message))
+    connection.sendall(protocol.frame(message))
     return connection
 
 
@@ -223,7 +223,7 @@ def test_who_waits_on_gets_the_answer_of_the_same_trial(folder: Path) -> None:
     leaves.close()
     said = b""
     with stays:
-        while (found := wire.unframe(said)) is None:
+        while (found := protocol.unframe(said)) is None:
             said += stays.recv(1 << 16)
     assert found["error"]["message"] == "the model was not run: one image took more than 4 s"
     assert "is given up" not in (folder / "engine.log").read_text()

@@ -20,9 +20,10 @@ import pytest
 import tiny_models
 from engine_processes import threads
 
-from dbinfer_udf.engine import client, crew, kernel, landlock, loading, rehearsal, seccomp, worker
+from dbinfer_udf.engine import client, host, worker
+from dbinfer_udf.host import sandbox
 
-pytestmark = pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
+pytestmark = pytest.mark.skipif(not sandbox.version(), reason="this kernel has no Landlock")
 
 
 def shut_in(prepare: Callable[[], Any], act: Callable[[], Any]) -> str:
@@ -32,7 +33,7 @@ def shut_in(prepare: Callable[[], Any], act: Callable[[], Any]) -> str:
     if pid == 0:
         text = "it died"
         try:
-            kernel.no_new_privileges()
+            sandbox.no_new_privileges()
             prepare()
             text = repr(act())
         except BaseException as err:
@@ -63,8 +64,8 @@ def data(tmp_path: Path) -> Path:
 
 def in_host(data: Path, act: Callable[[], Any]) -> str:
     def prepare() -> None:
-        loading.shut_in(str(data / "cache" / "entry"), {})
-        seccomp.forbid()
+        host.shut_in(str(data / "cache" / "entry"), {})
+        sandbox.forbid()
 
     return shut_in(prepare, act)
 
@@ -107,12 +108,12 @@ FORBIDDEN: dict[str, Callable[[], Any]] = {
     "a program": lambda: os.execv("/bin/true", ["true"]),
     "a process": os.fork,
     "a signal to its parent": lambda: os.kill(os.getppid(), signal.SIGTERM),
-    "a debugger": lambda: kernel.syscall(101, 16, os.getppid(), 0, 0),
-    "another's memory": lambda: kernel.syscall(310, os.getppid(), None, 0, None, 0, 0),
+    "a debugger": lambda: sandbox.syscall(101, 16, os.getppid(), 0, 0),
+    "another's memory": lambda: sandbox.syscall(310, os.getppid(), None, 0, None, 0, 0),
     "another root": lambda: os.chroot("/tmp"),
     "a link": lambda: os.symlink("/etc/passwd", "/tmp/dbinfer-link"),
     "another's cores": lambda: os.sched_setaffinity(os.getppid(), {0}),
-    "another's semaphore": lambda: kernel.syscall(65, 0, b"\0" * 6, 1),
+    "another's semaphore": lambda: sandbox.syscall(65, 0, b"\0" * 6, 1),
     "a removal": lambda: os.unlink("/tmp"),
     # each of these makes the kernel send a signal of one's choice to any process of the same user
     "an owner of its signals": lambda: fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid()),
@@ -128,10 +129,12 @@ FORBIDDEN: dict[str, Callable[[], Any]] = {
     "shared memory": lambda: mmap.mmap(-1, 1 << 20, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS),
     "memory that grows like a stack": lambda: mapped(mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100),
     "huge pages": lambda: mapped(mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000),
-    "a thread": lambda: kernel.syscall(56, 0x50F00, None, None, None, None),  # as pthread_create asks for one
+    "a thread": lambda: sandbox.syscall(
+        56, 0x50F00, None, None, None, None
+    ),  # as pthread_create asks for one
     "an option of the listener": lambda: set_option(socket.SO_RCVBUF),
     "credentials of its own": lambda: set_option(socket.SO_PASSCRED),
-    "a barrier on all cores": lambda: kernel.syscall(324, 2, 0, 0),
+    "a barrier on all cores": lambda: sandbox.syscall(324, 2, 0, 0),
 }
 PAIR = socket.socketpair()
 
@@ -164,8 +167,8 @@ def test_a_worker_can_do_nothing_but_compute_and_answer(what: str) -> None:
 
 @pytest.mark.parametrize("what", [name for name in FORBIDDEN if name.startswith("a ") and "file" in name])
 def test_either_lock_alone_keeps_files_closed(what: str) -> None:
-    assert shut_in(landlock.restrict, FORBIDDEN[what]) == "PermissionError"
-    assert shut_in(lambda: seccomp.restrict(os.getpid()), FORBIDDEN[what]) == "PermissionError"
+    assert shut_in(sandbox.restrict_files, FORBIDDEN[what]) == "PermissionError"
+    assert shut_in(lambda: sandbox.restrict_calls(os.getpid()), FORBIDDEN[what]) == "PermissionError"
 
 
 WITHOUT_STRICT = (
@@ -184,9 +187,9 @@ def test_a_worker_whose_network_does_not_run_under_the_strict_filter_has_that_of
 def test_a_worker_that_was_rehearsed_cannot_choose_its_filter() -> None:
     said = {"files": True, "seccomp": True}
     for filters, taken in ((worker.NO_THREADS, True), ("no filter", False), (None, False), ([], False)):
-        found = rehearsal._try(lambda: dict(said, filter=filters), 1.0)  # noqa: B023
+        found = host._try(lambda: dict(said, filter=filters), 1.0)  # noqa: B023
         assert (found is not None) == taken
-    assert rehearsal._try(lambda: [1], 1.0) is None  # type: ignore[arg-type, return-value]
+    assert host._try(lambda: [1], 1.0) is None  # type: ignore[arg-type, return-value]
 
 
 def test_what_a_worker_that_compiles_for_itself_says_is_checked() -> None:
@@ -198,20 +201,20 @@ def test_what_a_worker_that_compiles_for_itself_says_is_checked() -> None:
         '{"facts": {"rows": "2", "sandbox": {}}}',
         '{"facts": {"rows": 2}}',
     ):
-        assert crew._found(said) == {}
-    assert crew._found('{"facts": {"rows": 2, "sandbox": {}}}') == {"facts": {"rows": 2, "sandbox": {}}}
+        assert host._found(said) == {}
+    assert host._found('{"facts": {"rows": 2, "sandbox": {}}}') == {"facts": {"rows": 2, "sandbox": {}}}
 
 
 def test_an_engine_serves_a_network_that_runs_under_the_widest_filter_alone(tmp_path: Path) -> None:
     modules = engine_models.content().modules
     strict = "    found = worker.shut_in("
-    assert strict in modules["engine.rehearsal"]
-    source = modules["engine.rehearsal"].replace(
+    assert strict in modules["engine.host"]
+    source = modules["engine.host"].replace(
         strict, "    if filters != worker.FILTERS[-1]:\n        os._exit(1)\n" + strict
     )
     (tmp_path / "engine").mkdir(mode=0o700)
     engine = engine_models.engine(tmp_path / "engine")
-    engine.modules, engine.digest = lambda: {**modules, "engine.rehearsal": source}, "c" * 64
+    engine.modules, engine.digest = lambda: {**modules, "engine.host": source}, "c" * 64
     spec, entry = engine_models.ticket(tiny_models.constant(tmp_path, 4), tmp_path / "cache")
     try:
         model = engine.open(spec, entry.folder, 1)
@@ -241,7 +244,7 @@ def test_an_abort_of_a_worker_is_an_abort() -> None:
     pid = os.fork()
     if pid == 0:
         faulthandler.disable()
-        kernel.no_new_privileges()
+        sandbox.no_new_privileges()
         worker.shut_in(-1)
         os.abort()
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGABRT
@@ -264,7 +267,7 @@ def test_the_engine_says_and_has_what_was_granted(engine: client.Engine, tmp_pat
     (facts,) = client.status(engine.settings)[0]["models"]
     assert facts["sandbox"] == {
         **{"files": True, "seccomp": True, "filter": worker.NO_THREADS},
-        "landlock": landlock.version(),
+        "landlock": sandbox.version(),
     }
     found = engine_models.processes(engine)
     for name, filters in (("worker", "2"), ("host", "2"), ("zygote", "2"), ("engine", "0")):

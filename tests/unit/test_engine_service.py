@@ -14,8 +14,8 @@ import tiny_models
 from engine_models import processes, wait_until
 
 from dbinfer_udf.engine import client
-from dbinfer_udf.engine.errors import EngineError
-from dbinfer_udf.engines import act
+from dbinfer_udf.errors import EngineError
+from dbinfer_udf.session.upkeep import act
 
 SERVICE = """
 import sys

@@ -19,9 +19,9 @@ from common_folders import common_folder
 from engine_models import processes, wait_until
 from engine_places import GOOD, engine_folder, opened
 
-from dbinfer_udf import limits
-from dbinfer_udf.engine import address, client, steps, wire
-from dbinfer_udf.engine.errors import EngineError
+from dbinfer_udf.engine import address, client
+from dbinfer_udf.errors import EngineError
+from dbinfer_udf.host import limits, protocol
 
 NOBODY = 65534
 
@@ -44,19 +44,19 @@ def test_a_full_queue_is_waited_for(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(0)
-        first = steps.open_socket()
-        steps.connect(first, path)
-        second = steps.open_socket()
+        first = protocol.open_socket()
+        protocol.connect(first, path)
+        second = protocol.open_socket()
         accepted: list[Any] = []
         timer = threading.Timer(0.3, lambda: accepted.append(listener.accept()[0]))
         begun = time.monotonic()
         timer.start()
-        steps.connect(second, path)
+        protocol.connect(second, path)
         assert time.monotonic() - begun > 0.2
         timer.join()
-        third = steps.open_socket()
+        third = protocol.open_socket()
         with pytest.raises(EngineError, match="does not answer"):
-            steps.connect(third, path, until=0.0)
+            protocol.connect(third, path, until=0.0)
         for one in (first, second, third, *accepted):
             one.close()
 
@@ -91,9 +91,9 @@ def test_a_socket_of_somebody_else_is_refused(shared: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "ready\n"
-        connection = steps.open_socket()
+        connection = protocol.open_socket()
         with pytest.raises(EngineError, match=f"belongs to user id {NOBODY}, process {other.pid}"):
-            steps.connect(connection, f"{shared}/s")
+            protocol.connect(connection, f"{shared}/s")
         connection.close()
         # it got nothing
         assert other.stdout.readline() == "b''\n"
@@ -142,8 +142,8 @@ def test_nonsense_ends_nothing(folder: Path) -> None:
             b"",
             b"x",
             b"\xff" * 100,
-            wire.frame({"op": "none"}),
-            wire.HEAD.pack(b"DBE1", 99, 0, 0, 0, b"", 0),
+            protocol.frame({"op": "none"}),
+            protocol.HEAD.pack(b"DBE1", 99, 0, 0, 0, b"", 0),
         ):
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.connect(path)

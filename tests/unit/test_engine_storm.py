@@ -18,7 +18,7 @@ import tiny_models
 from engine_models import processes, wait_until
 
 from dbinfer_udf.engine import client
-from dbinfer_udf.engine.errors import EngineError, RowError
+from dbinfer_udf.errors import EngineError, RowError
 
 LONG = bool(os.environ.get("LONG"))
 ROWS = 100_000 if LONG else 6_000

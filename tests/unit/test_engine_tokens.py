@@ -10,26 +10,26 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbinfer_udf.engine import tokens
-from dbinfer_udf.engine.kernel import libc
-from dbinfer_udf.engine.tokens import Tokens
+from dbinfer_udf.engine import slots
+from dbinfer_udf.engine.slots import Tokens
+from dbinfer_udf.host.sandbox import libc
 
 
 @pytest.fixture
 def key(tmp_path: object) -> int:
-    return tokens.key_of(str(tmp_path))
+    return slots.key_of(str(tmp_path))
 
 
 @pytest.fixture
 def two(key: int) -> Iterator[int]:
-    number = tokens.make(key, 2)
+    number = slots.make_tokens(key, 2)
     assert number >= 0, "this host has no System V semaphores"
     yield number
-    tokens.remove(number)
+    slots.remove(number)
 
 
 def free(number: int) -> int:
-    return int(libc.semctl(number, 0, tokens.GETVAL, ctypes.c_long(0)))
+    return int(libc.semctl(number, 0, slots.GETVAL, ctypes.c_long(0)))
 
 
 def test_who_finds_no_token_waits(two: int) -> None:
@@ -47,7 +47,7 @@ def test_who_finds_no_token_waits(two: int) -> None:
 
 def test_nobody_waits_for_long_for_who_keeps_all(two: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that was taken over takes all tokens and gives none back: that must not hang the rows of every model."""
-    monkeypatch.setattr(tokens, "PATIENCE", 1.0)
+    monkeypatch.setattr(slots, "PATIENCE", 1.0)
     Tokens(two, 2).take()
     honest = Tokens(two)
     waits = threading.Thread(target=lambda: [honest.take() for _ in range(100)], daemon=True)
@@ -86,19 +86,19 @@ def test_a_killed_process_keeps_no_token(two: int) -> None:
 def test_what_a_killed_engine_left_is_replaced_and_who_drains_goes_on(key: int, two: int) -> None:
     left = Tokens(two)
     left.take()
-    new = tokens.make(key, 2)
+    new = slots.make_tokens(key, 2)
     assert (new >= 0, new != two, free(new)) == (True, True, 2)
     # its set has gone: it finishes what it has without tokens
     left.take()
     left.give()
     assert free(new) == 2
-    tokens.remove(new)
+    slots.remove(new)
 
 
 def test_a_set_of_somebody_else_stays(key: int) -> None:
-    foreign = libc.semget(key, 3, tokens.IPC_CREAT | 0o600)
+    foreign = libc.semget(key, 3, slots.IPC_CREAT | 0o600)
     try:
-        assert tokens.make(key, 2) == -1
+        assert slots.make_tokens(key, 2) == -1
         assert free(foreign) == 0
     finally:
-        tokens.remove(foreign)
+        slots.remove(foreign)

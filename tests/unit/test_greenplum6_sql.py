@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from dbinfer.platform import Platform
-from dbinfer.sqlfiles import root
-from dbinfer_udf import interrupts, process, ticket
+from dbinfer.database.platform import Platform
+from dbinfer.database.sql import root
+from dbinfer_udf.host import interrupts, process
+from dbinfer_udf.session import ticket
 
 SIX = Platform("greenplum", "6.24.3", 90426, 3)
 SEVEN = Platform("greenplum", "7.1.0", 120012, 3)

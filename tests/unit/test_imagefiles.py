@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer import imagefiles
-from dbinfer.errors import DataError, UsageError
-from dbinfer.imagefiles import BATCH, BATCH_BYTES, THREADS, Found, Outcome, Refused, find, read, read_ahead
+from dbinfer.base.errors import DataError, UsageError
+from dbinfer.images import files
+from dbinfer.images.files import BATCH, BATCH_BYTES, THREADS, Found, Outcome, Refused, find, read, read_ahead
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(30)
 
@@ -100,8 +100,8 @@ def test_a_file_that_became_a_link_and_none_again(tmp_path: Path) -> None:
     (tmp_path / "one.png").write_bytes(PNG)
     name, file = os.stat(tmp_path / "one.png"), os.stat("/dev/null")
     other = os.stat_result((*name[:4], name.st_uid + 1, *name[5:]))
-    assert imagefiles._planted(other, file) == "was replaced while it was read"
-    assert imagefiles._planted(name, name) == ""
+    assert files._planted(other, file) == "was replaced while it was read"
+    assert files._planted(name, name) == ""
 
 
 def test_a_bmp_that_cannot_be_scored_is_not_loaded(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_large_files_keep_the_order_and_few_are_held(
         calls += 1
         return read(found)
 
-    monkeypatch.setattr(imagefiles, "read", counted)
+    monkeypatch.setattr(files, "read", counted)
     asked = [Found(tmp_path / "a.png", str(number)) for number in range(3 * BATCH * THREADS)]
     held = -(-BATCH_BYTES // size) * (THREADS + 1)
     for done, outcome in enumerate(read_ahead(asked), 1):

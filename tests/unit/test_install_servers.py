@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dbinfer.backends import Check
-from dbinfer.cli import install as cli
-from dbinfer.errors import InstallError
+from dbinfer.base.errors import InstallError
+from dbinfer.cli import database as cli
+from dbinfer.database.backends import Check
+from dbinfer.database.platform import NEEDED, Features, Platform
 from dbinfer.install.possible import Offer, check_server, note, refusal
-from dbinfer.platform import Platform
-from dbinfer.relatives import Features
-from dbinfer.relatives.features import NEEDED
 
 ALL = tuple(NEEDED)
 

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbinfer.errors import ModelFileError
-from dbinfer.ir import import_openvino
-from dbinfer.ir.graph import GraphInfo, graph_info
-from dbinfer.ir.read import read_model
+from dbinfer.base.errors import ModelFileError
+from dbinfer.models.graph import GraphInfo, graph_info
+from dbinfer.models.ir import import_openvino, read_model
 
 
 def network(head: Any, shape: tuple[int, ...] = (1, 8, 8, 3)) -> Any:

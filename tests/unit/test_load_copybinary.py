@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbinfer.load.copybinary import HEADER, PIECE_BYTES, TRAILER, Stream, encode
+from dbinfer.images.table import HEADER, PIECE_BYTES, TRAILER, Stream, encode
 
 EXPECTED = (
     b"PGCOPY\n\xff\r\n\0" + bytes(8)

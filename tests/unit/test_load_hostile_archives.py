@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer.errors import DataError
-from dbinfer.imagefiles import Refused
-from dbinfer.load import archives
-from dbinfer.load.tararchive import Tar
+from dbinfer.base.errors import DataError
+from dbinfer.images import archives
+from dbinfer.images.archives import Tar
+from dbinfer.images.files import Refused
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(20)
 END = bytes(1024)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbinfer.mirrors import RECOVER, SWAP, WAIT, Instance, judge
+from dbinfer.install.doctor import RECOVER, SWAP, WAIT, Instance, judge
 
 WELL = [Instance(0, "p", "p", "s", "u", "sdw1"), Instance(0, "m", "m", "s", "u", "sdw2")]
 LOST_MIRROR = [Instance(0, "p", "p", "n", "u", "sdw1"), Instance(0, "m", "m", "n", "d", "sdw2")]

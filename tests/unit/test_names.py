@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dbinfer.errors import UsageError
-from dbinfer.names import TableName, column
+from dbinfer.base.errors import UsageError
+from dbinfer.database.sql import TableName, column
 
 
 @pytest.mark.parametrize(

@@ -9,24 +9,24 @@ import cv2
 import numpy as np
 import pytest
 
-from dbinfer.errors import DataError
-from dbinfer.page import vectors, words
-from dbinfer.page.classes import (
+from dbinfer.base.errors import DataError
+from dbinfer.report import figures, sections
+from dbinfer.report.figures import (
     OTHERS,
     SHOWN_CLASSES,
     Answer,
     answers,
     calibration,
+    compare,
     confusion,
     counts,
     histogram,
+    mcnemar,
     peaks,
 )
-from dbinfer.page.masks import judge, overlap, worst_first
-from dbinfer.page.pictures import Picture, encode, thumbnail
-from dbinfer.page.rows import Row
-from dbinfer.page.sections import class_section, version_section
-from dbinfer.page.versions import compare, mcnemar
+from dbinfer.report.pictures import Picture, encode, judge, overlap, thumbnail, worst_first
+from dbinfer.report.sections import class_section, version_section
+from dbinfer.report.tables import Row
 
 
 def row(key: str, number: int | None, name: str | None, score: float | None, label: str | None = None) -> Row:
@@ -65,8 +65,8 @@ def test_numbers_stand_over_bins_that_no_near_one_hides() -> None:
 
 
 def test_a_path_keeps_its_end() -> None:
-    assert words.tail("a/b.png", 7) == "a/b.png"
-    assert words.tail("a/folder/b.png", 7) == "…/b.png"
+    assert sections.tail("a/b.png", 7) == "a/b.png"
+    assert sections.tail("a/folder/b.png", 7) == "…/b.png"
 
 
 def test_the_confusion_matrix_has_each_image_once() -> None:
@@ -163,15 +163,15 @@ def test_a_mask_is_judged_also_against_a_truth_of_another_size_and_of_zeros_and_
 
 def test_the_map_keeps_distances_in_a_plane() -> None:
     corners = [[0, 0, 0.0], [2, 0, 0], [0, 1, 0], [2, 1, 0]]
-    found = vectors.lay_out([Row((str(n),), True, "x", (v,)) for n, v in enumerate(corners)], 8)
+    found = figures.lay_out([Row((str(n),), True, "x", (v,)) for n, v in enumerate(corners)], 8)
     assert found is not None
     assert found.explained == pytest.approx(1)
     assert {(round(p.x), round(p.y)) for p in found.points} == {(0, 0), (1, 0), (0, 1), (1, 1)}
-    one = vectors.lay_out([Row(("a",), True, None, ([1.0],)), Row(("b",), True, None, ([math.nan],))], 8)
+    one = figures.lay_out([Row(("a",), True, None, ([1.0],)), Row(("b",), True, None, ([math.nan],))], 8)
     assert one is not None
     assert len(one.points) == 1
     with pytest.raises(DataError, match="have 1 to 2 numbers"):
-        vectors.lay_out([Row(("a",), True, None, ([1.0],)), Row(("b",), True, None, ([1.0, 2.0],))], 8)
+        figures.lay_out([Row(("a",), True, None, ([1.0],)), Row(("b",), True, None, ([1.0, 2.0],))], 8)
 
 
 def test_thumbnails_are_small_and_say_what_is_wrong() -> None:
@@ -189,9 +189,9 @@ def test_thumbnails_are_small_and_say_what_is_wrong() -> None:
     [(0.99999, "99.9 %"), (1.0, "100.0 %"), (0.5, "50.0 %"), (None, "unknown")],
 )
 def test_a_share_below_one_is_not_written_as_one(value: float | None, text: str) -> None:
-    assert words.percent(value) == text
+    assert sections.percent(value) == text
 
 
 def test_texts_are_one_line_of_signs_that_are_seen() -> None:
-    assert words.cut("a\n\tb\x00\u202ec" + "d" * 50, 10) == "a b??cddd…"
-    assert (words.compact(999), words.compact(1234)) == ("999", "1.2k")
+    assert sections.cut("a\n\tb\x00\u202ec" + "d" * 50, 10) == "a b??cddd…"
+    assert (sections.compact(999), sections.compact(1234)) == ("999", "1.2k")

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 import dbinfer
-from dbinfer import pins
-from dbinfer.errors import TrainError
+from dbinfer.base.errors import TrainError
+from dbinfer.database import pins
 
 PACKAGES = {"numpy", "opencv-python-headless", "openvino", "orjson"}
 

@@ -11,15 +11,14 @@ from types import SimpleNamespace
 import pytest
 from plan_shipped import found, nothing_named  # noqa: F401
 
-from dbinfer.cost import Coefficients, shipped
-from dbinfer.cost.coefficients import from_dict, read, scaled, write
-from dbinfer.errors import DataError, UsageError
+from dbinfer.base.errors import DataError, UsageError
 from dbinfer.plan import PlanOptions, PlanReport, plan
+from dbinfer.plan.cost import Coefficients, from_dict, read_coefficients, scaled, shipped, write
 
 
 def test_coefficients_go_to_a_file_and_back(tmp_path: Path) -> None:
     write(tmp_path / "own.json", shipped())
-    assert read(tmp_path / "own.json") == shipped()
+    assert read_coefficients(tmp_path / "own.json") == shipped()
     assert found(coefficients=tmp_path / "own.json") == found()
 
 
@@ -48,10 +47,10 @@ def test_another_machine_is_scaled_by_what_its_probe_takes() -> None:
 def test_calibrate_keeps_what_it_measures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     slow = replace(shipped(), seconds={name: 3 * value for name, value in shipped().seconds.items()})
     # not by name: `dbinfer.bench` is the function
-    planning = import_module("dbinfer.bench.planning")
+    planning = import_module("dbinfer.plan.calibration")
     monkeypatch.setattr(planning, "run_planning", lambda *rest: SimpleNamespace(coefficients=slow.to_dict()))
     first = found(calibrate=True)
-    assert read(tmp_path / "plan.json") == slow
+    assert read_coefficients(tmp_path / "plan.json") == slow
     assert found() == first
     assert first.hosts > 2 * plan_of(shipped(), tmp_path).hosts
 
@@ -59,7 +58,7 @@ def test_calibrate_keeps_what_it_measures(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_here_scales_by_a_probe_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     there = shipped().machine["probe"]
     twice = {name: 2 * value for name, value in there.items()}
-    monkeypatch.setattr(import_module("dbinfer.bench.probe"), "probe", lambda: twice)
+    monkeypatch.setattr(import_module("dbinfer.plan.calibration"), "probe", lambda: twice)
     assert found(here=True).hours == pytest.approx(6, rel=0.2)
     note = "this machine's speed (--here): images take 2 and networks 2 times as long as on the measured one"
     assert note in found(here=True).notes
@@ -68,7 +67,7 @@ def test_here_scales_by_a_probe_of_this_machine(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_probe_times_a_photograph_and_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module("dbinfer.bench.probe")
+    module = import_module("dbinfer.plan.calibration")
     monkeypatch.setattr(module, "SECONDS", 0.0)
     assert {name: value > 0 for name, value in module.probe().items()} == {"decode": True, "infer": True}
 
@@ -102,7 +101,9 @@ def test_a_file_that_does_not_say_how_fast_its_machine_was(
     probe: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was a KeyError."""
-    monkeypatch.setattr(import_module("dbinfer.bench.probe"), "probe", lambda: {"decode": 1.0, "infer": 1.0})
+    monkeypatch.setattr(
+        import_module("dbinfer.plan.calibration"), "probe", lambda: {"decode": 1.0, "infer": 1.0}
+    )
     file, machine = tmp_path / "plan.json", {**shipped().machine, "probe": probe}
     write(file, replace(shipped(), machine=machine))
     with pytest.raises(DataError, match="do not say how fast the machine was") as raised:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from dbinfer.balance.crowding import PROCESSES
-from dbinfer.errors import UsageError
+from dbinfer.base.errors import UsageError
+from dbinfer.database.platform import Platform
+from dbinfer.install.balance import PROCESSES
 from dbinfer.plan import PlanOptions
-from dbinfer.plan.database import HOSTS, hosts
-from dbinfer.platform import Platform
+from dbinfer.plan.find import HOSTS, hosts
 
 CLUSTER, SERVER = Platform("greenplum", "7.1", 120012, 4), Platform("postgresql", "15.20", 150020, 0)
 TWO_HOSTS = [("sdw1", 16), ("sdw1", 16), ("sdw1", 16), ("sdw2", 8)]

@@ -8,9 +8,9 @@ import pytest
 from plan_shipped import found, nothing_named  # noqa: F401
 from typer.testing import CliRunner
 
-from dbinfer.cli._app import app
-from dbinfer.cost import shipped
-from dbinfer.errors import UsageError
+from dbinfer.base.errors import UsageError
+from dbinfer.cli.app import app
+from dbinfer.plan.cost import shipped
 
 
 @pytest.mark.parametrize(

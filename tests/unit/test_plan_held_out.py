@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from dbinfer.bench.point import Point, point_of
-from dbinfer.cost import shipped
-from dbinfer.cost.coefficients import POINTS
+from dbinfer.plan.cost import POINTS, shipped
+from dbinfer.plan.points import Point, point_of
 
 WITHIN = 0.15
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer.bench.plan_data import lacking_text
-from dbinfer.cost import Coefficients, Network, Picture, shipped
-from dbinfer.cost.missing import lacking, missing
 from dbinfer.plan import PlanOptions
+from dbinfer.plan.cost import Coefficients, Network, Picture, lacking, missing, shipped
+from dbinfer.plan.find import Source
 from dbinfer.plan.forecast import forecast
-from dbinfer.plan.source import Source
+from dbinfer.plan.shown import lacking_text
 
 NET = Network("net", "f32", "classification", 224, 224, 3, milliseconds=5.0)
 PHOTO = Picture("JPEG", 500, 375, 51_000)

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from plan_shipped import nothing_named  # noqa: F401
 
-from dbinfer.cli._values import count, hours, pixels
-from dbinfer.cost import shipped
-from dbinfer.cost.coefficients import write
-from dbinfer.errors import UsageError
+from dbinfer.base.errors import UsageError
+from dbinfer.cli.options import count, hours, pixels
 from dbinfer.plan import PlanOptions, plan
-from dbinfer.plan.words import count_text, time_text
+from dbinfer.plan.cost import shipped, write
+from dbinfer.plan.forecast import count_text, time_text
 
 
 @pytest.mark.parametrize(

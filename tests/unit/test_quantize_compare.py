@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbinfer.agree.measure import agreement, mask_of, overlap
-from dbinfer.quantize.compare import accuracy, differences
+from dbinfer.convert.compare import accuracy, differences
+from dbinfer.models.agree import agreement, mask_of, overlap
 from dbinfer_udf.manifest import Manifest
-from dbinfer_udf.mask import mask_layout
+from dbinfer_udf.result.mask import mask_layout
 
 
 def manifest(task: str, **values: Any) -> Manifest:

@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 from float32 import tolerance
 
-from dbinfer.errors import DataError
-from dbinfer.ir import embed_manifest, import_openvino
-from dbinfer.ir.describe import describe
-from dbinfer.ir.read import read_model
-from dbinfer.quantize.images import Tensors
-from dbinfer.registry.prepare import prepare
-from dbinfer_udf.image import Decoder, target_of
+from dbinfer.base.errors import DataError
+from dbinfer.convert.compare import Tensors
+from dbinfer.models.describe import describe
+from dbinfer.models.ir import embed_manifest, import_openvino, read_model
+from dbinfer.models.prepare import prepare
+from dbinfer_udf.image.decode import Decoder, target_of
+from dbinfer_udf.image.resize import Resizer
 from dbinfer_udf.manifest import Manifest
-from dbinfer_udf.preprocess import Resizer
 
 
 def jpeg(seed: int = 0) -> bytes:

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from quantize_models import classifier, pictures
 
-from dbinfer.agree import measure
-from dbinfer.errors import DataError, ModelFileError, UsageError
-from dbinfer.ir import import_openvino, read_manifest
-from dbinfer.quantize import QuantizeOptions, quantize_images
-from dbinfer.quantize.quantization import quantize_here
+from dbinfer.base.errors import DataError, ModelFileError, UsageError
+from dbinfer.convert.quantize import QuantizeOptions, quantize_here, quantize_images
+from dbinfer.models import agree
+from dbinfer.models.ir import import_openvino, read_manifest
 
 pytest.importorskip("nncf")
 
@@ -36,7 +35,7 @@ def test_the_result_agrees_and_carries_the_manifest(tmp_path: Path) -> None:
 
 
 def test_below_the_limit_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "agreement", lambda *rest: ("top-1", 0.9))
+    monkeypatch.setattr(agree, "agreement", lambda *rest: ("top-1", 0.9))
     output = tmp_path / "net-int8.xml"
     with pytest.raises(DataError, match=r"0\.9000 .*nothing was written"):
         quantize_here(classifier(tmp_path), output, pictures(5)[0], [], QuantizeOptions(subset=5))

@@ -7,12 +7,11 @@ from typing import Any
 import psycopg2
 import pytest
 
-from dbinfer.connection import Installed, _numbers
-from dbinfer.errors import InstallError, RegistryError
-from dbinfer.install import _steps
-from dbinfer.platform import Platform
-from dbinfer.registry.versions import split
-from dbinfer.relatives import Features
+from dbinfer.base.errors import InstallError, RegistryError
+from dbinfer.database.connection import Installed, _numbers
+from dbinfer.database.platform import Features, Platform
+from dbinfer.install import steps
+from dbinfer.models.registry import split
 
 
 class Cursor:
@@ -32,11 +31,11 @@ class Cursor:
 @pytest.mark.parametrize("error", [psycopg2.errors.UndefinedFile, psycopg2.errors.FeatureNotSupported])
 def test_a_server_without_plpython_names_the_package(error: type[psycopg2.Error]) -> None:
     with pytest.raises(InstallError, match="does not have PL/Python") as caught:
-        _steps.make_extension(Cursor(error), Platform("postgresql", "15.4", 150004, 0))  # type: ignore[arg-type]
+        steps.make_extension(Cursor(error), Platform("postgresql", "15.4", 150004, 0))  # type: ignore[arg-type]
     assert "postgresql-plpython3-15" in caught.value.cure
     features = Features(("segments in a catalog",), ())
     with pytest.raises(InstallError) as caught:
-        _steps.make_extension(Cursor(error), Platform("greenplum", "7.1", 120012, 4, "", features))  # type: ignore[arg-type]
+        steps.make_extension(Cursor(error), Platform("greenplum", "7.1", 120012, 4, "", features))  # type: ignore[arg-type]
     # Debian's package is another server's
     assert "apt-get" not in caught.value.cure
 

@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbinfer.agree.images import made
-from dbinfer.agree.measure import dice, sameness
-from dbinfer.errors import ModelFileError
-from dbinfer.ir import import_openvino
-from dbinfer.ir.describe import describe
-from dbinfer.ir.read import read_model
-from dbinfer.progress import silent
-from dbinfer.registry import precision as precisions
-from dbinfer.registry.precision import Choice, Tried, choose
-from dbinfer.registry.prepare import PreparedModel, prepare
-from dbinfer_udf import processor
+from dbinfer.base.errors import ModelFileError
+from dbinfer.base.progress import silent
+from dbinfer.models import precision as precisions
+from dbinfer.models.agree import dice, made, sameness
+from dbinfer.models.describe import describe
+from dbinfer.models.ir import import_openvino, read_model
+from dbinfer.models.precision import Choice, Tried, choose
+from dbinfer.models.prepare import PreparedModel, prepare
+from dbinfer_udf.host import process
 from dbinfer_udf.manifest import Manifest
-from dbinfer_udf.trial import Limits, Result, Sample
+from dbinfer_udf.model.trial import Limits, Result, Sample
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "db"))
 import tiny_models
@@ -57,7 +55,7 @@ def chosen(
     monkeypatch: pytest.MonkeyPatch, able: list[str], outputs: tuple[str, ...] = (), **given: Any
 ) -> tuple[Choice, Result, Trials]:
     trials = Trials(**given)
-    monkeypatch.setattr(precisions.trials, "try_model", trials)
+    monkeypatch.setattr(precisions, "try_model", trials)
     monkeypatch.setattr(precisions, "precisions", lambda: able)
     prepared = PreparedModel(b"<net/>", b"", (10,))
     choice, result = choose(Path("net.xml"), prepared, manifest(outputs=outputs), Limits(), None, silent)
@@ -104,7 +102,7 @@ def test_a_network_of_microseconds_stays(monkeypatch) -> None:
 
 def test_a_quantized_network_stays(monkeypatch) -> None:
     trials = Trials(f32=(9.0, 0))
-    monkeypatch.setattr(precisions.trials, "try_model", trials)
+    monkeypatch.setattr(precisions, "try_model", trials)
     monkeypatch.setattr(precisions, "precisions", lambda: ["bf16"])
     prepared = PreparedModel(b'<layer type="FakeQuantize"/>', b"", (10,))
     assert choose(Path("net.xml"), prepared, manifest(), Limits(), None, silent)[0] == Choice("f32")
@@ -186,8 +184,8 @@ def test_detections_of_nothing_agree_by_their_scores() -> None:
 def test_the_processor_says_what_it_can(tmp_path: Path, text, able) -> None:
     path = tmp_path / "cpuinfo"
     path.write_text("processor : 0\n" + text)
-    assert processor.precisions(str(path)) == able
-    assert processor.precisions(str(tmp_path / "none")) == []
+    assert process.precisions(str(path)) == able
+    assert process.precisions(str(tmp_path / "none")) == []
 
 
 def test_foreign_files_leave_it_open_and_ours_say_it(tmp_path: Path) -> None:

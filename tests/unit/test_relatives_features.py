@@ -7,11 +7,9 @@ from typing import Any
 import psycopg2
 import pytest
 
-from dbinfer.errors import InstallError
+from dbinfer.base.errors import InstallError
+from dbinfer.database.platform import COLUMNS, NEEDED, Features, Platform, detect
 from dbinfer.install.possible import check_server
-from dbinfer.platform import Platform, detect
-from dbinfer.relatives import Features
-from dbinfer.relatives.features import COLUMNS, NEEDED
 
 GREENPLUM = set(COLUMNS)
 # Greenplum 5 has neither replicated tables nor EXECUTE ON

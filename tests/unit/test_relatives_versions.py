@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbinfer.relatives import product
+from dbinfer.database.platform import product
 
 GCC = "compiled by gcc (GCC) 8.5.0 20210514 (Red Hat 8.5.0-18), 64-bit"
 X86 = "on x86_64-pc-linux-gnu"

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbinfer.progress import Progress, silent
-from dbinfer.report import Report, plain
+from dbinfer.base.progress import Progress, silent
+from dbinfer.base.report import Report, plain
 
 
 class Colour(str, Enum):

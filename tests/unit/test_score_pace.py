@@ -9,8 +9,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from dbinfer.score import feeder
-from dbinfer.score.feeder import EDGE, FIRST, MOST, Feeder, Pace
+from dbinfer.score import workers
+from dbinfer.score.workers import EDGE, FIRST, MOST, Feeder, Pace
 
 
 def test_batches_grow_to_two_seconds_and_shrink_towards_the_end() -> None:
@@ -46,8 +46,8 @@ def test_a_long_time_of_scoring_does_not_put_off_the_next_look_among_all_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock, lows = SimpleNamespace(now=0.0), []
-    monkeypatch.setattr(feeder, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    monkeypatch.setattr(feeder, "sql", MagicMock())
+    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(workers, "sql", MagicMock())
 
     def takes(seconds: float) -> None:
         clock.now += seconds

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from common_folders import common_folder
 
-from dbinfer.errors import ServerError
+from dbinfer.base.errors import ServerError
 from dbinfer.server.account import Account, server_account
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer.errors import ServerError
-from dbinfer.server import folders
+from dbinfer.base.errors import ServerError
+from dbinfer.database.state import Home, locate
+from dbinfer.server import account
 from dbinfer.server.account import Account
-from dbinfer.state.home import Home, locate
 
 
 @pytest.fixture
@@ -42,15 +42,15 @@ def test_a_user_gets_the_data_folder_of_the_desktop_standard(
 
 def test_the_socket_lies_in_the_state_folder(tmp_path: Path, myself: Account) -> None:
     place = Home(Path("/srv/dbinfer"))
-    assert folders.socket_dir(place, myself) == place.run
+    assert account.socket_dir(place, myself) == place.run
 
 
 def test_a_long_path_gets_a_short_socket_folder(tmp_path: Path, myself: Account) -> None:
     place = Home(tmp_path / ("long" * 30))
-    short = folders.socket_dir(place, myself)
+    short = account.socket_dir(place, myself)
     try:
-        assert len(str(short)) + folders.LONGEST_SOCKET_NAME <= folders.SOCKET_PATH_LIMIT
-        assert short == folders.socket_dir(place, myself), "the same folder each time"
+        assert len(str(short)) + account.LONGEST_SOCKET_NAME <= account.SOCKET_PATH_LIMIT
+        assert short == account.socket_dir(place, myself), "the same folder each time"
         assert short.stat().st_mode & 0o777 == 0o700
     finally:
         short.rmdir()
@@ -58,7 +58,7 @@ def test_a_long_path_gets_a_short_socket_folder(tmp_path: Path, myself: Account)
 
 def test_prepare_makes_a_private_folder(tmp_path: Path, myself: Account) -> None:
     place = Home(tmp_path / "state")
-    folders.prepare(place, myself)
+    account.prepare(place, myself)
     assert place.path.stat().st_mode & 0o777 == 0o700
     assert place.run.is_dir()
     assert place.log.parent.is_dir()
@@ -69,13 +69,13 @@ def test_a_folder_of_another_user_is_refused(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
     with pytest.raises(ServerError, match="belongs to another user"):
-        folders.prepare(Home(tmp_path), myself)
+        account.prepare(Home(tmp_path), myself)
 
 
 def test_a_file_in_the_way_is_named(tmp_path: Path, myself: Account) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ServerError, match=r"cannot create the state folder .*file/state"):
-        folders.prepare(Home(tmp_path / "file" / "state"), myself)
+        account.prepare(Home(tmp_path / "file" / "state"), myself)
 
 
 def test_the_second_holder_of_the_lock_says_so_and_waits(tmp_path: Path) -> None:
@@ -87,11 +87,11 @@ def test_the_second_holder_of_the_lock_says_so_and_waits(tmp_path: Path) -> None
         waiting.set()
 
     def second() -> None:
-        with folders.locked(place, hear):
+        with account.locked(place, hear):
             order.append("second")
 
     thread = threading.Thread(target=second)
-    with folders.locked(place, said.append):
+    with account.locked(place, said.append):
         thread.start()
         assert waiting.wait(10)
         order.append("first")
@@ -104,5 +104,5 @@ def test_the_second_holder_of_the_lock_says_so_and_waits(tmp_path: Path) -> None
 def test_the_lock_is_nobody_elses_to_hold(tmp_path: Path) -> None:
     """flock asks for no right to write: who could read the lock of root's folder could hold `up` for ever."""
     (tmp_path / "lock").touch(0o644)
-    with folders.locked(Home(tmp_path), print):
+    with account.locked(Home(tmp_path), print):
         assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600

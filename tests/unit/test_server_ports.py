@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from dbinfer.errors import ServerError
-from dbinfer.server import ports
-from dbinfer.state.record import State
+from dbinfer.base.errors import ServerError
+from dbinfer.database.state import State
+from dbinfer.server import cluster
 
 
 def test_a_port_in_use_is_not_offered() -> None:
@@ -16,15 +16,15 @@ def test_a_port_in_use_is_not_offered() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert not ports.port_is_free(port)
-        assert ports.free_port(range(port, port + 1)) is None
-        assert ports.free_port(range(port, port + 50)) not in (None, port)
+        assert not cluster.port_is_free(port)
+        assert cluster.free_port(range(port, port + 1)) is None
+        assert cluster.free_port(range(port, port + 50)) not in (None, port)
 
 
 def test_a_full_range_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "free_port", lambda: None)
-    first, last = ports.PORTS[0], ports.PORTS[-1]
+    monkeypatch.setattr(cluster, "free_port", lambda: None)
+    first, last = cluster.PORTS[0], cluster.PORTS[-1]
     with pytest.raises(
         ServerError, match=rf"^there is no free port between {first} and {last} on 127\.0\.0\.1"
     ):
-        ports.choose_port(State(), print)
+        cluster.choose_port(State(), print)

@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from dbinfer import pins
-from dbinfer.errors import ServerError
+from dbinfer.base.errors import ServerError
+from dbinfer.database import pins, state
+from dbinfer.database.state import Home, State
 from dbinfer.server import runtime
 from dbinfer.server.account import Account
 from dbinfer.server.runtime import Python
-from dbinfer.state import process, record
-from dbinfer.state.home import Home
-from dbinfer.state.record import State
 
 HERE = Python(Path(sys.executable), f"{sys.version_info[0]}.{sys.version_info[1]}")
 
@@ -80,8 +78,8 @@ def test_runtimes_that_no_server_uses_go(place: Home, monkeypatch: pytest.Monkey
     elsewhere = made(stranger, "py3.9-old")
     other.path.mkdir()
     for home, venv in ((place, named), (other, lent)):
-        record.save(home, State(venv=str(venv)))
-    monkeypatch.setattr(process, "servers", lambda: [other])
+        state.save(home, State(venv=str(venv)))
+    monkeypatch.setattr(state, "servers", lambda: [other])
     runtime.discard_old(place, HERE, lambda text: None)
     assert not old.exists()
     assert all(folder.is_dir() for folder in (named, lent, current, unfinished, elsewhere))
@@ -94,7 +92,7 @@ def test_no_runtime_goes_where_a_servers_state_cannot_be_read(
     other.path.mkdir()
     other.state.write_text("damaged")
     for known in ([other], None):
-        monkeypatch.setattr(process, "servers", lambda known=known: known)
+        monkeypatch.setattr(state, "servers", lambda known=known: known)
         runtime.discard_old(place, HERE, lambda text: None)
         assert old.is_dir()
 
@@ -110,10 +108,10 @@ def test_a_running_server_is_found_by_its_command_line(
     ):
         (tmp_path / "proc" / str(number)).mkdir(parents=True)
         (tmp_path / "proc" / str(number) / "cmdline").write_text("\0".join([*words, ""]))
-    monkeypatch.setattr(process, "PROC", tmp_path / "proc")
-    assert process.servers() is None
+    monkeypatch.setattr(state, "PROC", tmp_path / "proc")
+    assert state.servers() is None
     (tmp_path / "proc" / "self").mkdir()
-    assert process.servers() == [home]
+    assert state.servers() == [home]
 
 
 def test_a_missing_venv_module_names_the_package(place: Home) -> None:

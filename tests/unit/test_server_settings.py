@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer.server.settings import Size, render
-from dbinfer.state.home import Home
-from dbinfer.state.record import State
+from dbinfer.database.state import Home, State
+from dbinfer.server.cluster import Size, render
 
 
 def settings(size: Size, socket_dir: str = "/s") -> dict[str, str]:

@@ -71,7 +71,7 @@ def test_tracebacks_show_the_source(compiled: bool) -> None:
     with pytest.raises(RuntimeError) as caught:
         gd["dbinfer.gate"]("x")
     text = "".join(traceback.format_exception(caught.value))
-    assert f"dbinfer-{'c' * 12}/session.py" in text
+    assert f"dbinfer-{'c' * 12}/session/backend.py" in text
     assert 'raise RuntimeError("marked line")' in text
 
 

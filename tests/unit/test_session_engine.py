@@ -11,12 +11,11 @@ from types import SimpleNamespace
 import pytest
 from engine_fakes import FakeEngine, Plpy, make_session, run, spec, tried
 
-from dbinfer_udf import models, remote
-from dbinfer_udf.engine.errors import CancelledError, EngineError
-from dbinfer_udf.errors import ImageError
-from dbinfer_udf.isolation import HostEngine, wanted
-from dbinfer_udf.session import Session
-from dbinfer_udf.tasks import TASKS
+from dbinfer_udf.engine import models
+from dbinfer_udf.engine.isolation import HostEngine, wanted
+from dbinfer_udf.errors import CancelledError, EngineError, ImageError
+from dbinfer_udf.model.tasks import TASKS
+from dbinfer_udf.session.backend import Session
 
 UDF = Path(__file__).parents[2] / "udf"
 
@@ -25,7 +24,7 @@ UDF = Path(__file__).parents[2] / "udf"
 def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
     for name, value in (("infer", 5.0), ("error", None), ("opened", [])):
         monkeypatch.setattr(FakeEngine, name, value)
-    monkeypatch.setattr("dbinfer_udf.isolation.Engine", FakeEngine)
+    monkeypatch.setattr("dbinfer_udf.engine.isolation.Engine", FakeEngine)
     return FakeEngine
 
 
@@ -84,7 +83,7 @@ def test_without_an_engine_auto_works_here_and_asks_seldom(
     assert run(session, spec("auto")) == "classify in the backend"
     engine.error = None
     assert run(session, spec("auto", version=2)) == "classify in the backend"
-    monkeypatch.setattr("dbinfer_udf.isolation.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("dbinfer_udf.engine.isolation.RETRY_SECONDS", 0.0)
     assert run(session, spec("auto", version=3)) == "classify in the engine"
 
 
@@ -168,7 +167,7 @@ def test_batches_are_for_models_of_their_task(session: Session) -> None:
 
 
 def test_the_engine_has_all_functions_of_a_model() -> None:
-    assert set(remote.REMOTE_TASKS) == set(TASKS) - {"rows"}
+    assert set(models.REMOTE_TASKS) == set(TASKS) - {"rows"}
 
 
 def test_models_of_the_engine_do_not_count_as_loaded_here(session: Session) -> None:
@@ -179,7 +178,7 @@ def test_models_of_the_engine_do_not_count_as_loaded_here(session: Session) -> N
 
 def test_scoring_through_the_engine_needs_no_library() -> None:
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import dbinfer_udf.session, dbinfer_udf.models; "
+        "import sys; sys.path.insert(0, sys.argv[1]); import dbinfer_udf.session.backend, dbinfer_udf.engine.models; "
         "print([m for m in ('numpy', 'cv2', 'openvino', 'orjson', 'subprocess', 'dataclasses') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code, str(UDF)], capture_output=True, text=True, check=True)

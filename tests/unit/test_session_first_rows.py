@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from engine_fakes import FakeEngine, Plpy, make_session, run, spec, tried
 
-from dbinfer_udf import isolation, remote, waiting
-from dbinfer_udf.engine.errors import CancelledError, EngineError
-from dbinfer_udf.errors import ImageError, ModelError
-from dbinfer_udf.session import Session
+from dbinfer_udf.engine import isolation, models
+from dbinfer_udf.errors import CancelledError, EngineError, ImageError, ModelError
+from dbinfer_udf.model import waiting
+from dbinfer_udf.session.backend import Session
 
 ENGINE, BACKEND = "classify in the engine", "classify in the backend"
 
@@ -25,7 +25,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
     values = (("infer", 0.05), ("error", None), ("opened", []), ("runs", True))
     for name, value in values:
         monkeypatch.setattr(FakeEngine, name, value)
-    monkeypatch.setattr("dbinfer_udf.isolation.Engine", FakeEngine)
+    monkeypatch.setattr("dbinfer_udf.engine.isolation.Engine", FakeEngine)
     monkeypatch.setattr(isolation, "FIRST_ROWS", 3)
     return FakeEngine
 
@@ -90,7 +90,7 @@ def test_rows_that_wait_for_slow_models_are_few(session: Session, monkeypatch: p
     monkeypatch.setattr(isolation, "FIRST_ROWS", 1000)
     session.engine._first_rows = 1000
     seconds = count(0, isolation.FIRST_SECONDS / 2)
-    monkeypatch.setattr(remote, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(models, "monotonic", lambda: next(seconds))
     assert [run(session, spec()) for _ in range(4)] == [ENGINE] * 2 + [BACKEND] * 2
 
 

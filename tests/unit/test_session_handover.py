@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer_udf import handover, process, transaction
-from dbinfer_udf.handover import Handover, take
+from dbinfer_udf.host import process
+from dbinfer_udf.session import handover, resolve
+from dbinfer_udf.session.handover import Handover, take
 
 TOKEN = "dbinfer:3:0123456789abcdef"
 TICKET = {"caller": 10, "model": "digits", "version_id": 3, "spec": "{}"}
@@ -28,8 +29,8 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(process, "session_number", lambda: server.session)
     clocks = lambda: {"transaction": server.transaction, "statement": server.statement}  # noqa: E731
-    monkeypatch.setattr(transaction, "moment", clocks)
-    monkeypatch.setattr(transaction, "is_in", lambda pid, moments: set(moments) <= set(clocks().values()))
+    monkeypatch.setattr(resolve, "moment", clocks)
+    monkeypatch.setattr(resolve, "is_in", lambda pid, moments: set(moments) <= set(clocks().values()))
     return server
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from dbinfer_udf import interrupts, process, transaction
-from dbinfer_udf.session import MAX_TICKETS, Session
+from dbinfer_udf.host import interrupts, process
+from dbinfer_udf.session import resolve
+from dbinfer_udf.session.backend import MAX_TICKETS, Session
 
 SETTINGS = json.dumps({"venv": "", "threads": "1"})
 
@@ -36,9 +37,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     server = Server()
     monkeypatch.setattr(process, "user_function", lambda: lambda: server.user)
     monkeypatch.setattr(process, "content_id", lambda: None)
-    monkeypatch.setattr(transaction, "transaction_function", lambda gd: lambda: server.transaction)
-    monkeypatch.setattr(transaction, "statement_function", lambda: lambda: server.statement)
-    monkeypatch.setattr(transaction, "subtransaction_function", lambda: lambda: server.subtransaction)
+    monkeypatch.setattr(resolve, "transaction_function", lambda gd: lambda: server.transaction)
+    monkeypatch.setattr(resolve, "statement_function", lambda: lambda: server.statement)
+    monkeypatch.setattr(resolve, "subtransaction_function", lambda: lambda: server.subtransaction)
     monkeypatch.setattr(interrupts, "interrupt_flag", lambda: ctypes.c_bool(False))
     return server
 
@@ -181,7 +182,7 @@ def test_close_leaves_nothing(session: Session, gd: dict[str, Any]) -> None:
 def test_resolving_needs_no_library() -> None:
 
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import dbinfer_udf.session, dbinfer_udf.bootstrap; "
+        "import sys; sys.path.insert(0, sys.argv[1]); import dbinfer_udf.session.backend, dbinfer_udf.bootstrap; "
         "print([m for m in ('numpy', 'cv2', 'openvino', 'orjson') if m in sys.modules])"
     )
     udf = Path(__file__).parents[2] / "udf"
@@ -204,8 +205,10 @@ def test_a_user_waits_from_the_question_on(
     """Runtime, files and imports before the model is compiled count too."""
     model = Loaded()
     tasks = {"warm": lambda *args: "done"}
-    monkeypatch.setattr("dbinfer_udf.models.load_model", lambda session, spec, task: (tasks, "key", model))
-    monkeypatch.setattr("dbinfer_udf.ticket.perf_counter", lambda: 5.0)
+    monkeypatch.setattr(
+        "dbinfer_udf.engine.models.load_model", lambda session, spec, task: (tasks, "key", model)
+    )
+    monkeypatch.setattr("dbinfer_udf.session.ticket.perf_counter", lambda: 5.0)
     gd["dbinfer.asked"] = 2.0
     token = session.ticket(10, "digits", 3, json.dumps({"settings": {}}), None)
     assert gd["dbinfer.tickets"][token].run(Plpy, "warm", b"", "error", 0) == "done"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dbinfer_udf.image_limits import image_limits
-from dbinfer_udf.trial import Limits
+from dbinfer_udf.host.image_limits import image_limits
+from dbinfer_udf.model.trial import Limits
 
 
 class Asked(dict[str, str]):

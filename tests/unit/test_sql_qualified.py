@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import pytest
 
-from dbinfer import sqlfiles
-from dbinfer.errors import DataError
+from dbinfer.base.errors import DataError
+from dbinfer.database import sql
 from dbinfer.install.content import RERUN_FOLDERS
 from dbinfer.train.data.query import Query
 
@@ -42,11 +42,11 @@ def bodies() -> list[tuple[str, str]]:
     """Return what runs with the caller's path: functions that do not fix it, and the client's statements."""
     found = []
     for folder in RERUN_FOLDERS:
-        for path in sorted((sqlfiles.root() / folder).glob("*.sql")):
+        for path in sorted((sql.root() / folder).glob("*.sql")):
             text = path.read_text(encoding="utf-8")
             if "FUNCTION" in text and "SET search_path" not in text and "plpython3u" not in text:
                 found.append((path.name, text.split("$$")[1]))
-    for path in sorted((sqlfiles.root() / "client").glob("*.sql")):
+    for path in sorted((sql.root() / "client").glob("*.sql")):
         found.append((path.name, path.read_text(encoding="utf-8")))
     return found
 
@@ -114,6 +114,6 @@ def test_training_reads_its_query_without_the_callers_path(second: int, key: boo
 
 def test_the_installer_and_the_registry_fix_the_path() -> None:
     """Their transactions name no table of a user, so plain names there are the server's own."""
-    root = Path(sqlfiles.__file__).parent
+    root = Path(sql.__file__).parent
     for name in ("install/_steps.py", "registry/deployment.py", "registry/versions.py", "doctor.py"):
         assert "catalog_only=True" in (root / name).read_text(encoding="utf-8"), name

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer.state import process
-from dbinfer.state.home import Home
+from dbinfer.database import state
+from dbinfer.database.state import Home
 
 SLEEP = "import time; time.sleep(60)"
 
@@ -33,19 +33,19 @@ def record(place: Home, content: object) -> None:
 
 
 def test_no_file_is_no_server(place: Home) -> None:
-    assert process.postmaster(place) is None
+    assert state.postmaster(place) is None
 
 
 @pytest.mark.parametrize("content", ["", "abc", "99999999"])
 def test_a_stale_or_broken_file_is_no_server(place: Home, content: str) -> None:
     record(place, content)
-    assert process.postmaster(place) is None
+    assert state.postmaster(place) is None
 
 
 def test_a_process_of_another_program_is_no_server(place: Home, stranger: int) -> None:
     record(place, stranger)
-    assert process.recorded_pid(place) == stranger
-    assert process.postmaster(place) is None
+    assert state.recorded_pid(place) == stranger
+    assert state.postmaster(place) is None
 
 
 def test_our_titles_are_recognised(place: Home) -> None:
@@ -55,7 +55,7 @@ def test_our_titles_are_recognised(place: Home) -> None:
         try:
             assert ours.stdout is not None
             ours.stdout.readline()  # the title is there once the program runs
-            assert process.children(place) == [ours.pid]
-            assert process.children(Home(place.path / "other")) == []
+            assert state.children(place) == [ours.pid]
+            assert state.children(Home(place.path / "other")) == []
         finally:
             ours.kill()

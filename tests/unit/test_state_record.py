@@ -7,24 +7,23 @@ from pathlib import Path
 import pytest
 from psycopg2.extensions import parse_dsn
 
-from dbinfer.errors import ServerError
-from dbinfer.state import record
-from dbinfer.state.home import Home
-from dbinfer.state.record import State
+from dbinfer.base.errors import ServerError
+from dbinfer.database import state
+from dbinfer.database.state import Home, State
 
 
 def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     known = State(port=15432, version="15.20", socket_dir="/s", venv="/v", own_venv=False)
-    record.save(Home(tmp_path), known)
-    assert record.load(Home(tmp_path)) == known
+    state.save(Home(tmp_path), known)
+    assert state.load(Home(tmp_path)) == known
 
 
 def test_nothing_saved_is_none(tmp_path: Path) -> None:
-    assert record.load(Home(tmp_path)) is None
+    assert state.load(Home(tmp_path)) is None
 
 
 def test_the_password_is_readable_by_its_owner_only(tmp_path: Path) -> None:
-    record.save(Home(tmp_path), State())
+    state.save(Home(tmp_path), State())
     for path in (Home(tmp_path).state, Home(tmp_path).passfile, Home(tmp_path).servicefile):
         assert path.stat().st_mode & 0o777 == 0o600, path
 
@@ -37,7 +36,7 @@ def test_passwords_differ_and_stay_out_of_repr() -> None:
 
 def test_the_dsn_survives_a_path_with_spaces_and_holds_no_password(tmp_path: Path) -> None:
     place, known = Home(tmp_path / "a 'b"), State(port=1, socket_dir="/s p")
-    parsed = parse_dsn(record.dsn(place, known))
+    parsed = parse_dsn(state.dsn(place, known))
     assert parsed["host"] == "/s p"
     assert parsed["passfile"] == str(place.passfile)
     assert "password" not in parsed
@@ -47,4 +46,4 @@ def test_the_dsn_survives_a_path_with_spaces_and_holds_no_password(tmp_path: Pat
 def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "server.json").write_text(content)
     with pytest.raises(ServerError, match=r"server\.json is damaged"):
-        record.load(Home(tmp_path))
+        state.load(Home(tmp_path))

@@ -13,7 +13,7 @@ import pytest
 from float32 import tolerance
 from train_runs import SMALL_UNET, difference, digits_folder, final_weights, strokes_folder
 
-from dbinfer.errors import TrainError
+from dbinfer.base.errors import TrainError
 from dbinfer.train import TrainJob, TrainReport, run
 from dbinfer_udf.manifest import Manifest
 

@@ -12,16 +12,14 @@ import numpy as np
 import pytest
 from float32 import tolerance
 
-from dbinfer import boxes, samples
-from dbinfer.errors import DataError, TrainError, UsageError
+from dbinfer.base.errors import DataError, TrainError, UsageError
+from dbinfer.images import boxes, builtin
+from dbinfer.images.builtin import stroke_files, write_written, written
 from dbinfer.train import TrainJob, run
 from dbinfer.train.data.source import Memory
-from dbinfer.train.data.strokes import stroke_files
-from dbinfer.train.data.written import write_written, written
-from dbinfer.train.detections import found, precision
-from dbinfer.train.loader import Loader, Seed
+from dbinfer.train.loader import Loader, Pipeline, Seed
+from dbinfer.train.one_rank import found, precision
 from dbinfer.train.options import STRATEGIES
-from dbinfer.train.pipeline import Pipeline
 from dbinfer.train.plan import make_plan
 from dbinfer.train.ranks import Alone
 from dbinfer_models import NETWORKS
@@ -69,7 +67,7 @@ def _loader(given: list[dict[str, Any]], manifest: Manifest = MANIFEST) -> Loade
         x, y = round(box["x"]), round(box["y"])
         pixels[max(y, 0) : y + box["height"], max(x, 0) : x + box["width"]] = 255
     data = boxes.packed(given, NUMBERS, "image 0")
-    return Loader(Memory([(samples.encode(".png", pixels), data)], "image"), manifest)
+    return Loader(Memory([(builtin.encode(".png", pixels), data)], "image"), manifest)
 
 
 WHITE = {"label": "dog", "x": 10, "y": 20, "width": 20, "height": 40}

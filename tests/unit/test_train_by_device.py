@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from train_runs import digits_folder, needs_horovod
 
-from dbinfer.errors import TrainError, UsageError
+from dbinfer.base.errors import TrainError, UsageError
+from dbinfer.bench.training import DeviceReport, Way, compare_devices
 from dbinfer.train import Epoch, TrainJob
-from dbinfer.train.by_device import DeviceReport, Way, compare_devices
 
 
 def epoch(number: int, seconds: float, accuracy: float = 0.5) -> Epoch:

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from train_runs import needs_horovod
 
-from dbinfer.errors import TrainError, UsageError
-from dbinfer.train import TrainJob, events, run
-from dbinfer.train.cluster.address import check_network, hold_port, own_address
+from dbinfer.base.errors import TrainError, UsageError
+from dbinfer.train import TrainJob, processes, run
 from dbinfer.train.cluster.listening import check_listening
-from dbinfer.train.cluster.roles import members_of
-from dbinfer.train.launch import launcher_command
+from dbinfer.train.cluster.members import members_of
+from dbinfer.train.hosts import check_network, hold_port, own_address
+from dbinfer.train.processes import launcher_command
 from dbinfer.train.ranks import Horovod
 
 STRATEGIES = ("downpour", "sandblaster")
@@ -204,17 +204,17 @@ def test_what_a_stranger_sends_to_a_part_of_a_split_network_is_not_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("jax")
-    from dbinfer.train.split import exchange
+    from dbinfer.train.split import trainer
 
-    monkeypatch.setattr(exchange, "multihost_utils", Reached(pickle.dumps(Pickled(planted))))
-    monkeypatch.setattr(exchange.jax, "process_count", lambda: 2)
-    monkeypatch.setattr(exchange.jax, "process_index", lambda: 1)
+    monkeypatch.setattr(trainer, "multihost_utils", Reached(pickle.dumps(Pickled(planted))))
+    monkeypatch.setattr(trainer.jax, "process_count", lambda: 2)
+    monkeypatch.setattr(trainer.jax, "process_index", lambda: 1)
     with pytest.raises(TrainError, match="a rank has sent what no rank of this training sends"):
-        exchange.share(1)
+        trainer.share(1)
     assert RAN == []
 
 
 def test_an_error_that_no_rank_sends_is_an_error_of_the_training() -> None:
     for kind in ("harmless", "os", 5, None, "__name__"):
-        found = events.to_error({"event": "error", "kind": kind})
+        found = processes.to_error({"event": "error", "kind": kind})
         assert type(found) is TrainError

@@ -20,7 +20,7 @@ JOB = TrainJob("digits", "digits", strategy="downpour", momentum=0.0)
 
 def served(job: TrainJob) -> Any:
     """Return a variable of three numbers, and a function that applies a gradient to it."""
-    from dbinfer.train.cluster.variables import applying, slots_of
+    from dbinfer.train.cluster.base import applying, slots_of
 
     variable = tf.Variable([1.0, 2.0, 3.0])
     slots = [tf.Variable(tf.fill([3], first)) for first in slots_of(job)]
@@ -59,7 +59,7 @@ def test_one_worker_equals_keras(optimizer: str, momentum: float) -> None:
 def test_no_update_is_lost(optimizer: str) -> None:
     """1,024 updates by 8 threads; sums of powers of two are exact, and Adagrad's sum counts the updates."""
     job = replace(JOB, optimizer=optimizer, lr=1 / 1024)
-    from dbinfer.train.cluster.variables import applying, slots_of
+    from dbinfer.train.cluster.base import applying, slots_of
 
     variable = tf.Variable(tf.zeros([100_000]))
     slots = [tf.Variable(tf.fill([100_000], first)) for first in slots_of(job)]

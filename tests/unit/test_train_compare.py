@@ -8,10 +8,10 @@ import pytest
 from train_runs import digits_folder, needs_horovod
 from typer.testing import CliRunner
 
-from dbinfer.cli._app import app
-from dbinfer.errors import UsageError
+from dbinfer.base.errors import UsageError
+from dbinfer.bench.training import compare, table
+from dbinfer.cli.app import app
 from dbinfer.train import TrainJob
-from dbinfer.train.compare import compare, table
 
 
 @needs_horovod

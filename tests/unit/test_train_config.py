@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from dbinfer.cli._app import app
-from dbinfer.errors import DbinferError, UsageError
+from dbinfer.base.errors import DbinferError, UsageError
+from dbinfer.cli.app import app
 from dbinfer.train import TrainJob, make_job, read_options
-from dbinfer.train.events import stopped
 from dbinfer.train.hosts import check_reachable, hosts_of
-from dbinfer.train.launch import launcher_command
-from dbinfer.train.processes import decode, encode
+from dbinfer.train.processes import decode, encode, launcher_command, stopped
 
 GOOD: dict[str, Any] = {"network": "digits", "data": "digits", "out": "run"}
 

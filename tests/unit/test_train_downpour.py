@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from train_runs import difference, digits_folder, final_weights
 
-from dbinfer.errors import TrainError
+from dbinfer.base.errors import TrainError
 from dbinfer.train import TrainJob, run
 from dbinfer.train.report import read_report
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from train_runs import digits_folder, strokes_folder
 
-from dbinfer.errors import DataError, TrainError, UsageError
+from dbinfer.base.errors import DataError, TrainError, UsageError
 from dbinfer.train import TrainJob, run
 from dbinfer.train.data import find_source
 from dbinfer.train.plan import make_plan

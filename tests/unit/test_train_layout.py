@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dbinfer.errors import TrainError, UsageError
-from dbinfer.progress import Progress
+from dbinfer.base.errors import TrainError, UsageError
+from dbinfer.base.progress import Progress
 from dbinfer.train import TrainJob, run
 from dbinfer.train.split.layout import Layout, Mesh
 from dbinfer.train.start import shown_as_progress
@@ -42,9 +42,9 @@ def test_what_cannot_be_split_is_said_before_anything_is_started() -> None:
 
 
 def test_jax_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dbinfer.train.strategies import split
+    from dbinfer.train import strategies
 
-    monkeypatch.setattr(split, "find_spec", lambda name: None)
+    monkeypatch.setattr(strategies, "find_spec", lambda name: None)
     with pytest.raises(TrainError, match="the strategy split needs JAX, which is not installed"):
         run(job(ranks=2))
 

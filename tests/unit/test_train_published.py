@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 import pytest
 
-from dbinfer.errors import DataError
+from dbinfer.base.errors import DataError
 from dbinfer.train import TrainJob, run
 from dbinfer.train.data import find_source
 from dbinfer.train.plan import shard

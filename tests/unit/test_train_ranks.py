@@ -20,7 +20,7 @@ from train_runs import (
     strokes_folder,
 )
 
-from dbinfer.errors import DataError, TrainError
+from dbinfer.base.errors import DataError, TrainError
 from dbinfer.train import TrainJob, checkpoint, run
 from dbinfer.train.model import build, compile_model
 from dbinfer.train.plan import make_plan
@@ -158,8 +158,8 @@ def test_the_rate_grows_over_the_warm_up_epochs_and_is_never_an_epoch_late(norma
 @pytest.mark.wide
 def test_the_reported_validation_is_that_of_the_pooled_model_over_all_images(normalised: TrainJob) -> None:
     """Not of statistics before they were pooled, of one rank's images, or of a mean that ignores how many they are."""
+    from dbinfer.train.plan import evaluate
     from dbinfer.train.ranks import Alone
-    from dbinfer.train.steps import evaluate
 
     plan = make_plan(replace(normalised, ranks=1))
     network, _ = build(plan.network, plan.options)

@@ -11,7 +11,7 @@ import pytest
 from float32 import tolerance
 from train_runs import SMALL_UNET, difference, digits_folder, final_weights, strokes_folder
 
-from dbinfer.errors import TrainError, UsageError
+from dbinfer.base.errors import TrainError, UsageError
 from dbinfer.train import TrainJob, run
 from dbinfer.train.report import read_report
 from dbinfer_udf.manifest import Manifest

@@ -14,7 +14,7 @@ import pytest
 from float32 import tolerance
 from train_runs import digits_folder
 
-from dbinfer.errors import TrainError
+from dbinfer.base.errors import TrainError
 from dbinfer.train import TrainJob, run
 from dbinfer.train.plan import make_plan
 
@@ -64,7 +64,7 @@ def alone(job: TrainJob) -> list[float]:
     import tensorflow as tf
     from scipy.optimize import minimize
 
-    from dbinfer.train.cluster.sandblaster import ITERATIONS
+    from dbinfer.train.cluster.chief import ITERATIONS
     from dbinfer.train.model import build
 
     plan = make_plan(job)
@@ -113,7 +113,7 @@ def test_it_equals_one_process_and_a_slowed_worker_gets_less_work(job: TrainJob)
     ("network", "layer"), [("digits", "Dropout"), ("unet", "BatchNormalization"), ("alexnet", "Dropout")]
 )
 def test_layers_that_it_cannot_train_are_named(network: str, layer: str) -> None:
-    from dbinfer.train.cluster.sandblaster import refuse
+    from dbinfer.train.cluster.chief import refuse
     from dbinfer_models import NETWORKS
 
     with pytest.raises(
@@ -123,7 +123,7 @@ def test_layers_that_it_cannot_train_are_named(network: str, layer: str) -> None
 
 
 def test_layers_that_are_turned_off_are_no_reason() -> None:
-    from dbinfer.train.cluster.sandblaster import refuse
+    from dbinfer.train.cluster.chief import refuse
     from dbinfer_models import NETWORKS
 
     refuse("digits", NETWORKS["digits"].build(dropout=0.0))

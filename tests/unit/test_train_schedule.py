@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbinfer.train.steps import Schedule
+from dbinfer.train.plan import Schedule
 
 
 def test_warm_up_from_one_ranks_rate_to_that_of_all() -> None:

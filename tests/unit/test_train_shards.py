@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbinfer.errors import TrainError
+from dbinfer.base.errors import TrainError
 from dbinfer.train.plan import check_enough, hold_out, shard
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dbinfer.cli._app import app
-from dbinfer.errors import TrainError
+from dbinfer.base.errors import TrainError
+from dbinfer.cli.app import app
 from dbinfer.train import TrainJob, run
 from dbinfer.train.options import STRATEGIES
 from dbinfer.train.strategies import ALL

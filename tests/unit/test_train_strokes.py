@@ -8,9 +8,8 @@ import cv2
 import numpy as np
 import pytest
 
-from dbinfer.errors import UsageError
-from dbinfer.samples import PARTS
-from dbinfer.train.data.strokes import stroke_files, write_strokes
+from dbinfer.base.errors import UsageError
+from dbinfer.images.builtin import PARTS, stroke_files, write_strokes
 
 
 def test_strokes_are_written_with_their_masks_and_are_always_the_same(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from train_runs import needs_horovod, strokes_folder
 
-from dbinfer.errors import UsageError
+from dbinfer.base.errors import UsageError
+from dbinfer.bench.training import Point, SweepReport, sweep
 from dbinfer.train import TrainJob
-from dbinfer.train.sweep import Point, SweepReport, sweep
 
 
 def report(*efficiencies: float) -> SweepReport:

@@ -22,16 +22,16 @@ from quantize_models import classifier, pictures
 from test_engine_sandbox import shut_in
 from variants import wide
 
-from dbinfer import apart
+from dbinfer.base import apart
+from dbinfer.base.errors import ConvertError, DbinferError, ModelFileError
+from dbinfer.base.progress import Progress, silent
 from dbinfer.convert import ConvertOptions, ConvertReport, convert
-from dbinfer.errors import ConvertError, DbinferError, ModelFileError
-from dbinfer.progress import Progress, silent
-from dbinfer.quantize import QuantizeOptions, quantize_images
-from dbinfer.registry.prepare import understand
-from dbinfer_udf.engine import guards, landlock, seccomp
+from dbinfer.convert.quantize import QuantizeOptions, quantize_images
+from dbinfer.models.prepare import understand
+from dbinfer_udf.host import sandbox
 
 GUARDED = pytest.mark.skipif(
-    not (landlock.version() and seccomp.known()),
+    not (sandbox.version() and sandbox.known()),
     reason="this kernel has no Landlock, or no filter of system calls",
 )
 STATED: dict[str, Any] = {"task": "classification", "activation": "none", "scale": [255.0]}
@@ -158,7 +158,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_is_opened_apart_reaches_nothing(what: str, tmp_path: Path) -> None:
     def prepare() -> None:
-        assert guards.shut_in(apart.libraries(), [str(tmp_path)]) == []
+        assert sandbox.shut_in(apart.libraries(), [str(tmp_path)]) == []
 
     assert shut_in(prepare, REFUSED[what]) == "PermissionError"
 
@@ -177,7 +177,7 @@ def test_it_computes_and_reads_and_writes_what_it_may(tmp_path: Path) -> None:
         return (tmp_path / "folder" / "made").read_text() + str(len(Path(os.__file__).read_bytes()) > 0)
 
     read = [*apart.libraries(), str(tmp_path / "source")]
-    assert shut_in(lambda: guards.shut_in(read, [str(tmp_path / "folder")]), act) == "'modelTrue'"
+    assert shut_in(lambda: sandbox.shut_in(read, [str(tmp_path / "folder")]), act) == "'modelTrue'"
 
 
 IN_PARENT = """
@@ -185,8 +185,8 @@ import sys
 from pathlib import Path
 sys.modules.update(dict.fromkeys(("tensorflow", "keras", "onnx", "onnxruntime", "h5py", "nncf", "openvino")))
 import dbinfer
-from dbinfer.quantize import quantize_images
-from dbinfer.registry.prepare import understand
+from dbinfer.convert.quantize import quantize_images
+from dbinfer.models.prepare import understand
 folder = Path(sys.argv[1])
 report = dbinfer.convert(folder / "net.onnx", folder / "out.xml", dbinfer.ConvertOptions(values={values}))
 print(report.check.done, report.manifest.task, report.inputs[0].shape)
@@ -317,10 +317,10 @@ say(json.dumps({"error": ["ConvertError", "no \x1b[2Jmodel", "do \r\x08this", ["
 
 def test_a_missing_guard_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lame = """
-import dbinfer_udf.engine.landlock as landlock
+import dbinfer_udf.host.sandbox as landlock
 def refuse(*rest): raise OSError(38, "no Landlock")
 landlock.restrict = refuse
-importlib.import_module("dbinfer.apart").child(call)
+importlib.import_module("dbinfer.base.apart").child(call)
 """
     monkeypatch.setattr(apart, "PROGRAM", apart.PROGRAM.rpartition("importlib.")[0] + lame)
     monkeypatch.setattr(apart, "_guards_told", False)

@@ -14,12 +14,12 @@ from rich.table import Table
 from rich.text import Text
 from source_tree import ROOT
 
-from dbinfer.cli import _bench, _options
-from dbinfer.cli._app import main
-from dbinfer.cli._options import Screen, print_json, print_table, say
-from dbinfer.cli._progress import progress_bar
-from dbinfer.errors import HARMFUL, ConvertError, harmless
-from dbinfer.progress import Progress
+from dbinfer.base.errors import HARMFUL, ConvertError, harmless
+from dbinfer.base.progress import Progress
+from dbinfer.cli import bench, options
+from dbinfer.cli.app import main
+from dbinfer.cli.options import Screen, print_json, print_table, say
+from dbinfer.cli.progress import progress_bar
 
 # a title, a cleared screen, a hyperlink, the C1 form of a sequence, a delete, signs that turn the line, half a sign
 HOSTILE = "\x1b]0;owned\x07a\x1b[2J\x1b]8;;http://x\x1b\\b\x9b31mc\x7f\u202ed\u2066e\u061cf\udcff\r\x08[/][link=x]g[/link]"
@@ -94,7 +94,7 @@ def test_a_screen_gets_text_alone(what: str, terminal: bool) -> None:
 def test_a_table_has_text_alone(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr(
-        _options, "console", Screen(file=out, force_terminal=True, width=width, color_system=None)
+        options, "console", Screen(file=out, force_terminal=True, width=width, color_system=None)
     )
     print_table(HOSTILE, ["name"], [[HOSTILE], [7]])
     assert HARMFUL.findall(out.getvalue()) == []
@@ -111,7 +111,7 @@ def test_lines_and_json_have_text_alone(
     assert HARMFUL.findall(said) == []
     assert "Größe" in said
     assert json.loads(said) == {HOSTILE: [HOSTILE, "Größe"]}
-    _bench.print_rows(HOSTILE, [HOSTILE], [[HOSTILE]])
+    bench.print_rows(HOSTILE, [HOSTILE], [[HOSTILE]])
     assert HARMFUL.findall(capsys.readouterr().out) == []
 
 
@@ -119,7 +119,7 @@ def test_an_error_has_text_alone(capsys: pytest.CaptureFixture[str], monkeypatch
     def fail(*_: object) -> None:
         raise ConvertError(HOSTILE, HOSTILE, [HOSTILE])
 
-    monkeypatch.setattr("dbinfer.cli._app.app", fail)
+    monkeypatch.setattr("dbinfer.cli.app.app", fail)
     with pytest.raises(SystemExit):
         main(["convert", HOSTILE])
     said = capsys.readouterr().err

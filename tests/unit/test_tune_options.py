@@ -6,11 +6,10 @@ import pytest
 
 pytest.importorskip("optuna")
 
-from dbinfer.errors import DataError, UsageError
+from dbinfer.base.errors import DataError, UsageError
 from dbinfer.train import TrainJob, TrainOptions
 from dbinfer.tune import TuneOptions, tune
-from dbinfer.tune.options import TuneJob
-from dbinfer.tune.search import Dimension, read_search, with_values
+from dbinfer.tune.options import Dimension, TuneJob, read_search, with_values
 
 
 def test_ranges_and_choices_are_read() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from dbinfer.train import TrainJob
 from dbinfer.train.plan import make_plan
-from dbinfer.tune.route import Hop, Route
+from dbinfer.tune.hop import Hop, Route
 
 
 def hop(shard: int, images: int = 10, accuracy: float = 0.5) -> Hop:

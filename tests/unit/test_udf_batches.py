@@ -9,8 +9,9 @@ import engine_models
 import pytest
 import tiny_models
 
-from dbinfer_udf import batch_rows, model
+from dbinfer_udf import functions
 from dbinfer_udf.errors import ModelError
+from dbinfer_udf.model import model
 
 
 class Network:
@@ -40,9 +41,9 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_sizes_are_powers_of_two() -> None:
     """Each size from 4 to 32 compiled a network of its own: 504 MB became 4.57 GB with one model of 73 MB."""
-    sizes = {batch_rows.rows_for(bytes(size)) for size in range(0, 1_000_000, 3700)}
+    sizes = {functions.rows_for(bytes(size)) for size in range(0, 1_000_000, 3700)}
     assert sizes == {1, 4, 8, 16, 32}
-    by_results = {batch_rows.rows_for(b"", size) for size in range(0, 4_000_000, 3700)}
+    by_results = {functions.rows_for(b"", size) for size in range(0, 4_000_000, 3700)}
     assert by_results == {1, 4, 8, 16, 32}
 
 
@@ -51,7 +52,7 @@ def test_sizes_are_powers_of_two() -> None:
     [(1.0, 0.5, True), (1.0, 0.95, False), (1.0, None, False), (None, 0.5, False), ("", "", False)],
 )
 def test_batches_must_win_clearly(alone: object, within: object, expected: bool) -> None:
-    assert batch_rows.pays(alone, within) is expected
+    assert functions.pays(alone, within) is expected
 
 
 def test_one_network_for_batches_is_kept(loaded: Any) -> None:

@@ -9,7 +9,12 @@ import pytest
 from PIL import Image
 from udf_images import TRANSPOSES, encode
 
-from dbinfer_udf.detection import (
+from dbinfer_udf.errors import ModelError
+from dbinfer_udf.image.decode import Decoder, reduction_of, target_of
+from dbinfer_udf.image.header import read_header
+from dbinfer_udf.image.resize import Placement, Resizer
+from dbinfer_udf.manifest import RESIZES, Manifest
+from dbinfer_udf.result.detection import (
     Detections,
     detections,
     detector_labels,
@@ -19,11 +24,6 @@ from dbinfer_udf.detection import (
     suppressed,
     way_back,
 )
-from dbinfer_udf.errors import ModelError
-from dbinfer_udf.header import read_header
-from dbinfer_udf.image import Decoder, reduction_of, target_of
-from dbinfer_udf.manifest import RESIZES, Manifest
-from dbinfer_udf.preprocess import Placement, Resizer
 
 # that of a turn undoes it, but for the two rotations
 INVERSE = {6: 8, 8: 6}

@@ -52,7 +52,7 @@ def test_it_does_without_the_scanner_and_the_encoder(monkeypatch: pytest.MonkeyP
 def test_a_session_that_scores_through_the_engine_imports_next_to_nothing() -> None:
     code = (
         "import os, sys; sys.path.insert(0, sys.argv[1]); before = set(sys.modules); "
-        "import dbinfer_udf.session, dbinfer_udf.models; "
+        "import dbinfer_udf.session.backend, dbinfer_udf.engine.models; "
         "print(' '.join(sorted({n.partition('.')[0] for n in set(sys.modules) - before})))"
     )
     udf = str(Path(__file__).parents[2] / "udf")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer_udf.cache import Entry
 from dbinfer_udf.errors import ModelError
-from dbinfer_udf.fetched import Writer
+from dbinfer_udf.host.cache import Entry
+from dbinfer_udf.host.fetched import Writer
 
 
 def test_a_folder_that_goes_while_files_are_written_says_to_run_the_statement_again(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from udf_images import HEIGHT, WIDTH, encode, picture
 
 from dbinfer_udf.errors import ImageError
-from dbinfer_udf.header import FORMATS, HEAD_BYTES, read_header, sniff
+from dbinfer_udf.image.header import FORMATS, HEAD_BYTES, read_header, sniff
 
 CASES = [
     ("JPEG", "RGB", 3, {}),

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer_udf import housekeeping, marks, process, use
-from dbinfer_udf.admit import Admission
-from dbinfer_udf.cache import Entry, entry_name
+from dbinfer_udf.host import housekeeping, marks, process
+from dbinfer_udf.host.cache import Entry, entry_name
+from dbinfer_udf.session.resolve import Admission
 
 MB = 1 << 20
 LIMIT = {"cache_limit_mb": "3"}
@@ -60,7 +60,7 @@ def test_neither_the_new_model_nor_one_in_use_goes(tmp_path: Path) -> None:
 def test_a_model_that_somebody_begins_to_use_stays(tmp_path: Path) -> None:
     entry = model(tmp_path, "a", 9000)
     (seen,) = housekeeping.find(str(tmp_path))
-    use.mark_used(entry.folder)
+    marks.mark_used(entry.folder)
     assert housekeeping._remove(seen) is False
     assert left(tmp_path, entry) == [True]
 
@@ -94,7 +94,7 @@ def test_a_cache_that_is_gone_or_closed_raises_nothing(
     seen = housekeeping.find(str(tmp_path / "gone"))
     os.rename(tmp_path / "gone", tmp_path / "moved")
     housekeeping.make_room(entry, LIMIT)
-    use.mark_used(entry.folder)
+    marks.mark_used(entry.folder)
     assert housekeeping._remove(seen[0]) is False
 
     def closed(*paths: object) -> None:
@@ -116,11 +116,11 @@ def test_usage_survives_files_that_go_meanwhile(tmp_path: Path, monkeypatch: pyt
 def test_a_session_marks_a_model_once_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     marked: list[str] = []
     clock = [0.0]
-    monkeypatch.setattr("dbinfer_udf.admit.monotonic", lambda: clock[0])
-    monkeypatch.setattr(use, "mark_used", marked.append)
+    monkeypatch.setattr("dbinfer_udf.session.resolve.monotonic", lambda: clock[0])
+    monkeypatch.setattr(marks, "mark_used", marked.append)
     tmp_path.chmod(0o700)
     admission = Admission()
-    for now, count in ((0.0, 1), (1.0, 1), (use.MARK_SECONDS, 2)):
+    for now, count in ((0.0, 1), (1.0, 1), (marks.MARK_SECONDS, 2)):
         clock[0] = now
         admission._entry("x", "y", {"cache_dir": str(tmp_path)})
         assert len(marked) == count
@@ -133,7 +133,7 @@ def uses(monkeypatch: pytest.MonkeyPatch, database: tuple[int, int], *entries: E
     """Be a backend of that database (cluster and oid), and use the models."""
     monkeypatch.setattr(process, "database", lambda: database)
     for entry in entries:
-        use.mark_used(entry.folder)
+        marks.mark_used(entry.folder)
 
 
 def test_what_no_other_database_has_used_goes_at_once(
@@ -173,7 +173,7 @@ def test_the_default_folder_goes_when_it_is_empty(tmp_path: Path, monkeypatch: p
         folder = tmp_path / name
         assert housekeeping.leave(str(folder), "100") == []
         folder.mkdir(mode=0o700)
-        use.mark_used(model(folder, "a", 0).folder)
+        marks.mark_used(model(folder, "a", 0).folder)
         assert len(housekeeping.leave(str(folder), "100")) == 1
     assert [(tmp_path / name).exists() for name in ("dbinfer_cache", "elsewhere")] == [False, True]
 
@@ -196,5 +196,5 @@ def test_a_model_that_was_removed_and_written_again_is_marked(
 
 def test_a_process_that_is_no_servers_leaves_no_mark(tmp_path: Path) -> None:
     entry = model(tmp_path, "a", 0)
-    use.mark_used(entry.folder)
+    marks.mark_used(entry.folder)
     assert marks.found(entry.folder) == []

@@ -12,8 +12,8 @@ from PIL import Image
 from udf_images import HEIGHT, WIDTH, encode, photographs, picture, turned
 
 from dbinfer_udf.errors import ImageError
-from dbinfer_udf.header import Header
-from dbinfer_udf.image import DEFAULT_LIMITS, Decoder, Limits, Target, decode, reduction, target_of
+from dbinfer_udf.image.decode import DEFAULT_LIMITS, Decoder, Limits, Target, decode, reduction, target_of
+from dbinfer_udf.image.header import Header
 from dbinfer_udf.manifest import Manifest
 
 needs_animations = pytest.mark.skipif(

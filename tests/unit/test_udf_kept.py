@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from dbinfer_udf import kept, waiting
-from dbinfer_udf.engine.errors import EngineError
-from dbinfer_udf.errors import UdfError, UsageError
+from dbinfer_udf.errors import EngineError, UdfError, UsageError
+from dbinfer_udf.model import waiting
 
 OWN = str(os.getpid())
 
@@ -30,7 +29,7 @@ def scan(statement: str = "1", owner: str = OWN, number: str = "a") -> str:
 
 def written(name: str, batches: list[list[tuple[int, bytes | None]]]) -> str:
     """Write whole batches and the rows that wait in the last one; return the file."""
-    file, total = kept.Kept(name), 0
+    file, total = waiting.Kept(name), 0
     for rows in batches:
         if rows is not batches[0]:
             file.whole(total)
@@ -51,22 +50,22 @@ def written(name: str, batches: list[list[tuple[int, bytes | None]]]) -> str:
 )
 def test_the_last_rows_of_a_process_can_be_read(batches: list[list[tuple[int, bytes | None]]]) -> None:
     path = written(scan(), batches)
-    assert kept.names(scan()) == [path]
-    assert kept.names(scan(number="b")) == []
-    assert kept.read(path) == (sum(map(len, batches[:-1])), batches[-1])
+    assert waiting.names(scan()) == [path]
+    assert waiting.names(scan(number="b")) == []
+    assert waiting.read(path) == (sum(map(len, batches[:-1])), batches[-1])
     assert Path(path).stat().st_mode & 0o777 == 0o600
-    kept.remove(path)
-    kept.remove(path)
+    waiting.remove(path)
+    waiting.remove(path)
 
 
 def test_an_image_is_never_read_as_a_row() -> None:
     """Users choose what images hold: bytes that look like a row of the next batch, left behind by an earlier one."""
-    forged = b"".join(kept.ROW.pack(batch, 666, -1) for batch in range(1, 9) for _ in range(8))
-    for shift in range(kept.ROW.size):
+    forged = b"".join(waiting.ROW.pack(batch, 666, -1) for batch in range(1, 9) for _ in range(8))
+    for shift in range(waiting.ROW.size):
         path = written(
             scan(number=f"{shift}"), [[(1, b"x" * shift + forged)] * 3, [(2, b"y" * 5)], [(3, b"z")]]
         )
-        assert kept.read(path)[1] == [(3, b"z")]
+        assert waiting.read(path)[1] == [(3, b"z")]
 
 
 @pytest.fixture
@@ -75,8 +74,8 @@ def in_session(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
     def act(do: Callable[[], Any], session: str = OWN, user: int = 0) -> Any:
         with monkeypatch.context() as patch:
-            patch.setattr(kept, "session", lambda: session)
-            patch.setattr(kept, "user", lambda: user)
+            patch.setattr(waiting, "session", lambda: session)
+            patch.setattr(waiting, "user", lambda: user)
             return do()
 
     return act
@@ -90,10 +89,10 @@ def test_what_failed_scans_have_left_goes(in_session: Callable[..., Any]) -> Non
         written(scan("0"), [[(1, b"x")]]),
     ]
     stay = [in_session(lambda: written(scan(), [[(1, b"x")]]), "1"), written(scan(number="b"), [[(1, b"x")]])]
-    other = Path(kept.FOLDER, "pgsql_tmp77.1")
+    other = Path(waiting.FOLDER, "pgsql_tmp77.1")
     other.touch()
     # as runtimes of 0.1.0 named them
-    old = Path(kept.FOLDER, f"{kept.PREFIX}.{dead.pid}.{dead.pid}.1.a.77")
+    old = Path(waiting.FOLDER, f"{waiting.PREFIX}.{dead.pid}.{dead.pid}.1.a.77")
     old.touch()
     last = written(scan(number="c"), [[]])
     there = [path for path in [*gone, *stay, last, str(other), str(old)] if Path(path).exists()]
@@ -103,9 +102,9 @@ def test_what_failed_scans_have_left_goes(in_session: Callable[..., Any]) -> Non
 def test_a_scan_is_its_sessions_and_its_users(in_session: Callable[..., Any]) -> None:
     """Whoever knows the name of a scan gets none of its rows: another session, or another user in the same one."""
     path = written(scan(), [[(1, b"secret")]])
-    assert kept.names(scan()) == [path]
-    assert in_session(lambda: kept.names(scan()), session="1") == []
-    assert in_session(lambda: kept.names(scan()), user=16384) == []
+    assert waiting.names(scan()) == [path]
+    assert in_session(lambda: waiting.names(scan()), session="1") == []
+    assert in_session(lambda: waiting.names(scan()), user=16384) == []
     # and the name in the folder, which members of pg_monitor see, does not tell that of the scan
     assert "5ec3e7" not in written(scan(number="5ec3e7"), [[]])
 
@@ -114,29 +113,29 @@ def test_scans_without_end_leave_files_to_an_end(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(waiting, "_ends_early", lambda: True)
     for number in range(100):
         waiting.batch(Model(), b"", ("predict", scan(number=f"{number}"), number, b"x", "error"))
-    assert len(os.listdir(kept.FOLDER)) == waiting.MOST_SCANS
+    assert len(os.listdir(waiting.FOLDER)) == waiting.MOST_SCANS
 
 
 def test_a_name_leads_nowhere_else() -> None:
     """Anybody may call dbinfer._take, with any name."""
     for name in ("../../x", "1.2.x/y", "job1", "1.2.a\0"):
         with pytest.raises(UsageError, match="is not the name of a scan"):
-            kept.Kept(name)
+            waiting.Kept(name)
     path = written(scan(), [[(1, b"x")]])
     # what begins alike is another's
     for name in (OWN, f"{OWN}.1", "", "."):
-        assert kept.names(name) == []
-    assert kept.names(scan()) == [path]
+        assert waiting.names(name) == []
+    assert waiting.names(scan()) == [path]
 
 
 def test_a_segments_file_outlives_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Greenplum ends processes between two statements of one function; the file went with the second's first look."""
-    monkeypatch.setattr(kept, "session", lambda: "session7")
+    monkeypatch.setattr(waiting, "session", lambda: "session7")
     name = scan(owner="999999999")
     path = written(name, [[(1, b"x")]])
-    monkeypatch.setattr(kept, "session", lambda: "session8")
-    kept.remove_stale(scan("2"))
-    kept.remove_stale(scan("2", owner="999999999"))
+    monkeypatch.setattr(waiting, "session", lambda: "session8")
+    waiting.remove_stale(scan("2"))
+    waiting.remove_stale(scan("2", owner="999999999"))
     assert Path(path).exists()
     os.utime(path, (0, 0))
     other = written(scan("3"), [[]])
@@ -148,13 +147,13 @@ def test_a_segments_file_outlives_its_process(monkeypatch: pytest.MonkeyPatch) -
 def test_nobody_removes_the_rows_of_another_session(in_session: Callable[..., Any]) -> None:
     path = in_session(lambda: written(scan(), [[(1, b"x")]]), "1")
     for owner in (OWN, "1"):
-        kept.Kept(scan("2", owner=owner))
-        kept.remove_stale(scan("3", owner=owner))
+        waiting.Kept(scan("2", owner=owner))
+        waiting.remove_stale(scan("3", owner=owner))
     assert Path(path).exists()
 
 
 def test_a_full_disk_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = kept.Kept(scan())
+    file = waiting.Kept(scan())
     monkeypatch.setattr(os, "pwrite", lambda *given: 3)
     with pytest.raises(UdfError, match="cannot be kept on disk: No space left") as caught:
         file.add(1, b"image")
@@ -186,7 +185,7 @@ def test_this_process_scores_its_own_last_rows() -> None:
     assert found == [None] * 3 + [([0, 1, 2, 3], ["0", "1", "2", "3"], None, 4), None, None]
     assert waiting.rest(model, b"", ("predict", "s", "error")) == [([4, 5], ["4", "5"], None, 4)]
     assert waiting.rest(model, b"", ("predict", "s", "error")) == []
-    assert not Path(kept.FOLDER).exists()
+    assert not Path(waiting.FOLDER).exists()
 
 
 def test_the_last_rows_of_other_processes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +200,7 @@ def test_the_last_rows_of_other_processes_are_found(monkeypatch: pytest.MonkeyPa
         take(model, number, name)
     rest = waiting.rest(model, b"", ("predict", name, "error"))
     assert rest == [([10, 11], ["x", "x"], None, 0), ([4, 5], ["x", "x"], None, 4)]
-    assert kept.names(name) == []
+    assert waiting.names(name) == []
 
 
 def test_a_segment_scores_what_it_has_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +254,7 @@ def test_last_rows_of_which_one_is_bad_go_with_their_statement(monkeypatch: pyte
     model.error = UdfError("bad")
     with pytest.raises(UdfError):
         waiting.rest(model, b"", ("predict", name, "error"))
-    assert kept.names(name) == []
+    assert waiting.names(name) == []
 
 
 def test_large_images_end_a_batch_early() -> None:
@@ -278,6 +277,6 @@ def test_scans_that_errors_have_left_are_few() -> None:
 def test_jobs_write_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "on_cluster", lambda: True)
     take(Model(), 1, "job17")
-    assert not Path(kept.FOLDER).exists()
+    assert not Path(waiting.FOLDER).exists()
     take(Model(), 1, scan())
-    assert kept.names(scan())
+    assert waiting.names(scan())

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer import machine
-from dbinfer_udf import limits, threads
+from dbinfer.base import apart
+from dbinfer_udf.host import limits
 
 MB = 1 << 20
 DOCKER = "/docker/0123abcd"
@@ -112,6 +112,6 @@ def test_affinity_bounds_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_client_and_backends_go_by_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "cores", lambda: 6)
     monkeypatch.setattr(limits, "memory_bytes", lambda: 512 * MB)
-    assert (machine.cores(), machine.memory_mb()) == (6, 512)
-    assert threads.bound({"workers": "2"}) == 2
-    assert threads.bound({"threads": "5"}) == 5
+    assert (apart.cores(), apart.memory_mb()) == (6, 512)
+    assert limits.bound({"workers": "2"}) == 2
+    assert limits.bound({"threads": "5"}) == 5

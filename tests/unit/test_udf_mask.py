@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from dbinfer_udf.errors import ModelError
+from dbinfer_udf.image.resize import Placement, Resizer
 from dbinfer_udf.manifest import Manifest
-from dbinfer_udf.mask import MaskLayout, mask, mask_layout
-from dbinfer_udf.preprocess import Placement, Resizer
+from dbinfer_udf.result.mask import MaskLayout, mask, mask_layout
 
 MODES = ["standard", "fit_to_window", "fit_to_window_letterbox", "crop"]
 

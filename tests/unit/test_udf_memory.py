@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer_udf import memory
-from dbinfer_udf.engine import loading
+from dbinfer_udf.engine import host
 from dbinfer_udf.errors import ModelError
-from dbinfer_udf.limits import free_bytes
-from dbinfer_udf.memory import require_memory
+from dbinfer_udf.host import memory
+from dbinfer_udf.host.limits import free_bytes
+from dbinfer_udf.host.memory import require_memory
 
 MB = 1 << 20
 MACHINE = {"proc/meminfo": "MemTotal: 4194304 kB\nMemAvailable: 2097152 kB"}
@@ -67,12 +67,12 @@ def test_the_engine_waits_for_what_sessions_that_end_give_back(
     """All sessions that wait for a model hear of its refusal, and one that came a moment later got an answer."""
     free = iter([20 * MB, 20 * MB, 400 * MB])
     monkeypatch.setattr(memory, "free_bytes", lambda root: next(free))
-    loading._wait_for_room(model(tmp_path, 50), {})
+    host._wait_for_room(model(tmp_path, 50), {})
     assert list(free) == []
     monkeypatch.setattr(memory, "free_bytes", lambda root: 20 * MB)
-    monkeypatch.setattr(loading, "ROOM_SECONDS", 0.1)
+    monkeypatch.setattr(host, "ROOM_SECONDS", 0.1)
     with pytest.raises(ModelError, match="only 20 MB are free"):
-        loading._wait_for_room(model(tmp_path, 50), {})
+        host._wait_for_room(model(tmp_path, 50), {})
 
 
 def test_a_model_that_fits_is_loaded_and_one_that_does_not_is_refused(tmp_path: Path) -> None:

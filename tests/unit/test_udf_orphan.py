@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from dbinfer_udf import interrupts
+from dbinfer_udf.host import interrupts
 
 
 @pytest.fixture

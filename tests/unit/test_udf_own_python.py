@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer_udf import draw_apart, own_python
 from dbinfer_udf.errors import UdfError
+from dbinfer_udf.host import own_python
+from dbinfer_udf.session import draw_apart
 
 PYTHON = "/usr/bin/python3"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dbinfer_udf.errors import UsageError
-from dbinfer_udf.postprocess import (
+from dbinfer_udf.result.postprocess import (
     best,
     float_array_literal,
     l2_normalize,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from udf_images import photographs
 
+from dbinfer_udf.image.resize import Placement, Resizer
 from dbinfer_udf.manifest import Manifest
-from dbinfer_udf.preprocess import Placement, Resizer
 
 MODES = ["standard", "fit_to_window", "fit_to_window_letterbox", "crop"]
 

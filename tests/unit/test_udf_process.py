@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dbinfer_udf import process
+from dbinfer_udf.host import process
 
 
 def cluster(role: bytes, number: int) -> SimpleNamespace:

@@ -17,10 +17,10 @@ import engine_models
 import pytest
 import tiny_models
 
-from dbinfer_udf import compile as compiling
-from dbinfer_udf import tasks
-from dbinfer_udf.cache import Entry
 from dbinfer_udf.errors import ModelError
+from dbinfer_udf.host.cache import Entry
+from dbinfer_udf.model import infer as compiling
+from dbinfer_udf.model import tasks
 
 UDF = Path(compiling.__file__).parents[1]
 IMPORT = """

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from udf_images import photographs
 
+from dbinfer_udf.image.resize import Resizer, shrink
 from dbinfer_udf.manifest import Manifest
-from dbinfer_udf.preprocess import Resizer
-from dbinfer_udf.shrink import shrink
 
 # Grey levels: the mean over both photographs, over one, what 99 of 100 values stay below, the largest
 MEAN, MEAN_OF_ONE, MOST, LARGEST = 1.0, 1.2, 12, 45

@@ -13,9 +13,10 @@ from typing import Any
 import engine_models
 import pytest
 
-from dbinfer_udf import figures, limits, models, process, threads, trial_process, tried
-from dbinfer_udf.engine import client
-from dbinfer_udf.trial import Limits, Result, TrialError, run_trial
+from dbinfer_udf.engine import client, models
+from dbinfer_udf.host import limits, process
+from dbinfer_udf.model import figures, trial_process, tried
+from dbinfer_udf.model.trial import Limits, Result, TrialError, run_trial
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "db"))
 import tiny_models
@@ -35,13 +36,13 @@ def said_on(host: dict[str, Any], network: str, monkeypatch: pytest.MonkeyPatch)
     """Return what the process of a trial says of threads on a host of so many cores."""
     said: list[dict[str, Any]] = []
     monkeypatch.setattr(limits, "cores", lambda: host["cores"])
-    monkeypatch.setattr(threads.os, "uname", lambda: SimpleNamespace(nodename="sdw1"))
+    monkeypatch.setattr(limits.os, "uname", lambda: SimpleNamespace(nodename="sdw1"))
     monkeypatch.setattr(trial_process, "_request", lambda core, xml, precision, number: number)
     monkeypatch.setattr(trial_process, "_median", lambda request, clock: taken(network, request))
     monkeypatch.setattr(trial_process, "_waited", lambda: 0.0)
     monkeypatch.setattr(trial_process, "_say", lambda **line: said.append(line))
     monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace(Core=lambda: None))
-    call = {"threads": threads.steps(settings_of(host)), "pays": threads.PAYS, "xml": "", "precision": ""}
+    call = {"threads": limits.steps(settings_of(host)), "pays": limits.PAYS, "xml": "", "precision": ""}
     trial_process._measure_threads(call, 1, taken(network, 1), 60.0)
     return said
 
@@ -56,7 +57,7 @@ def decided(host: dict[str, Any], network: str, monkeypatch: pytest.MonkeyPatch)
     by_threads = {"1": taken(network, 1), **{str(line["threads"]): line["together"] for line in said}}
     monkeypatch.setattr(process, "content_id", lambda: 0 if "segments" in host else None)
     settings = settings_of(host)
-    return threads.taken(settings, threads.bound(settings), by_threads)
+    return limits.taken(settings, limits.bound(settings), by_threads)
 
 
 HOSTS = [
@@ -74,7 +75,7 @@ def test_threads_of_made_up_hosts(network: str, monkeypatch: pytest.MonkeyPatch)
         assert 1 <= number <= max(1, host["cores"] // processes), host
         # nobody's cores are burnt: without a gain of 10 % the processor's time is that of one thread
         assert one / several >= 1.1 or number * several <= 1.05 * one, (host, number)
-        assert one >= threads.PAYS * number * several * (1 - 1e-9), (host, number)
+        assert one >= limits.PAYS * number * several * (1 - 1e-9), (host, number)
 
 
 @pytest.mark.parametrize(
@@ -135,11 +136,11 @@ def test_threads_that_waited_for_cores_say_nothing(monkeypatch: pytest.MonkeyPat
 
 
 def test_an_administrators_number_is_taken_as_it_is() -> None:
-    assert threads.taken({"threads": "5"}, threads.bound({"threads": "5"}), {"1": 1.0, "2": 9.0}) == 5
+    assert limits.taken({"threads": "5"}, limits.bound({"threads": "5"}), {"1": 1.0, "2": 9.0}) == 5
 
 
 def test_nothing_measured_is_one_thread() -> None:
-    assert threads.taken({}, 16, {}) == 1
+    assert limits.taken({}, 16, {}) == 1
 
 
 def test_a_trial_says_what_several_threads_take(tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_a_trial_says_what_several_threads_take(tmp_path: Path) -> None:
     entry = engine_models.ticket(path, tmp_path / "cache")[1]
     found = run_trial(sys.executable, entry.path("xml"), "f32", Limits(), threads=[2])
     assert found.busy or set(found.by_threads) == {"1", "2"}
-    assert threads.fitting(2, found.by_threads) == 1
+    assert limits.fitting(2, found.by_threads) == 1
 
 
 @pytest.fixture
@@ -245,10 +246,10 @@ def test_the_engine_loads_for_the_threads_that_pay(engine: client.Engine, tmp_pa
 
 AFFINITY = """
 import ctypes, os, sys
-from dbinfer_udf import libraries
-from dbinfer_udf.cache import Entry
-from dbinfer_udf.engine import seccomp
-from dbinfer_udf.infer import Compiled
+from dbinfer_udf.host import libraries
+from dbinfer_udf.host.cache import Entry
+from dbinfer_udf.host import sandbox as seccomp
+from dbinfer_udf.model.infer import Compiled
 
 compiled = Compiled(libraries.load("")["openvino"], Entry(*sys.argv[1:]), "f32", 1)
 compiled.infer()
@@ -258,7 +259,7 @@ machine = seccomp._machine()
 steps = seccomp._start(machine)
 for pair in numbers:
     steps += [(seccomp.EQUAL, 0, 1, pair[seccomp._column(machine)]), (seccomp.RETURN, 0, 0, seccomp.KILL)]
-from dbinfer_udf.engine import kernel
+from dbinfer_udf.host import sandbox as kernel
 kernel.no_new_privileges()
 seccomp._load([*steps, (seccomp.RETURN, 0, 0, seccomp.ALLOW)], alone=False)
 compiled.infer()

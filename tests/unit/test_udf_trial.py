@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from dbinfer.errors import ModelFileError
-from dbinfer.ir.describe import describe
-from dbinfer.ir.read import read_model
-from dbinfer.registry.prepare import PreparedModel, prepare
-from dbinfer.registry.trial import try_model
-from dbinfer_udf import own_python, trial_process
-from dbinfer_udf.trial import AbandonedError, Limits, TrialError, run_trial
+from dbinfer.base.errors import ModelFileError
+from dbinfer.models.describe import describe
+from dbinfer.models.ir import read_model
+from dbinfer.models.precision import try_model
+from dbinfer.models.prepare import PreparedModel, prepare
+from dbinfer_udf.host import own_python
+from dbinfer_udf.model import trial_process
+from dbinfer_udf.model.trial import AbandonedError, Limits, TrialError, run_trial
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "db"))
 import tiny_models

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from dbinfer_udf import figures, interrupts, tried
-from dbinfer_udf.cache import Entry
-from dbinfer_udf.engine import landlock, seccomp
 from dbinfer_udf.errors import ModelError
-from dbinfer_udf.trial import AbandonedError, Limits, Result, TrialError
+from dbinfer_udf.host import interrupts, sandbox
+from dbinfer_udf.host.cache import Entry
+from dbinfer_udf.model import figures, tried
+from dbinfer_udf.model.trial import AbandonedError, Limits, Result, TrialError
 
 BAD = TrialError("one image took more than 30 s", "max_inference_seconds")
 
@@ -216,7 +216,7 @@ raise RuntimeError(", ".join(did))
 
 
 @pytest.mark.skipif(
-    not (landlock.version() and seccomp.known()),
+    not (sandbox.version() and sandbox.known()),
     reason="this kernel has no Landlock, or no filter of system calls",
 )
 def test_a_model_that_takes_over_its_trial_reaches_nothing(

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from dbinfer_udf import usage, usage_file
+from dbinfer_udf.host import usage
 
 ROLE, VERSION = 4_000_000_000, 7
 ADD = """
 import os, sys
-from dbinfer_udf import usage, usage_file
+from dbinfer_udf.host import usage, usage as usage_file
 os.chdir(sys.argv[1])
 meter = usage.Meter({}, (4_000_000_000, 7))
 for _ in range(int(sys.argv[2])):
@@ -50,7 +50,7 @@ def total() -> int:
 
 
 def records() -> int:
-    return Path(usage_file.path()).stat().st_size // usage_file.SIZE - 1
+    return Path(usage.path()).stat().st_size // usage.SIZE - 1
 
 
 def test_processes_add_up_and_share_no_record_at_once(folder: Path) -> None:
@@ -91,12 +91,12 @@ def test_roles_are_told_apart(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "left",
-    [b"", b"\0" * usage_file.SIZE, b"\0" * (usage_file.SIZE + 5), b"half a record"],
+    [b"", b"\0" * usage.SIZE, b"\0" * (usage.SIZE + 5), b"half a record"],
     ids=["nothing", "one", "one and a bit", "half"],
 )
 def test_what_a_killed_writer_or_a_full_disk_has_left_is_written_over(folder: Path, left: bytes) -> None:
     usage.Meter({}, (1, VERSION)).add(1, 1.0)
-    with open(usage_file.path(), "ab") as file:
+    with open(usage.path(), "ab") as file:
         file.write(left)
     gd: dict[str, Any] = {}
     usage.Meter(gd, (ROLE, VERSION)).add(2, 1.0)
@@ -109,9 +109,9 @@ def test_what_a_killed_writer_or_a_full_disk_has_left_is_written_over(folder: Pa
 def test_a_record_that_no_process_can_have_written(folder: Path, rows: int, number: float) -> None:
     """NaN made the view dbinfer.usage an error for everybody, and a count at its end the next row of its role."""
     usage.Meter({}, (ROLE, VERSION)).add(1, 1.0)
-    record = usage_file.RECORD.pack(ROLE, VERSION, rows, number, number)
-    with open(usage_file.path(), "r+b") as file:
-        file.seek(usage_file.SIZE)
+    record = usage.RECORD.pack(ROLE, VERSION, rows, number, number)
+    with open(usage.path(), "r+b") as file:
+        file.seek(usage.SIZE)
         file.write(record * 3)
     usage.Meter({}, (ROLE, VERSION)).add(2, 1.0)
     (found,) = json.loads(usage.Usage({}).read(None), parse_constant=pytest.fail)
@@ -121,15 +121,15 @@ def test_a_record_that_no_process_can_have_written(folder: Path, rows: int, numb
 def test_a_file_of_an_earlier_release_is_kept_outside_a_cluster(folder: Path) -> None:
     """It ends in a number of its own, and was taken for another segment's: the rows were lost."""
     usage.Meter({}, (1, VERSION)).add(3, 1.0)
-    with open(usage_file.path(), "r+b") as file:
-        file.seek(usage_file.SIZE - usage_file.OWNER.size)
-        file.write(b"\x17" * usage_file.OWNER.size)
+    with open(usage.path(), "r+b") as file:
+        file.seek(usage.SIZE - usage.OWNER.size)
+        file.write(b"\x17" * usage.OWNER.size)
     usage.Meter({}, (ROLE, VERSION)).add(2, 1.0)
     assert total() == 5
 
 
 def test_nothing_fails_where_nothing_can_be_written(folder: Path) -> None:
-    (folder / usage_file.FOLDER).write_text("")
+    (folder / usage.FOLDER).write_text("")
     meter = usage.Meter({}, (1, VERSION))
     meter.add(1, 1.0)
     meter.add(1, 1.0)
@@ -149,10 +149,10 @@ def test_a_failing_write_fails_no_row(folder: Path, monkeypatch: pytest.MonkeyPa
 def test_uninstall_removes_the_file_and_those_of_dropped_databases(folder: Path) -> None:
     gd: dict[str, Any] = {}
     usage.Meter(gd, (1, VERSION)).add(1, 1.0)
-    (folder / usage_file.FOLDER / "77").write_text("")
-    (folder / usage_file.FOLDER / "78").write_text("")
+    (folder / usage.FOLDER / "77").write_text("")
+    (folder / usage.FOLDER / "78").write_text("")
     usage.Usage(gd).leave("5,78")
-    assert os.listdir(folder / usage_file.FOLDER) == ["78"]
+    assert os.listdir(folder / usage.FOLDER) == ["78"]
     # an open session makes a new file, and takes no place in it for its own
     usage.Meter(gd, (1, VERSION)).add(1, 1.0)
     assert total() == 1
@@ -201,10 +201,10 @@ def test_image_info_uses_no_model() -> None:
 
 def test_a_copy_of_another_segments_folder_begins_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """gpexpand copies the coordinator's: with the same number the counts of both were taken for one, the higher."""
-    monkeypatch.setattr(usage_file.process, "content_id", lambda: -1)
+    monkeypatch.setattr(usage.process, "content_id", lambda: -1)
     usage.Meter({}, (ROLE, VERSION)).add(50, 1.0)
     (coordinator,) = read()
-    monkeypatch.setattr(usage_file.process, "content_id", lambda: 2)
+    monkeypatch.setattr(usage.process, "content_id", lambda: 2)
     first, second = {}, {}
     usage.Meter(first, (ROLE, VERSION)).add(3, 1.0)
     usage.Meter(second, (ROLE, VERSION)).add(4, 1.0)
@@ -214,9 +214,9 @@ def test_a_copy_of_another_segments_folder_begins_at_nothing(monkeypatch: pytest
 
 
 def test_a_copy_of_the_same_segments_folder_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage_file.process, "content_id", lambda: 0)
+    monkeypatch.setattr(usage.process, "content_id", lambda: 0)
     usage.Meter({}, (ROLE, VERSION)).add(50, 1.0)
-    place = Path(usage_file.path())
+    place = Path(usage.path())
     copy = place.read_bytes()
     place.unlink()
     place.write_bytes(copy)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer_udf import libraries, venv
 from dbinfer_udf.errors import ModelError
+from dbinfer_udf.host import libraries
 
 VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 SITE = f"lib/python{VERSION}/site-packages"
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def found(folder: Path) -> str | None:
-    return venv.why_unsafe(str(folder), VERSION, os.geteuid(), os.getegid())
+    return libraries.why_unsafe(str(folder), VERSION, os.geteuid(), os.getegid())
 
 
 def test_a_venv_of_the_server_or_of_root_is_accepted(folder: Path) -> None:
@@ -51,7 +51,7 @@ def test_what_another_group_may_write_is_named(folder: Path, part: str) -> None:
     (folder / part).chmod(0o775)
     assert found(folder) is None, "the server's own group is as good as the server"
     other = os.getegid() + 1
-    assert venv.why_unsafe(str(folder), VERSION, os.geteuid(), other) == (
+    assert libraries.why_unsafe(str(folder), VERSION, os.geteuid(), other) == (
         None if os.getegid() == 0 else f"group {os.getegid()} may write {folder / part}"
     )
 
@@ -61,7 +61,9 @@ def test_what_another_group_may_write_is_named(folder: Path, part: str) -> None:
 def test_what_belongs_to_somebody_else_is_named(folder: Path, part: str) -> None:
     os.chown(folder / part, NOBODY, -1)
     assert found(folder) == f"{folder / part} belongs to nobody"
-    assert venv.why_unsafe(str(folder), VERSION, NOBODY, NOBODY) is None, "unless that is the server's user"
+    assert libraries.why_unsafe(str(folder), VERSION, NOBODY, NOBODY) is None, (
+        "unless that is the server's user"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from dbinfer_udf import compile as compiling
-from dbinfer_udf import housekeeping, tried, use
-from dbinfer_udf.admit import Admission
-from dbinfer_udf.cache import Entry
 from dbinfer_udf.errors import ModelError
-from dbinfer_udf.trial import Result
+from dbinfer_udf.host import housekeeping, marks
+from dbinfer_udf.host.cache import Entry
+from dbinfer_udf.model import infer as compiling
+from dbinfer_udf.model import tried
+from dbinfer_udf.model.trial import Result
+from dbinfer_udf.session.resolve import Admission
 
 BUSY = 2.0  # long enough for a busy machine, on which a thread may wait its turn for a second
 
@@ -25,7 +26,7 @@ BUSY = 2.0  # long enough for a busy machine, on which a thread may wait its tur
 def crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Entry, Entry]:
     """A model and another one in a cache that has room for neither, and in which ten minutes are two seconds."""
     monkeypatch.setattr(housekeeping, "BUSY_SECONDS", BUSY)
-    monkeypatch.setattr(use, "MARK_SECONDS", BUSY / 10)
+    monkeypatch.setattr(marks, "MARK_SECONDS", BUSY / 10)
     waited, other = Entry(str(tmp_path), "a", ""), Entry(str(tmp_path), "b", "")
     for entry in (waited, other):
         os.makedirs(entry.folder)

@@ -10,10 +10,10 @@ import hashlib
 import re
 from pathlib import Path
 
-from dbinfer import sqlfiles
+from dbinfer.database import sql
 from dbinfer.install.content import RERUN_FOLDERS
 
-UPGRADES = sqlfiles.root() / "upgrades"
+UPGRADES = sql.root() / "upgrades"
 
 
 def files() -> list[Path]:
@@ -45,7 +45,7 @@ def test_upgrades_are_numbered_without_gaps() -> None:
 
 def test_what_runs_again_never_makes_or_changes_tables() -> None:
     for folder in RERUN_FOLDERS:
-        for path in sorted((sqlfiles.root() / folder).glob("*.sql")):
+        for path in sorted((sql.root() / folder).glob("*.sql")):
             text = path.read_text(encoding="utf-8")
             assert not re.search(
                 r"^(CREATE|ALTER|DROP) (TABLE|TYPE|SEQUENCE|ROLE|SCHEMA)", text, re.MULTILINE
@@ -57,7 +57,7 @@ def test_what_runs_again_never_makes_or_changes_tables() -> None:
 
 
 def test_python_bodies_are_at_most_five_lines() -> None:
-    paths = [path for folder in RERUN_FOLDERS for path in sorted((sqlfiles.root() / folder).glob("*.sql"))]
+    paths = [path for folder in RERUN_FOLDERS for path in sorted((sql.root() / folder).glob("*.sql"))]
     python = {path.name: text for path in paths if "LANGUAGE plpython3u" in (text := path.read_text("utf-8"))}
     assert len(python) > 10
     for name, text in python.items():

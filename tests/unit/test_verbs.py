@@ -14,7 +14,7 @@ import pytest
 import typer.main
 
 import dbinfer
-from dbinfer.cli._app import app
+from dbinfer.cli.app import app
 
 # It becomes the program of that name, which has nothing to hand over
 SHELL_ONLY = {"psql"}
@@ -75,8 +75,8 @@ def _is_frozen(name: str) -> None:
 def test_a_verb_is_the_function_whatever_was_imported_before() -> None:
     """The package of a command bears its name: importing it must not take the place of the function."""
     code = (
-        "import dbinfer.load, dbinfer.registry.usage; from dbinfer import *; from dbinfer.load import LoadOptions; "
-        "functions = load, dbinfer.load, dbinfer.usage, dbinfer.registry.usage; "
+        "import dbinfer.images.load, dbinfer.models.registry; from dbinfer import *; from dbinfer.images.load import LoadOptions; "
+        "functions = load, dbinfer.load, dbinfer.usage, dbinfer.models.registry; "
         "print(*(callable(function) for function in functions), 'load' in dir(dbinfer))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dbinfer import samples
+from dbinfer.images import builtin
 from dbinfer_models import NETWORKS
 
 
 def _digits(part: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    images, labels = samples.digits(part)
+    images, labels = builtin.digits(part)
     manifest = NETWORKS["digits"].manifest()
     assert (manifest.height, manifest.width) == images.shape[1:]
     return (images[..., None] / manifest.scale[0]).astype(np.float32), labels

@@ -27,7 +27,7 @@ def killed() -> None:
     """Rank 1 is killed in the middle of the second epoch."""
     import horovod.tensorflow as hvd
 
-    from dbinfer.train.steps import Meter
+    from dbinfer.train.plan import Meter
 
     go_on = Meter.on_train_batch_end
 

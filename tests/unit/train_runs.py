@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dbinfer import samples
-from dbinfer.errors import TrainError
+from dbinfer.base.errors import TrainError
+from dbinfer.images import builtin
+from dbinfer.images.builtin import write_strokes
 from dbinfer.train import TrainJob
-from dbinfer.train.data.strokes import write_strokes
-from dbinfer.train.launch import WORKER, check_built, launch
+from dbinfer.train.processes import WORKER, check_built, launch
 
 PROBE = Path(__file__).parent / "train_probe.py"
 SMALL_UNET: dict[str, Any] = {"size": 16, "depth": 1, "base_width": 2}
@@ -47,7 +47,7 @@ def strokes_folder(folder: Path, order: Sequence[int]) -> Path:
 
 def digits_folder(folder: Path, count: int) -> Path:
     """Write the first held-out digits by class."""
-    for path, _ in samples.write_digits(folder, "heldout")[count:]:
+    for path, _ in builtin.write_digits(folder, "heldout")[count:]:
         path.unlink()
     return folder
 

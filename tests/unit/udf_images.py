@@ -51,6 +51,6 @@ def turned(image: Image.Image, orientation: int) -> np.ndarray:
 @functools.lru_cache(maxsize=1)
 def photographs() -> tuple[np.ndarray, ...]:
     """Return scikit-learn's two photographs, uint8 (427, 640, 3) RGB."""
-    from dbinfer import samples
+    from dbinfer.images import builtin
 
-    return tuple(photo[:, :, ::-1] for photo in samples.photographs())
+    return tuple(photo[:, :, ::-1] for photo in builtin.photographs())

@@ -123,6 +123,6 @@ def start(
     previous = gd.get("dbinfer")
     if previous is not None:
         previous.close()
-    __import__(package + ".session")
-    gd["dbinfer"] = sys.modules[package + ".session"].Session(gd, digest)
+    __import__(package + ".session.backend")
+    gd["dbinfer"] = sys.modules[package + ".session.backend"].Session(gd, digest)
     gd["dbinfer.gate"] = gd["dbinfer"].gate

@@ -1,18 +1,9 @@
-"""The errors of the runtime inside database backends, with what PostgreSQL needs to report them well.
-
-Exception
-└── UdfError         22000  data_exception; base of all
-    ├── ImageError   22P03  invalid_binary_representation: empty, not an image, damaged, cut off
-    │                54000  program_limit_exceeded: an image above the size limits
-    ├── ModelError   55000  object_not_in_prerequisite_state: a model or its files cannot be used
-    └── UsageError   22023  invalid_parameter_value: the call's arguments are off
-
-`on_error => 'null'` turns an ImageError, and nothing else, into NULL.
-"""
+"""The errors of the runtime in backends and in the engine, with what PostgreSQL needs to report them well."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
+
 if TYPE_CHECKING:
     from typing import Dict
 
@@ -85,3 +76,25 @@ class UsageError(UdfError):
     """An argument of the SQL function is off."""
 
     sqlstate = "22023"
+
+
+# for those who may not see hosts and folders
+PUBLIC = "the engine of this host cannot be used"
+
+
+class EngineError(UdfError):
+    """The engine cannot be started or reached; what was asked may be done in the backend itself."""
+
+    sqlstate = "58000"
+
+
+class RowError(ImageError):
+    """The worker that scored this row died of it, or took more than it may."""
+
+    sqlstate = "XX000"
+
+
+class CancelledError(UdfError):
+    """The statement was cancelled, or the session is to end, while it waited for the engine."""
+
+    sqlstate = "57014"

@@ -1,17 +1,57 @@
-"""The manifest: how an image becomes a model's input tensor, and what its output means.
-
-It travels inside the IR (rt_info) and, at deploy, into the registry as JSON, so that the backend that scores and the
-client that trained read the same numbers. The keys under `model_info` are those of OpenVINO's Model API; the complete
-manifest lies beside them under `dbinfer`/`manifest`. Standard library only: both sides import it, Python 3.9 included.
-"""
+"""The manifest: how an image becomes a model's input tensor, and what its output means."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Dict, Mapping, Tuple
+from math import isfinite
+from numbers import Integral, Real
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
-from .manifest_types import several, wrong_type
+_TEXTS = ("name", "task", "color", "resize", "interpolation", "precision", "activation", "decode")
+_TYPES: Tuple[Tuple[type, str, Tuple[str, ...]], ...] = (
+    (str, "a text", _TEXTS),
+    (Integral, "a whole number", ("height", "width", "channels", "pad_value", "max_detections")),
+    (Real, "a number", ("threshold", "iou_threshold")),
+    (bool, "true or false", ("l2_normalize",)),
+    (dict, "an object", ("metrics", "provenance")),
+)
+
+
+def wrong_type(values: Mapping[str, Any]) -> Optional[Tuple[str, Any, str]]:
+    """Return (key, value, what it must be) of the first value that is of another type; None where all are right."""
+    for kind, words, keys in _TYPES:
+        for key in keys:
+            value = values[key]
+            # True is a whole number for Python, and `height: true` is none for us
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+                return key, value, words
+    for key, numbers in (
+        ("mean", values["mean"]),
+        ("scale", values["scale"]),
+        ("threshold", (values["threshold"],)),
+        ("iou_threshold", (values["iou_threshold"],)),
+    ):
+        # Python's json reads NaN and Infinity
+        if not all(isfinite(number) for number in numbers):
+            return key, values[key], "finite"
+    if "" in values["outputs"] or len(set(values["outputs"])) < len(values["outputs"]):
+        return "outputs", values["outputs"], "different names"
+    return None
+
+
+def several(values: Any, kind: Callable[[Any], Any]) -> Tuple[Any, ...]:
+    """Return the values of a list as a tuple of one type; the empty one for None.
+
+    Raises:
+        TypeError, ValueError, OverflowError: it is no list, or a value is of another type.
+    """
+    if values is None:
+        return ()
+    if isinstance(values, (str, bytes, dict)):  # a text is a list of letters for Python
+        raise TypeError
+    return tuple(kind(value) for value in values)
+
 
 # Raised when a key is added that changes results where it is not understood; a manifest without the key `schema` has 1
 SCHEMA = 1

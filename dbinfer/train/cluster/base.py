@@ -1,21 +1,221 @@
-"""What both strategies with a coordinator have: network, images, servers and workers, as the chief sees them."""
+"""What strategies with a coordinator have: variables on parameter servers, and work dealt out to whoever is free."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from dbinfer.train import model as models
-from dbinfer.train.arrays import Pure
-from dbinfer.train.cluster.variables import Served
-from dbinfer.train.cluster.work import Work
-from dbinfer.train.judge import Judge
-from dbinfer.train.pipeline import read_batches
+from dbinfer.train.arrays import Judge, Pure
+from dbinfer.train.loader import read_batches
+from dbinfer.train.options import TrainJob
 from dbinfer.train.plan import Plan
+
+RHO, BETA1, BETA2, TINY = 0.9, 0.9, 0.999, 1e-7  # as Keras has them
+Apply = Callable[[Any, Sequence[Any], Any, Any, Any], None]
+
+
+class Served:
+    """Variables that are spread over the servers: each goes to the one that has least so far.
+
+    Args:
+        servers: how many there are.
+    """
+
+    def __init__(self, servers: int) -> None:
+        self._sizes = [0] * servers
+
+    def make(self, values: Sequence[Any]) -> list[Any]:
+        """Return variables with these first values."""
+        return [self._one(np.asarray(value)) for value in values]
+
+    def beside(self, variables: Sequence[Any], value: float) -> list[Any]:
+        """Return variables of the same shapes on the same servers, filled with a number."""
+        return [_on(one.device, np.full(one.shape, value, one.dtype.as_numpy_dtype)) for one in variables]
+
+    def _one(self, value: Any) -> Any:
+        server = int(np.argmin(self._sizes))
+        self._sizes[server] += value.nbytes
+        return _on(f"/job:ps/replica:0/task:{server}/device:CPU:0", value)
+
+
+def _on(device: str, value: Any) -> Any:
+    with tf.device(device):
+        return tf.Variable(value, trainable=False)
+
+
+def _sgd(job: TrainJob) -> Apply:
+    def apply(variable: Any, slots: Sequence[Any], gradient: Any, rate: Any, step: Any) -> None:
+        if not slots:
+            tf.raw_ops.ResourceApplyGradientDescent(
+                var=variable.handle, alpha=rate, delta=gradient, use_locking=True
+            )
+            return
+        tf.raw_ops.ResourceApplyKerasMomentum(
+            var=variable.handle,
+            accum=slots[0].handle,
+            lr=rate,
+            grad=gradient,
+            momentum=job.momentum,
+            use_locking=True,
+            use_nesterov=True,
+        )
+
+    return apply
+
+
+def _adagrad(job: TrainJob) -> Apply:
+    def apply(variable: Any, slots: Sequence[Any], gradient: Any, rate: Any, step: Any) -> None:
+        tf.raw_ops.ResourceApplyAdagradV2(
+            var=variable.handle, accum=slots[0].handle, lr=rate, epsilon=TINY, grad=gradient, use_locking=True
+        )
+
+    return apply
+
+
+def _rmsprop(job: TrainJob) -> Apply:
+    def apply(variable: Any, slots: Sequence[Any], gradient: Any, rate: Any, step: Any) -> None:
+        tf.raw_ops.ResourceApplyRMSProp(
+            var=variable.handle,
+            ms=slots[0].handle,
+            mom=slots[1].handle,
+            lr=rate,
+            rho=RHO,
+            momentum=0.0,
+            epsilon=TINY,
+            grad=gradient,
+            use_locking=True,
+        )
+
+    return apply
+
+
+def _adam(job: TrainJob) -> Apply:
+    def apply(variable: Any, slots: Sequence[Any], gradient: Any, rate: Any, step: Any) -> None:
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=slots[0].handle,
+            v=slots[1].handle,
+            # Powers of the number of the step: a counter that all workers write would be a third thing to lock
+            beta1_power=tf.pow(BETA1, step),
+            beta2_power=tf.pow(BETA2, step),
+            lr=rate,
+            beta1=BETA1,
+            beta2=BETA2,
+            epsilon=TINY,
+            grad=gradient,
+            use_locking=True,
+        )
+
+    return apply
+
+
+def slots_of(job: TrainJob) -> tuple[float, ...]:
+    """Return the first values of what the optimizer keeps for each variable."""
+    momentum = (0.0,) if job.momentum else ()
+    return {"sgd": momentum, "adagrad": (0.1,), "rmsprop": (0.0, 0.0), "adam": (0.0, 0.0)}[job.optimizer]
+
+
+def applying(job: TrainJob) -> Apply:
+    """Return the optimizer: a function (variable, slots, gradient, rate, step from 1 on) that changes them locked."""
+    return {"sgd": _sgd, "adagrad": _adagrad, "rmsprop": _rmsprop, "adam": _adam}[job.optimizer](job)
+
+
+AHEAD = 3  # pieces per worker that are under way: one computed, and the next ones on their way
+# The worker that had computed a value is lost, and the value with it
+LOST = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.InternalError, tf.errors.CancelledError)
+
+
+class Work:
+    """See the module.
+
+    Attributes:
+        done: how many pieces each worker has done.
+
+    Args:
+        coordinator: TensorFlow's.
+        workers: how many there are.
+    """
+
+    def __init__(self, coordinator: Any, workers: int) -> None:
+        self._coordinator = coordinator
+        self._pool = ThreadPoolExecutor(AHEAD * workers)
+        self._limit = AHEAD * workers
+        self._names = iter(coordinator.create_per_worker_dataset(_names))
+        self.done: Counter[int] = Counter()
+
+    def results(
+        self, function: Callable[..., Any], pieces: Iterable[tuple[Any, ...]], again: bool
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield (number, result) of each piece, in the order in which they are done.
+
+        Args:
+            function: gets the values of a piece; a tf.function over what `run` adds the worker's name to.
+            pieces: what is computed.
+            again: whether a piece may be done once more when its result was lost with its worker; else None is yielded.
+        """
+        run = _named(function)
+        waiting: dict[Future[Any], tuple[int, tuple[Any, ...]]] = {}
+
+        def hand_out(number: int, piece: tuple[Any, ...]) -> None:
+            remote = self._coordinator.schedule(run, args=(self._names, *piece))
+            waiting[self._pool.submit(remote.fetch)] = number, piece
+
+        for number, piece in enumerate(pieces):
+            hand_out(number, piece)
+            while len(waiting) >= self._limit:
+                yield from self._collect(waiting, hand_out, again)
+        while waiting:
+            yield from self._collect(waiting, hand_out, again)
+
+    def _collect(
+        self, waiting: dict[Future[Any], Any], hand_out: Callable[..., None], again: bool
+    ) -> Iterator[Any]:
+        for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+            number, piece = waiting.pop(future)
+            try:
+                name, result = future.result()
+            except LOST:
+                self._coordinator.schedule(_nothing)  # raises where a server is lost, not a worker
+                if again:
+                    hand_out(number, piece)
+                else:
+                    yield number, None
+                continue
+            self.done[int(name)] += 1
+            yield number, result
+
+
+def _named(function: Callable[..., Any]) -> Any:
+    """Return a tf.function that also says which worker it ran on."""
+
+    def run(names: Any, *piece: Any) -> Any:
+        return next(names), function(*piece)
+
+    return tf.function(run, reduce_retracing=True)
+
+
+@tf.function  # type: ignore[untyped-decorator]
+def _nothing() -> Any:
+    return tf.constant(0)
+
+
+def _names() -> Any:
+    """Return a data set that gives the number of the worker that reads it, again and again.
+
+    TensorFlow tells a function not where it runs. So the worker reads its own command line: ... member worker 1
+    """
+    words = tf.data.TextLineDataset("/proc/self/cmdline")
+    number = words.map(lambda line: tf.strings.to_number(tf.strings.split(line, "\0")[-2], tf.int64))
+    return number.cache().repeat()
+
 
 Cluster = dict[str, list[str]]
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbinfer.errors import TrainError
+from dbinfer.base.errors import TrainError
 
 Words = NDArray[np.uint64]
 Prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, use_errno=True)

@@ -12,8 +12,8 @@ import sys
 import threading
 from typing import Any
 
-from dbinfer.train import events
-from dbinfer.train.cluster.address import hold_port, own_address
+from dbinfer.train import processes
+from dbinfer.train.hosts import hold_port, own_address
 from dbinfer.train.options import TrainJob
 
 
@@ -26,7 +26,9 @@ def main(role: str) -> None:
     held = hold_port(address, given["port"])
     plan = _plan(job) if role == "chief" else None  # before TensorFlow: mistakes in the data show at once
     _prepare(role, job, given, address)
-    events.send({"event": "listening", "address": f"{address}:{held.getsockname()[1]}", "pid": os.getpid()})
+    processes.send(
+        {"event": "listening", "address": f"{address}:{held.getsockname()[1]}", "pid": os.getpid()}
+    )
     cluster = json.loads(sys.stdin.readline() or "{}")
     threading.Thread(target=_end_with_the_command, daemon=True).start()
     if plan is not None:
@@ -47,7 +49,7 @@ def _plan(job: TrainJob) -> Any:
 
 def _prepare(role: str, job: TrainJob, given: dict[str, Any], address: str) -> None:
     """Import TensorFlow and settle what cannot be changed later: devices, threads, and where it listens."""
-    from dbinfer.train.libraries import import_tensorflow
+    from dbinfer.train.device import import_tensorflow
 
     import_tensorflow()
     from dbinfer.train.cluster.listening import listen_only_on
@@ -69,7 +71,7 @@ def _serve(role: str, cluster: dict[str, list[str]], address: str) -> None:
         tf.train.ClusterSpec(cluster), job_name=role, task_index=index, protocol="grpc"
     )
     check_listening(address)
-    events.send({"event": "serving"})
+    processes.send({"event": "serving"})
     server.join()
 
 
@@ -79,6 +81,6 @@ def _end_with_the_command() -> None:
 
 
 if __name__ == "__main__":
-    events.sending_errors(main, sys.argv[1])
+    processes.sending_errors(main, sys.argv[1])
     sys.stdout.flush()
     os._exit(0)  # at once: TensorFlow's threads wait for servers that may be gone

@@ -1,26 +1,84 @@
-"""Starts chief, servers and workers of a cluster, here or over ssh; replaces workers that die; passes progress on."""
+"""Who takes part in a training with servers, how they are started here or over ssh, and how workers that
+die are replaced.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import queue
+import shlex
 import subprocess
 import sys
 import threading
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dbinfer.errors import harmless
-from dbinfer.machine import cores
-from dbinfer.train import events
-from dbinfer.train.cluster.roles import Member, members_of, over_ssh, stopped
-from dbinfer.train.data.share import held_for_ranks
-from dbinfer.train.hosts import check_reachable, hosts_of, is_here
+from dbinfer.base.apart import cores
+from dbinfer.base.errors import TrainError, harmless
+from dbinfer.train import processes
+from dbinfer.train.data import held_for_ranks
+from dbinfer.train.hosts import SSH, check_reachable, hosts_of, is_here
 from dbinfer.train.options import TrainJob
-from dbinfer.train.processes import WARNING, inherited, start, stop
+from dbinfer.train.processes import KEPT_LINES, WARNING, inherited, start, stop
+
+
+@dataclass
+class Member:
+    """A process of the cluster, and what it has told.
+
+    Attributes:
+        role: chief, ps or worker; `index` counts within the role, `place` within its host, `number` all of them.
+        address: where it listens, once it has told.
+    """
+
+    role: str
+    index: int
+    host: str
+    place: int
+    number: int
+    address: str = ""
+    process: Any = None
+    last: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
+
+
+def members_of(job: TrainJob) -> list[Member]:
+    """Return who takes part: the chief here, the workers as --hosts says, the servers in turn on the same hosts."""
+    workers = [host for host, count in hosts_of(job).items() for _ in range(count)]
+    hosts = list(dict.fromkeys(workers))
+    servers = [hosts[index % len(hosts)] for index in range(job.servers)]
+    roles = [("chief", 0, "localhost"), *(("ps", *one) for one in enumerate(servers))]
+    roles += [("worker", *one) for one in enumerate(workers)]
+    seen: Counter[tuple[str, str]] = Counter()
+    found = []
+    for number, (role, index, host) in enumerate(roles):
+        found.append(Member(role, index, host, seen[role, host], number))
+        seen[role, host] += 1
+    return found
+
+
+def stopped(job: TrainJob, member: Member, code: int) -> TrainError:
+    """Return the error for a process that ended without saying why."""
+    names = {
+        "chief": "the chief",
+        "ps": f"parameter server {member.index}",
+        "worker": f"worker {member.index}",
+    }
+    how = f"signal {-code}" if code < 0 else f"exit status {code}"
+    told = "".join(f"\n  {line}" for line in [line for line in member.last if line.strip()][-5:])
+    text = f"{names[member.role]} on {member.host} stopped with {how}.{told}"
+    return TrainError(text, processes.how_to_go_on(job))
+
+
+def over_ssh(host: str, command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """Return the command that runs this one in the same folder of another host."""
+    passed = ("PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL", "KERAS_BACKEND", "PYTHONUNBUFFERED")
+    words = [f"{name}={environment[name]}" for name in passed if name in environment]
+    return [*SSH, host, f"cd {shlex.quote(os.getcwd())} && exec {shlex.join(['env', *words, *command])}"]
+
 
 MODULE = "dbinfer.train.cluster.member"
 DEATHS = 3  # of one worker: then it is no accident
@@ -96,13 +154,13 @@ class Crew:
         """Act on one line of a process, or on its end; return whether the training is over."""
         if line is None:
             return self._ended(member, process)
-        event = events.find(line)
+        event = processes.find(line)
         if event is None:
             member.last.append(line.rstrip())
             if WARNING in line:
                 print(harmless(line[line.index(WARNING) :].rstrip()), file=sys.stderr, flush=True)
         elif event["event"] == "error":
-            raise events.to_error(event)
+            raise processes.to_error(event)
         elif event["event"] == "listening":
             self._listening(member, event)
         elif event["event"] != "serving":

@@ -15,9 +15,9 @@ from typing import Any
 import psycopg2
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.connection import one, sentence, session
-from dbinfer.errors import DataError, TrainError
-from dbinfer.platform import detect
+from dbinfer.base.errors import DataError, TrainError
+from dbinfer.database.connection import one, sentence, session
+from dbinfer.database.platform import detect
 
 VARIABLE = "DBINFER_TRAIN_SNAPSHOT"  # tells the ranks which snapshot to import
 SETTINGS = (

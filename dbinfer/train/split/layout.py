@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dbinfer.errors import UsageError
+from dbinfer.base.errors import UsageError
 from dbinfer.train.options import TrainJob
 
 Axes = tuple[str | None, ...]

@@ -1,27 +1,129 @@
-"""One process of a network that lies split over several: what it trains, and what it shows of it."""
+"""One process of a network that lies split over several: what it trains, tells the others, and gathers for
+the model's file.
+"""
 
 from __future__ import annotations
 
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
+import jax
 import keras
 import numpy as np
+from jax.experimental import multihost_utils
+from numpy.typing import NDArray
 
-from dbinfer.errors import TrainError
+from dbinfer.base.errors import TrainError
 from dbinfer.train import model as models
 from dbinfer.train.course import Pass
-from dbinfer.train.loader import Seed
-from dbinfer.train.pipeline import Pipeline
-from dbinfer.train.plan import Plan
-from dbinfer.train.split import exchange
+from dbinfer.train.loader import Pipeline, Seed
+from dbinfer.train.plan import REPORT_EVERY, Plan, Schedule
+from dbinfer.train.ranks import length_of, packed, unpacked
 from dbinfer.train.split.layout import Layout, Mesh, distribution
-from dbinfer.train.split.mirror import Mirror
-from dbinfer.train.steps import REPORT_EVERY, Schedule
+
+LONGEST = 256  # bytes of a text
+
+
+def share(value: Any) -> Any:
+    """Return the first process's value, of which JSON can be made, in every process."""
+    if jax.process_count() == 1:
+        return value
+    data = packed(value)
+    length = length_of(multihost_utils.broadcast_one_to_all(np.int32(len(data))))
+    padded = np.zeros(length, np.uint8)
+    if jax.process_index() == 0:
+        padded[:] = data
+    return unpacked(np.asarray(multihost_utils.broadcast_one_to_all(padded)))
+
+
+def gather(value: float) -> list[float]:
+    """Return the numbers of all processes, in their order."""
+    return [float(one) for one in np.atleast_1d(multihost_utils.process_allgather(np.float32(value)))]
+
+
+def gather_texts(text: str) -> list[str]:
+    """Return the texts of all processes, in their order."""
+    data = np.zeros(LONGEST, np.uint8)
+    encoded = text.encode()[:LONGEST]
+    data[: len(encoded)] = list(encoded)
+    rows = np.asarray(multihost_utils.process_allgather(data)).reshape(-1, LONGEST)
+    return [bytes(row).rstrip(b"\0").decode() for row in rows]
+
+
+class Held:
+    """A variable as checkpoints know it; its values are here only while they are needed."""
+
+    def __init__(self, variable: Any) -> None:
+        self.shape = tuple(variable.shape)
+        self.value: NDArray[Any] | None = None
+        self._variable = variable
+
+    def assign(self, value: Any) -> None:
+        """Take a value; `spread` gives it to the network."""
+        self.value = np.asarray(value)
+
+    def gather(self, keep: bool) -> None:
+        """Fetch the values from all processes, which make this call together; those that keep none drop them."""
+        from jax.experimental import multihost_utils
+
+        whole = multihost_utils.process_allgather(self._variable.value, tiled=True)
+        self.value = np.asarray(whole) if keep else None
+
+    def spread(self) -> None:
+        """Give the network the first process's values; all processes make this call together."""
+        import jax
+        from jax.experimental import multihost_utils
+
+        now = self._variable.value
+        given = self.value if self.value is not None else np.zeros(now.shape, now.dtype)
+        whole = np.asarray(multihost_utils.broadcast_one_to_all(given.astype(now.dtype)))
+        # Each process makes its own part; assigning the whole would make JAX compare it on all processes
+        self._variable.assign(
+            jax.make_array_from_callback(now.shape, now.sharding, lambda index: whole[index])
+        )
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        assert self.value is not None, "the values have not been gathered"
+        return self.value if dtype is None else self.value.astype(dtype)
+
+
+class Mirror:
+    """What a checkpoint holds of a network that lies split: see dbinfer.train.course.Trained.model."""
+
+    def __init__(self, model: Any) -> None:
+        self.weights = [Held(variable) for variable in model.weights]
+        self.optimizer = SimpleNamespace(variables=[Held(variable) for variable in model.optimizer.variables])
+
+    @property
+    def variables(self) -> Sequence[Held]:
+        """All of them."""
+        return [*self.weights, *self.optimizer.variables]
+
+    @property
+    def filled(self) -> bool:
+        """Whether a checkpoint has been read."""
+        return any(one.value is not None for one in self.variables)
+
+    def gather(self, keep: bool) -> None:
+        """Fetch all values, one variable after the other."""
+        for one in self.variables:
+            one.gather(keep)
+
+    def spread(self) -> None:
+        """Give all values to the network, one variable after the other."""
+        for one in self.variables:
+            one.spread()
+
+    def drop(self) -> None:
+        """Free the memory: while the network trains, nobody has it as a whole."""
+        for one in self.variables:
+            one.value = None
+
 
 AHEAD = 2  # batches that are decoded while the network computes
 Batch = tuple[Any, Any]
@@ -72,11 +174,11 @@ class Trainer:
         return whole
 
     def share(self, value: Any) -> Any:
-        return exchange.share(value)
+        return share(value)
 
     def begin(self) -> None:
         # Without a checkpoint all have begun alike
-        if exchange.share(self.model.filled):
+        if share(self.model.filled):
             self.model.spread()
 
     def epoch(self, number: int, report: Callable[[dict[str, Any]], None]) -> Pass:
@@ -109,11 +211,11 @@ class Trainer:
         """Return hosts, the mesh, and the share of the parameters that each process holds."""
         held, whole = held_parameters(self._network)
         return {
-            "hosts": exchange.gather_texts(socket.gethostname()),
+            "hosts": gather_texts(socket.gethostname()),
             "mesh": [self._mesh.groups, self._mesh.parts],
             "layout": self.plan.job.layout,
             "parameters": whole,
-            "share_of_parameters": [round(one, 4) for one in exchange.gather(held / whole)],
+            "share_of_parameters": [round(one, 4) for one in gather(held / whole)],
         }
 
 
@@ -127,7 +229,7 @@ def held_parameters(model: Any) -> tuple[int, int]:
 def _check_alike(plan: Plan) -> None:
     """Stop where the processes see other images: they could not even wait for each other."""
     seen = [plan.fingerprint(), len(plan.train.rows)]
-    if any(exchange.gather(float(exchange.share(seen) != seen))):
+    if any(gather(float(share(seen) != seen))):
         raise TrainError(
             "the ranks see different images, or in another order",
             "Put the same files on every host. A query needs a unique key as its third column or at the end of "

@@ -11,7 +11,7 @@ import atheris
 import numpy as np
 
 ROOT = Path(__file__).parents[3]
-OURS = ["dbinfer_udf", "dbinfer.load", "dbinfer.imagefiles"]
+OURS = ["dbinfer_udf", "dbinfer.load", "dbinfer.images.files"]
 # operations that load nothing by themselves; Loop, TensorIterator and If hold graphs of their own
 TYPES = (
     "Loop",

@@ -23,19 +23,19 @@ from typing import Any
 
 import numpy as np
 
-from dbinfer.errors import DbinferError
-from dbinfer.imagefiles import Refused
-from dbinfer.ir import read as ir_read
-from dbinfer.load import archives as the_archives
-from dbinfer.load.tararchive import Tar
-from dbinfer.load.ziparchive import Zip
-from dbinfer_udf import trial, trial_process
-from dbinfer_udf.engine import hosted, wire
-from dbinfer_udf.engine.slots import SIZE, Slots, make
+from dbinfer.base.errors import DbinferError
+from dbinfer.images import archives as the_archives
+from dbinfer.images.archives import Tar, Zip
+from dbinfer.images.files import Refused
+from dbinfer.models import ir as ir_read
+from dbinfer_udf.engine import hosted
+from dbinfer_udf.engine.slots import SIZE, Slots, make_slots
 from dbinfer_udf.errors import ImageError, UdfError
-from dbinfer_udf.header import read_header, sniff
-from dbinfer_udf.image import Decoder, Target
+from dbinfer_udf.host import protocol
+from dbinfer_udf.image.decode import Decoder, Target
+from dbinfer_udf.image.header import read_header, sniff
 from dbinfer_udf.manifest import Manifest, ManifestError
+from dbinfer_udf.model import trial, trial_process
 
 DECODERS = (Decoder("RGB"), Decoder("GRAY", target=Target(16, 16)))
 TRIAL = trial.Limits(start_seconds=10, image_seconds=3, memory_bytes=2 << 30)
@@ -134,27 +134,29 @@ class Forked:
 def messages(data: bytes) -> None:
     """What a worker or a host sends is a message, or refused; what is believed of it is bounded."""
     kind, body = data[:1], data[1:]
-    for read in (wire.unframe, wire.unpack_head):
-        with contextlib.suppress(wire.ClosedError):
+    for read in (protocol.unframe, protocol.unpack_head):
+        with contextlib.suppress(protocol.ClosedError):
             read(body)
-    with contextlib.suppress(UdfError, wire.RemoteError):
-        wire.result(kind[0] if kind else 0, body)
+    with contextlib.suppress(UdfError, protocol.RemoteError):
+        protocol.result(kind[0] if kind else 0, body)
     for function in ("classify", "embed"):
         with contextlib.suppress(UdfError):
-            wire.unpack_results(body, function, 3)
-    with contextlib.suppress(ValueError, RecursionError, wire.ClosedError):  # as Hosted._read has it
-        said = wire.bounded(json.loads(body))
+            protocol.unpack_results(body, function, 3)
+    with contextlib.suppress(ValueError, RecursionError, protocol.ClosedError):  # as Hosted._read has it
+        said = protocol.bounded(json.loads(body))
         facts = hosted._facts(said, {"rows": 32, "threads": 1})
         assert 1 <= facts["rows"] <= 32
         assert all(
-            value.isprintable() for value in wire.described(said).values() if value == wire.text(value)
+            value.isprintable()
+            for value in protocol.described(said).values()
+            if value == protocol.text(value)
         )
         json.dumps(facts, allow_nan=False)
 
 
 def slots(data: bytes) -> None:
     """Whatever a worker writes into shared memory, what is read of it can be counted, added and sent."""
-    fd = make(4)
+    fd = make_slots(4)
     os.pwrite(fd, data[: 4 * SIZE], 0)
     found = Slots(fd)
     for number, state in enumerate(found.all()):
@@ -226,10 +228,13 @@ def _irs() -> list[bytes]:
 
 
 def _messages() -> list[bytes]:
-    found = [wire.frame({"op": "open", "rows": 3}), wire.failure(ImageError("no"))[wire.ANSWER.size :]]
-    found += [b"".join(wire.request(bytes(8), "rows", None, ("classify", True, [(1, b"x"), (2, None)])))]
+    found = [
+        protocol.frame({"op": "open", "rows": 3}),
+        protocol.failure(ImageError("no"))[protocol.ANSWER.size :],
+    ]
+    found += [b"".join(protocol.request(bytes(8), "rows", None, ("classify", True, [(1, b"x"), (2, None)])))]
     facts = {"rows": 2, "result_bytes": 9, "infer_milliseconds": 1.5, "sandbox": {"files": True}}
-    found += [wire.pack_results(["a", None, "b"]), json.dumps(facts).encode()]
+    found += [protocol.pack_results(["a", None, "b"]), json.dumps(facts).encode()]
     return [bytes([kind]) + one for kind in range(5) for one in found]
 
 
@@ -266,9 +271,9 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], Seeds, tuple[str, ...]]] = {
     "decode": (decode, _images, (UDF + "image", UDF + "image_limits", *FORMATS_READ)),
     "manifest": (manifest, _manifests, (UDF + "manifest", UDF + "manifest_types")),
     "ir": (ir, _irs, (UDF + "trial",)),
-    "messages": (messages, _messages, (UDF + "engine.wire",)),
+    "messages": (messages, _messages, (UDF + "host.protocol",)),
     "slots": (slots, _slots, (UDF + "engine.slots",)),
-    "archives": (archives, _archives, ("dbinfer.load.archives", "dbinfer.load.tararchive", "dbinfer.load.ziparchive")),
+    "archives": (archives, _archives, ("dbinfer.images.archives", "dbinfer.images.archives", "dbinfer.images.archives")),
 }  # fmt: skip
 
 

@@ -1,15 +1,20 @@
-"""Where the engine's sockets, lock and log lie: a folder that is this user's alone."""
+"""Where the sockets, lock and log of the engine lie, and questions to its supervisor."""
 
 from __future__ import annotations
 
+import _socket
 import os
+import time
 
-from ..own_folder import require_own
-from .errors import PUBLIC, EngineError
+from ..errors import PUBLIC, EngineError
+from ..host import protocol
+from ..host.cache import require_own
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
+
 if TYPE_CHECKING:
-    from typing import Dict, List
+    from typing import Any, Dict, List
+
 
 SERVICE_FOLDER = "/run/dbinfer-engine"
 # The kernel's bound for the path of a socket is 107 bytes; our longest name has 30
@@ -76,3 +81,48 @@ def engines(folder: Address) -> List[Address]:
 
     paths = glob.glob(os.path.join(glob.escape(folder.folder), "engine-*.sock"))
     return [Address(folder.folder, os.path.basename(path)[7:-5]) for path in sorted(paths)]
+
+
+class GoneError(Exception):
+    """No engine listens there."""
+
+
+def call(path: str, message: Dict[str, Any], seconds: float = protocol.FOREVER) -> Dict[str, Any]:
+    """Return a supervisor's answer.
+
+    Args:
+        path: of its socket.
+        seconds: to wait at most.
+
+    Raises:
+        GoneError: nobody listens there, or it ended before it answered.
+        EngineError: it belongs to another user, or says nothing.
+        CancelledError: the statement was cancelled meanwhile.
+    """
+    until = time.monotonic() + seconds
+    connection = protocol.open_socket()
+    try:
+        protocol.connect(connection, path, until)
+        protocol.send(connection, [protocol.frame(message)], until)
+        data, found = b"", None
+        while found is None:
+            data += protocol.receive(connection, 1 << 16, until)
+            found = protocol.unframe(data)
+        return found
+    except (OSError, protocol.ClosedError) as err:
+        raise GoneError(str(err)) from err
+    finally:
+        connection.close()
+
+
+def tell(path: str, message: Dict[str, Any]) -> None:
+    """Send a message that needs no answer, if that is possible at once."""
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        connection.setblocking(False)
+        connection.connect(path)
+        connection.send(protocol.frame(message), _socket.MSG_NOSIGNAL)
+    except OSError:
+        pass
+    finally:
+        connection.close()

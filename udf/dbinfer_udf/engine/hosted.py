@@ -1,4 +1,6 @@
-"""One model as the supervisor sees it: its socket, its host's channel, who waits for it, and how its requests ended."""
+"""One model as the supervisor sees it: its sockets, its host's channel, who waits for it, and how its
+requests ended.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,78 @@ import os
 import socket
 import struct
 import time
+from collections import OrderedDict
 from typing import Any, Dict, List, Optional, Tuple
 
-from .. import limits
-from ..isolation import fast
-from ..trial import Limits
-from . import slots, wire
-from .ends import Ends
-from .errors import PUBLIC, EngineError, RowError
-from .forking import fork_host
-from .listener import listen
+from ..errors import PUBLIC, EngineError, RowError
+from ..host import limits, protocol, sandbox
+from ..model.trial import Limits
+from . import slots
+from .isolation import fast
+
+BACKLOG = 4096  # the kernel cuts it to net.core.somaxconn
+
+
+def listen(path: str) -> socket.socket:
+    """Return a socket that listens at a path; one that a killed engine left is removed."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    listener.bind(path)
+    os.chmod(path, 0o600)
+    listener.listen(BACKLOG)
+    return listener
+
+
+MOST = 1000
+
+
+class Ends:
+    """The last ends of one model's requests."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, Dict[str, str]] = OrderedDict()
+
+    def note(self, request: str, why: Dict[str, str]) -> None:
+        """Keep why a request (in hex; "" for none) ended."""
+        if request:
+            self._known[request] = why
+            while len(self._known) > MOST:
+                self._known.popitem(last=False)
+
+    def of(self, request: str) -> Optional[Dict[str, str]]:
+        """Return why it ended; None where nothing is known."""
+        return self._known.get(request)
+
+
+def fork_host(supervisor: Any, wanted: Dict[str, Any], listener: socket.socket, memory: int) -> socket.socket:
+    """Return the channel to a new host; its end is the host's end.
+
+    Args:
+        wanted: what the model was opened with.
+        listener: the model's socket.
+        memory: descriptor of the workers' slots.
+
+    Raises:
+        OSError: no process, or no descriptor, can be had.
+    """
+    shelf = supervisor.shelf
+    # not more than there are: a setting may ask for more threads than the host has cores
+    each = min(wanted["threads"], supervisor.cores)
+    told = dict(wanted, semaphore=shelf.semaphore, tokens=each)
+    call = sandbox.memory_file("dbinfer-call", json.dumps(told).encode())
+    try:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            fds = [theirs.fileno(), listener.fileno(), memory, call]
+            shelf.zygotes.fork(wanted["spec"]["settings"], fds)
+    finally:
+        os.close(call)
+    ours.setblocking(False)
+    # the kernel says who sends: the host's number is not taken from its own words
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    return ours
+
 
 MOST_RESTARTS, RESTART_SECONDS = 3, 30.0
 MESSAGE = 1 << 20
@@ -49,7 +113,7 @@ class Hosted:
         self.listener: Optional[socket.socket] = listen(self._path)
         self.passing = True
         self._most = max(1, limits.cores() // max(1, wanted["threads"]))
-        self._memory = slots.make(self._most)
+        self._memory = slots.make_slots(self._most)
         self.slots = slots.Slots(self._memory)
         self._channel: Optional[socket.socket] = None
         try:
@@ -91,10 +155,10 @@ class Hosted:
         """Take one message of the host; its end is one, too."""
         try:
             data, pid = _heard(self._channel) if self._channel else (b"", 0)
-            message = wire.bounded(json.loads(data)) if data else None
+            message = protocol.bounded(json.loads(data)) if data else None
         except BlockingIOError:
             return
-        except (OSError, ValueError, RecursionError, wire.ClosedError):
+        except (OSError, ValueError, RecursionError, protocol.ClosedError):
             message = None
         # what is no message of ours is the end of a host, too
         if isinstance(message, dict):
@@ -116,12 +180,12 @@ class Hosted:
         elif "threads" in message:
             self._take_threads(message["threads"])
         elif "error" in message:
-            message["error"] = wire.described(message["error"])
+            message["error"] = protocol.described(message["error"])
             self._supervisor.log.say("%s was not loaded: %s." % (self.title, message["error"]["message"]))
             self.close(message["error"])
         elif "died" in message:
             self._worker_restarts += 1
-            self._note(wire.text(message["died"])[:16], wire.described(message.get("why")))
+            self._note(protocol.text(message["died"])[:16], protocol.described(message.get("why")))
 
     def _take_threads(self, number: Any) -> None:
         """Have the model loaded for fewer threads: its trial says that more do not pay."""
@@ -139,7 +203,7 @@ class Hosted:
         self._drop_channel()
         for request in self.slots.running():
             killed = RowError("the worker that scored this image was killed, with all others of this model")
-            self._note(request.hex(), wire.describe(killed))
+            self._note(request.hex(), protocol.describe(killed))
         for number in range(self._most):
             self.slots.clear(number, self.slots.read(number).since > 0)
         now = time.monotonic()
@@ -149,13 +213,15 @@ class Hosted:
         elif len(self._restarts) > MOST_RESTARTS:
             often = "the engine's processes of this model end again and again"
             hint = "See the engine's log: %s" % self._supervisor.log.path
-            self.close(wire.describe(EngineError(often, hint=hint, public=PUBLIC)))
+            self.close(protocol.describe(EngineError(often, hint=hint, public=PUBLIC)))
         else:
             self._supervisor.log.say("%s has lost its host, and gets another." % self.title)
             try:
                 self._start()
             except OSError as err:
-                self.close(wire.describe(EngineError("the engine cannot load the model: %s" % err.strerror)))
+                self.close(
+                    protocol.describe(EngineError("the engine cannot load the model: %s" % err.strerror))
+                )
 
     def _drop_channel(self) -> None:
         if self._channel is not None:
@@ -229,7 +295,7 @@ class Hosted:
             self.close({})
         elif self.facts is None and time.monotonic() > self._until:
             late = "the engine needs too long to load the model"
-            self.close(wire.describe(EngineError(late, hint="Set max_compile_seconds higher.")))
+            self.close(protocol.describe(EngineError(late, hint="Set max_compile_seconds higher.")))
 
     def busy(self) -> bool:
         """Return whether a request runs or it loads."""
@@ -250,7 +316,7 @@ def _heard(channel: socket.socket) -> Tuple[bytes, int]:
 def _facts(said: Any, wanted: Dict[str, Any]) -> Dict[str, Any]:
     """Return what a host said of its model, with the values that backends rely on within their bounds."""
     found = said if isinstance(said, dict) else {}
-    limits_of = {"rows": wanted["rows"], "result_bytes": wire.MOST_BYTES}
+    limits_of = {"rows": wanted["rows"], "result_bytes": protocol.MOST_BYTES}
     for name, most in limits_of.items():
         value = found.get(name)
         found[name] = min(max(1, value), most) if isinstance(value, int) else 1

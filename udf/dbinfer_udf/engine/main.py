@@ -10,11 +10,11 @@ import time
 from typing import Any, Dict, Optional
 
 from ..errors import UdfError
-from . import address, control, kernel
+from ..host import sandbox
+from . import address
 from .address import Address
-from .listener import listen
-from .log import Log
-from .supervisor import Supervisor
+from .hosted import listen
+from .supervisor import Log, Supervisor
 
 WAIT, MOST_WAITS = 0.05, 400
 
@@ -47,8 +47,8 @@ def _leave_all_behind() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    kernel.no_new_privileges()
-    kernel.set_title("dbinfer-engine")
+    sandbox.no_new_privileges()
+    sandbox.set_title("dbinfer-engine")
 
 
 def _take_lock(place: Address) -> Optional[int]:
@@ -69,8 +69,8 @@ def _take_lock(place: Address) -> Optional[int]:
 
 def _listens(place: Address) -> bool:
     try:
-        control.call(place.control, {"op": "hello"}, 1.0)
-    except (control.GoneError, UdfError):
+        address.call(place.control, {"op": "hello"}, 1.0)
+    except (address.GoneError, UdfError):
         return False
     return True
 

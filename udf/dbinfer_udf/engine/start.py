@@ -10,10 +10,10 @@ import sys
 import time
 from typing import Any, Dict
 
-from .. import own_python
-from ..tried import python_of
-from .errors import PUBLIC, EngineError
-from .steps import STEP, look
+from ..errors import PUBLIC, EngineError
+from ..host import own_python
+from ..host.protocol import STEP, look
+from ..model.tried import python_of
 
 SECONDS = 30.0  # until it listens; Python starts in 20 ms
 # Room in the command line for the title that ps shows

@@ -1,30 +1,253 @@
-"""The supervisor: answers the control socket, keeps models and servers, and ends all when nobody needs it.
-
-Standard library only; no image and no model file passes through it.
+"""The supervisor: a loop over descriptors and signals that answers the control socket, keeps models, and
+ends when nobody needs it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
+import selectors
+import signal
 import socket
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
-from .. import limits
-from ..errors import UdfError
-from . import tokens, wire
+from ..errors import EngineError, UdfError
+from ..host import limits, protocol, sandbox
+from ..host.process import birth
+from ..host.protocol import text as harmless
+from ..host.sandbox import guards, missing
+from . import slots
 from .address import Address
-from .errors import EngineError
-from .guards import guards, missing
-from .log import Log
-from .loop import Loop
-from .measure import memory_of
-from .questions import Question, Questions
-from .servers import Servers
-from .shelf import Shelf
+from .shelf import Shelf, memory_of
+
+MOST_BYTES = 1 << 20  # then the file becomes FILE.1, and what was FILE.1 goes
+MOST_LINE = 2000
+
+
+class Log:
+    """Writes lines to a file; where that is not possible (a full disk, say), it does without.
+
+    Args:
+        path: of the file; "" for none.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._rest = b""
+
+    def say(self, text: str) -> None:
+        """Write one sentence."""
+        self._write("%s  %s\n" % (time.strftime("%Y-%m-%d %H:%M:%S %Z"), harmless(text[:MOST_LINE])))
+
+    def take(self, block: bytes) -> None:
+        """Take what a process of ours has printed, and write its whole lines."""
+        *lines, self._rest = (self._rest + block).split(b"\n")
+        # what never ends a line is cut
+        if len(self._rest) > MOST_LINE:
+            lines, self._rest = [*lines, self._rest], b""
+        for line in lines:
+            if line.strip():
+                self.say(line.decode(errors="replace").rstrip())
+
+    def _write(self, line: str) -> None:
+        with contextlib.suppress(OSError):
+            if self.path:
+                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+                # opened for each line, because somebody may tidy up the folder meanwhile
+                fd = os.open(self.path, flags, 0o600)
+                try:
+                    os.write(fd, line.encode(errors="replace"))
+                    size = os.fstat(fd).st_size
+                finally:
+                    os.close(fd)
+                if size > MOST_BYTES:
+                    os.replace(self.path, self.path + ".1")
+
+
+class Loop:
+    """Calls what watches a descriptor whenever there is something to read.
+
+    Attributes:
+        told: whether SIGTERM or SIGINT came.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self.told = False
+        self._log = log
+        self._selector = selectors.DefaultSelector()
+
+    def watch(self, fd: Any, then: Callable[[], Any]) -> None:
+        """Call `then` whenever there is something to read."""
+        self._selector.register(fd, selectors.EVENT_READ, then)
+
+    def forget(self, fd: Any) -> None:
+        """Watch it no longer."""
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(fd)
+
+    def hear_signals(self) -> None:
+        """Note SIGTERM and SIGINT, to be acted upon between two turns and not in the middle of something."""
+
+        def tell(*_: Any) -> None:
+            self.told = True
+
+        wakes, wake = os.pipe2(os.O_NONBLOCK)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        self.watch(wakes, lambda: os.read(wakes, 4096))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, tell)
+
+    def own_output(self, with_standard_output: bool) -> None:
+        """Let what this process and its children print go to the log, and nothing come in."""
+        out, into = os.pipe()
+        nothing = os.open("/dev/null", os.O_RDONLY)
+        os.dup2(nothing, 0)
+        if with_standard_output:
+            os.dup2(into, 1)
+        os.dup2(into, 2)
+        os.close(into)
+        os.close(nothing)
+        self.watch(out, lambda: self._log.take(os.read(out, 65536)))
+
+    def turn(self, seconds: float) -> None:
+        """Wait so long at most, and call who is concerned."""
+        for found, _ in self._selector.select(seconds):
+            try:
+                found.data()
+            except Exception:
+                # a bug must not end what others use
+                self._log.say("Unexpected: %s" % traceback.format_exc())
+
+
+class Servers:
+    """The servers that were named, each by pid and birth."""
+
+    def __init__(self) -> None:
+        # pid: its birth, and a descriptor that becomes readable when it ends (-1: the kernel or the sandbox has none)
+        self.known: Dict[int, Tuple[str, int]] = {}
+
+    def add(self, pid: int) -> None:
+        """Watch one more server; nothing where it is watched or has ended."""
+        born = birth(pid)
+        if not born or self.known.get(pid, ("", 0))[0] == born:
+            return
+        self._drop(pid)
+        fd = -1
+        with contextlib.suppress(OSError, AttributeError):
+            fd = os.pidfd_open(pid)
+        self.known[pid] = born, fd
+
+    def fds(self) -> Dict[int, int]:
+        """Return the descriptors to wait for, and whose they are."""
+        return {fd: pid for pid, (_, fd) in self.known.items() if fd >= 0}
+
+    def look(self) -> bool:
+        """Forget those that have ended; return whether any lives."""
+        for pid, (born, fd) in list(self.known.items()):
+            ended = bool(select.select([fd], [], [], 0)[0]) if fd >= 0 else birth(pid) != born
+            if ended:
+                self._drop(pid)
+        return bool(self.known)
+
+    def _drop(self, pid: int) -> None:
+        _, fd = self.known.pop(pid, ("", -1))
+        if fd >= 0:
+            os.close(fd)
+
+
+MESSAGE_SECONDS = 5.0  # until a question is there as a whole
+MOST_MESSAGE = 64 << 20
+
+
+class Question:
+    """One connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.data = b""
+        self.until = time.monotonic() + MESSAGE_SECONDS
+
+    def given_up(self) -> bool:
+        """Return whether who asked has gone: its statement was cancelled, for example."""
+        return sandbox.hung_up(self.connection.fileno())
+
+    def answer(self, message: Dict[str, Any]) -> None:
+        """Send the answer and close; who has gone gets none."""
+        with contextlib.suppress(OSError):
+            self.connection.settimeout(1.0)
+            self.connection.sendall(protocol.frame(message))
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+
+class Questions:
+    """Those that are not there as a whole.
+
+    Args:
+        supervisor: whose loop watches them.
+        listener: the control socket.
+        reply: takes a question and its message.
+    """
+
+    def __init__(
+        self, supervisor: Any, listener: socket.socket, reply: Callable[[Question, Dict[str, Any]], None]
+    ) -> None:
+        self._supervisor, self._listener, self._reply = supervisor, listener, reply
+        self._open: List[Question] = []
+        listener.setblocking(False)
+        supervisor.watch(listener, self._accept)
+
+    def stop(self) -> None:
+        """Take no more."""
+        self._supervisor.forget(self._listener)
+        self._listener.close()
+
+    def tick(self) -> None:
+        """Drop those that never end."""
+        now = time.monotonic()
+        for question in [one for one in self._open if now > one.until]:
+            self._drop(question)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            connection = self._listener.accept()[0]
+            if protocol.peer(connection)[1] != os.geteuid():
+                connection.close()
+                return
+            connection.setblocking(False)
+            question = Question(connection)
+            self._open.append(question)
+            self._supervisor.watch(connection, lambda: self._read(question))
+
+    def _read(self, question: Question) -> None:
+        try:
+            block = question.connection.recv(1 << 20)
+            question.data += block
+            message = protocol.unframe(question.data)
+        except BlockingIOError:
+            return
+        except (OSError, ValueError, protocol.ClosedError):
+            self._drop(question)
+            return
+        if message is not None:
+            self._supervisor.forget(question.connection)
+            self._open.remove(question)
+            self._reply(question, message)
+        elif not block or len(question.data) > MOST_MESSAGE:
+            self._drop(question)
+
+    def _drop(self, question: Question) -> None:
+        self._open.remove(question)
+        self._supervisor.forget(question.connection)
+        question.close()
+
 
 TICK = 1.0  # seconds
 IDLE_SECONDS = 600
@@ -56,7 +279,7 @@ class Supervisor:
         self._last_sign = time.monotonic()
         self.cores = limits.cores()
         self._guards = guards()
-        self._semaphore = tokens.make(tokens.key_of(place.control), self.cores)
+        self._semaphore = slots.make_tokens(slots.key_of(place.control), self.cores)
         self.shelf = Shelf(self, self._semaphore)
 
     def run(self, lock: int) -> None:
@@ -75,7 +298,7 @@ class Supervisor:
             self.shelf.drain(self._step)
         finally:
             self.shelf.kill()
-            tokens.remove(self._semaphore)
+            slots.remove(self._semaphore)
             self.log.say("Engine %s has ended." % self.place.digest)
 
     def _step(self) -> None:
@@ -147,7 +370,7 @@ class Supervisor:
                 self.log.say("Cannot answer %r: %s" % (message.get("op"), traceback.format_exc()))
             if isinstance(err, OSError):
                 err = EngineError("the engine cannot load the model: %s" % err.strerror)
-            question.answer({"error": wire.describe(err)})
+            question.answer({"error": protocol.describe(err)})
 
     def _open(self, question: Question, message: Dict[str, Any]) -> None:
         self.sign_of_life()

@@ -9,13 +9,12 @@ import socket
 import struct
 from typing import Any, Dict, NamedTuple, Optional
 
-from ..tasks import TASKS
-from ..trial import Limits
-from ..trial_process import SHORT_OF_MEMORY
-from . import kernel, landlock, seccomp, wire
-from .errors import RowError
-from .slots import Slot
-from .tokens import Tokens
+from ..errors import RowError
+from ..host import protocol, sandbox
+from ..model.tasks import TASKS
+from ..model.trial import Limits
+from ..model.trial_process import SHORT_OF_MEMORY
+from .slots import Slot, Tokens
 
 # How strict the filter of system calls may be, strictest first: a network that cannot run so is tried with the next.
 # The last is that of its trial, which it has passed: a hostile one must not be able to do without any
@@ -86,16 +85,16 @@ class Worker:
     def _serve(self, connection: Any) -> None:
         try:
             # a stranger, or one that was cancelled before it was its turn, gets nothing
-            with contextlib.suppress(OSError, wire.ClosedError):
-                if wire.peer(connection)[1] == self._user:
+            with contextlib.suppress(OSError, protocol.ClosedError):
+                if protocol.peer(connection)[1] == self._user:
                     self._answer(connection)
         finally:
             connection.close()
 
     def _answer(self, connection: Any) -> None:
         data = _first(connection)
-        task, has_image, has_k, k, number, size = wire.unpack_head(data[: wire.HEAD.size])
-        body = data[wire.HEAD.size :]
+        task, has_image, has_k, k, number, size = protocol.unpack_head(data[: protocol.HEAD.size])
+        body = data[protocol.HEAD.size :]
         if len(body) < size:
             body += _read(connection, size - len(body))
         self._tokens.take()
@@ -106,7 +105,7 @@ class Worker:
             self._slot.begin(number)
             # SIGALRM's default action ends this process also within C; the host says why
             signal.setitimer(signal.ITIMER_REAL, self._seconds)
-            request = Request(number, wire.TASKS[task], body if has_image else None, k if has_k else None)
+            request = Request(number, protocol.TASKS[task], body if has_image else None, k if has_k else None)
             answer = self._score(request)
             signal.setitimer(signal.ITIMER_REAL, 0)
         finally:
@@ -122,14 +121,14 @@ class Worker:
         self._slot.requests += 1
         try:
             if request.task == "rows":
-                return wire.answer(self._whole(request.img or b""))
-            return wire.answer(TASKS[request.task](self._model, request.img, request.k))  # type: ignore[arg-type]
+                return protocol.answer(self._whole(request.img or b""))
+            return protocol.answer(TASKS[request.task](self._model, request.img, request.k))  # type: ignore[arg-type]
         except Exception as err:
             self._slot.errors += 1
-            return wire.failure(self._short_of_memory(err))
+            return protocol.failure(self._short_of_memory(err))
 
     def _whole(self, body: bytes) -> bytes:
-        return wire.pack_results(self._model.rows(*wire.unpack_rows(body)))
+        return protocol.pack_results(self._model.rows(*protocol.unpack_rows(body)))
 
     def _short_of_memory(self, err: Exception) -> Exception:
         short = isinstance(err, MemoryError) or (
@@ -150,7 +149,9 @@ def _first(connection: Any) -> bytes:
     # most requests are there when their connection is
     with contextlib.suppress(BlockingIOError):
         data = connection.recv(FIRST_BYTES, socket.MSG_DONTWAIT)
-    return data if len(data) >= wire.HEAD.size else data + _read(connection, wire.HEAD.size - len(data))
+    return (
+        data if len(data) >= protocol.HEAD.size else data + _read(connection, protocol.HEAD.size - len(data))
+    )
 
 
 def _read(connection: Any, size: int) -> bytes:
@@ -160,7 +161,7 @@ def _read(connection: Any, size: int) -> bytes:
     while len(data) < size:
         block = connection.recv(size - len(data), socket.MSG_WAITALL)
         if not block:
-            raise wire.ClosedError
+            raise protocol.ClosedError
         data += block
     return data
 
@@ -183,18 +184,18 @@ def shut_in(semaphore: int, filters: str = NO_THREADS) -> Dict[str, Any]:
     """
     problems, closed, filtered = [], False, False
     # Landlock holds for this thread and what it starts; those that OpenVINO has started keep the host's rights
-    alone = kernel.threads() == 1
+    alone = sandbox.threads() == 1
     try:
-        landlock.restrict()
+        sandbox.restrict_files()
         closed = alone
     except OSError as err:
         problems.append("no Landlock: %s" % err.strerror)
     try:
         if filters == AS_TRIED:
-            seccomp.forbid_apart(os.getpid(), alone)
+            sandbox.forbid_apart(os.getpid(), alone)
             problems.append("a wider filter of system calls: with the strict one the network does not run")
         else:
-            seccomp.restrict(os.getpid(), semaphore, alone, filters == THREADS)
+            sandbox.restrict_calls(os.getpid(), semaphore, alone, filters == THREADS)
         filtered = True
     except OSError as err:
         problems.append("no filter of system calls: %s" % err.strerror)

@@ -13,24 +13,23 @@ import traceback
 import warnings
 from typing import Any, List, Optional
 
-from .. import libraries
-from . import kernel, seccomp, wire
-from .errors import EngineError
+from ..errors import EngineError
+from ..host import libraries, protocol, sandbox
 
 MOST_FDS = 4
 
 
 def run(channel: socket.socket, venv: str, max_pixels: int) -> None:
     """Import the libraries, then fork a host for each message; end with the channel."""
-    kernel.close_all_but([channel.fileno()])
+    sandbox.close_all_but([channel.fileno()])
     # the kernel reaps the hosts: the supervisor sees the end of each at its channel
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # Python warns of threads at a fork; those of OpenVINO sleep, and a child never needs them
     warnings.simplefilter("ignore")
-    kernel.more_likely_victim()
+    sandbox.more_likely_victim()
     # no network; where the kernel has no such filter, hosts say so
     with contextlib.suppress(OSError):
-        seccomp.forbid()
+        sandbox.forbid()
     failed = _import(venv, max_pixels)
     # a collection in a host would write to all that it shares with this process
     gc.collect()
@@ -63,7 +62,7 @@ def _import(venv: str, max_pixels: int) -> Optional[Exception]:
 
 def _refuse(fd: int, failed: Exception) -> None:
     with socket.socket(fileno=fd) as channel, contextlib.suppress(OSError):
-        channel.send(json.dumps({"error": wire.describe(failed)}).encode())
+        channel.send(json.dumps({"error": protocol.describe(failed)}).encode())
 
 
 def _be_host(fds: List[int]) -> None:
@@ -72,8 +71,8 @@ def _be_host(fds: List[int]) -> None:
 
     try:
         parent = os.getppid()
-        kernel.close_all_but(fds)
-        kernel.die_with(parent)
+        sandbox.close_all_but(fds)
+        sandbox.die_with(parent)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         channel, listener, memory, call = fds
         with os.fdopen(call) as source:

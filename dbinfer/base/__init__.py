@@ -1,0 +1,1 @@
+"""What all rooms share: errors, progress, reports, and processes of their own for strangers' files."""

@@ -1,0 +1,1 @@
+"""The server: which one, what it is and can, connections to it, names in it, and what its backends have."""

@@ -1,0 +1,275 @@
+"""Which server answers, by its version string and its catalog, and what differs between PostgreSQL,
+Greenplum and their relatives.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["STRANGERS", "Features", "Product", "probe", "product"]
+
+
+# A name as it stands before its version, in parentheses alone or with the version. The first that is found counts:
+# whoever descends from Greenplum may still name Greenplum, too
+RELATIVES = (
+    ("Apache Cloudberry", "cloudberry"),
+    ("Cloudberry Database", "cloudberry"),
+    ("Greengage Database", "greengage"),
+    ("WarehousePG", "warehousepg"),
+    ("Greenplum Database", "greenplum"),
+)
+# Speak PostgreSQL's protocol, but are other servers, which run no PL/Python 3
+STRANGERS = {"cockroachdb": "CockroachDB", "redshift": "Amazon Redshift"}
+# Have a version string of their own
+OTHERS = (
+    (r"^CockroachDB \S+ v(\S+)", "cockroachdb"),
+    (r"\bRedshift (\S+)", "redshift"),
+    (r"^PostgreSQL \S+?-YB-(\S+)", "yugabytedb"),
+)
+BRAND = re.compile(r"\(([A-Z][A-Za-z]*(?: [A-Za-z]+)*) v?([0-9][^\s)]*)[^)]*\)")
+
+
+@dataclass(frozen=True)
+class Product:
+    """A server as it names itself.
+
+    Attributes:
+        name: postgresql, greenplum, warehousepg, greengage, cloudberry, cockroachdb, redshift or yugabytedb.
+        version: of that product.
+        brand: another name and version beside it, of who builds it; "" without one.
+    """
+
+    name: str
+    version: str
+    brand: str = ""
+
+
+def product(text: str) -> Product:
+    """Return what `SELECT version()` names."""
+    for pattern, name in OTHERS:
+        found = re.search(pattern, text)
+        if found:
+            return Product(name, found.group(1).rstrip(","))
+    for words, name in RELATIVES:
+        found = re.search(rf"\({words}\)? ([^)\s]+)", text)
+        if found:
+            # WarehousePG names Greenplum with the version, and itself in the last word
+            last = "warehousepg" if text.rstrip().endswith("WarehousePG") else name
+            return Product(last, found.group(1), _brand(text))
+    return Product("postgresql", text.split()[1], _brand(text))
+
+
+def _brand(text: str) -> str:
+    """Return the first name in parentheses that is not of the family."""
+    # what follows " on " is about machine and compiler
+    for name, version in BRAND.findall(text.partition(" on ")[0]):
+        if all(name != words for words, _ in RELATIVES):
+            return f"{name} {version}"
+    return ""
+
+
+# What dbinfer stands on where rows lie on segments, and the columns that show it
+NEEDED = {
+    "segments in a catalog": ("gp_segment_configuration.content", "gp_segment_configuration.role"),
+    "replicated tables": ("gp_distribution_policy.policytype",),
+    "tables on some of the segments": ("gp_distribution_policy.numsegments",),
+    "one row on every segment": ("gp_id.ctid",),
+    "EXECUTE ON ALL SEGMENTS": ("pg_proc.proexeclocation",),
+}
+COLUMNS = tuple(column for columns in NEEDED.values() for column in columns)
+SETTINGS = ("gp_internal_is_singlenode", "gp_role", "optimizer")
+# Tables and columns, because a server without to_regclass is asked, too
+COLUMN_QUERY = """
+SELECT pg_catalog.textcat(pg_catalog.textcat(c.relname::pg_catalog.text, '.'), a.attname::pg_catalog.text)
+  FROM pg_catalog.pg_attribute a
+  JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) a.attrelid
+  JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+ WHERE n.nspname OPERATOR(pg_catalog.=) 'pg_catalog'
+   AND c.relname::pg_catalog.text OPERATOR(pg_catalog.=) ANY (%s)
+"""
+SETTING_QUERY = """
+SELECT name, setting FROM pg_catalog.pg_settings
+ WHERE name::pg_catalog.text OPERATOR(pg_catalog.=) ANY (%s)
+"""
+ORCA_QUERY = (
+    "SELECT pg_catalog.count(*) FROM pg_catalog.pg_proc "
+    "WHERE proname::pg_catalog.text OPERATOR(pg_catalog.=) 'gp_opt_version'"
+)
+
+
+@dataclass(frozen=True)
+class Features:
+    """What was found.
+
+    Attributes:
+        found: names of NEEDED that the catalog shows; none on PostgreSQL.
+        lacking: the others.
+        orca: on, off, or "" without that planner.
+        role: dispatch; or utility where the session talks to one node alone; "" on PostgreSQL.
+        single_node: a server of the family without segments, as Cloudberry has it.
+    """
+
+    found: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
+    orca: str = ""
+    role: str = ""
+    single_node: bool = False
+
+    @property
+    def family(self) -> bool:
+        """Return whether the catalog is that of Greenplum or a relative."""
+        return bool(self.found)
+
+    def __str__(self) -> str:
+        planner = f"the planner ORCA ({self.orca})" if self.orca else "no ORCA"
+        return ", ".join((*self.found, planner, *(f"no {name}" for name in self.lacking)))
+
+
+def probe(cur: Any) -> Features:
+    """Return the features of the server behind a cursor; one query on PostgreSQL."""
+    cur.execute(COLUMN_QUERY, (sorted({column.partition(".")[0] for column in COLUMNS}),))
+    there = {row[0] for row in cur.fetchall()}
+    if not any(column.startswith("gp_") for column in there):
+        return Features()
+    settings = _settings(cur)
+    cur.execute(ORCA_QUERY)
+    orca = settings.get("optimizer", "") if cur.fetchone()[0] else ""
+    has = {name: there.issuperset(columns) for name, columns in NEEDED.items()}
+    return Features(
+        tuple(name for name in NEEDED if has[name]),
+        tuple(name for name in NEEDED if not has[name]),
+        orca,
+        settings.get("gp_role", ""),
+        settings.get("gp_internal_is_singlenode") == "on",
+    )
+
+
+def _settings(cur: Any) -> dict[str, str]:
+    cur.execute(SETTING_QUERY, (list(SETTINGS),))
+    return dict(cur.fetchall())
+
+
+FAMILY = ("greenplum", "warehousepg", "greengage", "cloudberry")
+RUN = ("postgresql", "greenplum")
+PARALLEL_SINCE = 90600
+# Greenplum 6 is a PostgreSQL 9.4, Greenplum 7 a PostgreSQL 12; between them there is nothing that we know
+GREENPLUM7 = 120000
+
+# Upgrades are frozen, and so are not marked; in bodies of PL/Python no mark can stand
+GREENPLUM6 = (
+    (r"/\* greenplum6:((?:(?!\*/).)*)\*/((?:(?!/\* greenplum6:).)*?)/\* :greenplum6 \*/", r"\1"),
+    (r"/\* greenplum6: (.*?) \*/", r"\1"),
+    (r"(, )?\bPARALLEL (= )?(SAFE|RESTRICTED|UNSAFE)\b", ""),
+    (r"SET LOCAL jit = off; ", ""),
+    # hints and comments; no statement of ours names an argument
+    (r"\b(\w+) => ", r"\1 := "),
+    (r"(CREATE SEQUENCE \S+) AS integer", r"\1"),
+    (r"([a-z.]+)::regrole::text", r"pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(\1))"),
+    # plpy.error takes no hint there; this is how PL/Python keeps what an SPIError reports
+    (
+        r'plpy\.error\("dbinfer: ([^"]*)", hint=("[^"]*"), sqlstate="22023"\)',
+        r'told = {"__module__": "builtins", "spidata": (50856066, None, \2, None, 0)}'
+        r'; raise type("dbinfer", (plpy.SPIError,), told)("\1")',
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Platform:
+    """The server that a connection talks to.
+
+    Attributes:
+        name: as the version string has it: postgresql, greenplum, warehousepg, greengage or cloudberry; or of a server
+            that is none of these.
+        version: of the product, as it names itself.
+        kernel: server_version_num of the PostgreSQL inside; 0 of servers that have none.
+        segments: number of primary segments; 0 on PostgreSQL.
+        brand: who else names itself in the version string, such as a fork.
+        features: of Greenplum, which the catalog shows whatever the name is.
+    """
+
+    name: str
+    version: str
+    kernel: int
+    segments: int
+    brand: str = ""
+    features: Features = field(default_factory=Features)
+
+    @property
+    def mpp(self) -> bool:
+        """Return whether rows lie on segments."""
+        return self.segments > 0
+
+    @property
+    def warning(self) -> str:
+        """Return what is unusual about this server, in one sentence; "" for those on which dbinfer was run."""
+        if self.mpp and self.name == "postgresql":
+            named = f"{self.brand or 'no name that we know'}"
+            return f"the catalog is a relative of Greenplum's, with {named}; it has {self.features}"
+        if self.name in FAMILY and not self.features.family:
+            return f"the server calls itself {self.name}, but has none of Greenplum's catalog"
+        if self.name not in RUN:
+            return f"nobody has run dbinfer on {self.name} yet"
+        return ""
+
+    def __str__(self) -> str:
+        words = f"{self.name} {self.version}"
+        if not self.features.family:
+            return words
+        brand = f" ({self.brand})" if self.brand else ""
+        nodes = "a single node" if self.features.single_node else f"{self.segments} segments"
+        return f"{words}{brand}, kernel {_release(self.kernel)}, {nodes}"
+
+    def adapt(self, sql: str) -> str:
+        """Return a SQL file's text as this platform takes it."""
+        mark = "greenplum" if self.mpp else "postgresql"
+        sql = re.sub(r"/\* " + mark + r": (.*?) \*/", r"\1", sql, flags=re.DOTALL)
+        return _for_greenplum6(sql) if self.mpp and self.kernel < GREENPLUM7 else sql
+
+    def host_settings(self, cur: Any) -> dict[str, str]:
+        """Return the settings `segments@HOST`: how many segments score at once on each host."""
+        if not self.mpp:
+            return {}
+        # gp_id has one row on each segment, so this runs once on every one of them
+        cur.execute("SELECT dbinfer_private.place() FROM gp_dist_random('gp_id')")
+        hosts = [str(row[0]).split()[0] for row in cur.fetchall()]
+        return {f"segments@{host}": str(hosts.count(host)) for host in set(hosts)}
+
+
+def _for_greenplum6(sql: str) -> str:
+    """Return what a PostgreSQL 9.4 takes: no parallel plans, and no words that came later."""
+    for pattern, instead in GREENPLUM6:
+        sql = re.sub(pattern, instead, sql, flags=re.DOTALL)
+    return sql
+
+
+def detect(conn: Any) -> Platform:
+    """Return the platform of a connection: its name as the server says it, everything else as the catalog shows it."""
+    with conn.cursor() as cur:
+        # Alone: servers that only speak the protocol may refuse what else is asked
+        cur.execute("SELECT pg_catalog.version()")
+        named = product(cur.fetchone()[0])
+        if named.name in STRANGERS:
+            return Platform(named.name, named.version, 0, 0, named.brand)
+        cur.execute("SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4")
+        kernel = int(cur.fetchone()[0])
+        # The catalog decides: in the text of its version each fork names itself in its own way
+        features = probe(cur)
+        segments = _segments(cur) if features.family and not features.single_node else 0
+    return Platform(named.name, named.version, kernel, segments, named.brand, features)
+
+
+def _segments(cur: Any) -> int:
+    cur.execute(
+        "SELECT pg_catalog.count(*) FROM pg_catalog.gp_segment_configuration "
+        # Mirrors do not score, and content -1 is the coordinator
+        "WHERE role OPERATOR(pg_catalog.=) 'p' AND content OPERATOR(pg_catalog.>=) 0"
+    )
+    return int(cur.fetchone()[0])
+
+
+def _release(kernel: int) -> str:
+    """Return the release of PostgreSQL as people say it: 9.4, 12."""
+    return f"{kernel // 10000}.{kernel // 100 % 100}" if kernel < 100000 else str(kernel // 10000)

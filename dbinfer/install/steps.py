@@ -1,0 +1,289 @@
+"""The steps of install and upgrade inside one transaction: checks, roles, SQL files, runtime, settings;
+objects of others are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import psycopg2
+from psycopg2.extensions import cursor as Cursor
+
+from dbinfer.base.errors import InstallError
+from dbinfer.base.version import __version__
+from dbinfer.database.connection import Installed, one, sentence, session
+from dbinfer.database.platform import Platform
+from dbinfer.database.sql import read
+from dbinfer.install.content import Content, Upgrade
+from dbinfer.install.possible import Offer, refusal
+
+SHOWN = 5
+
+
+def check_foreign(cur: Cursor, platform: Platform, content: Content) -> None:
+    """Refuse a database whose schemas hold what is not ours.
+
+    Raises:
+        InstallError: names what was found.
+    """
+    cur.execute(
+        platform.adapt(read("install/foreign.sql")),
+        {"functions": content.functions, "relations": content.relations},
+    )
+    found = [str(name) for (name,) in cur.fetchall()]
+    if found:
+        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        raise InstallError(
+            f"the schemas of dbinfer hold what is not ours: {', '.join(found[:SHOWN])}{more}",
+            "It would run with your rights. Look at it, then drop it or move it elsewhere.",
+        )
+
+
+ADMIN = "dbinfer_admin"
+ADMIN_COMMENT = "dbinfer: its members deploy and manage models, and may do nothing else"
+OLD_OWNER = "dbinfer_owner"
+OLD_OWNER_COMMENT = "owns the objects of dbinfer; its members deploy and manage models"
+
+MEMBERS = """
+SELECT r.rolname FROM pg_catalog.pg_auth_members m JOIN pg_catalog.pg_roles r ON r.oid = m.member
+ WHERE m.roleid = (SELECT o.oid FROM pg_catalog.pg_roles o WHERE o.rolname = %s) AND NOT r.rolsuper ORDER BY 1
+"""
+
+
+def comment(cur: Cursor, role: str) -> tuple[bool, str | None]:
+    """Return whether a role exists, and its comment."""
+    cur.execute(
+        "SELECT pg_catalog.shobj_description(oid, 'pg_authid') FROM pg_catalog.pg_roles WHERE rolname = %s",
+        (role,),
+    )
+    row = cur.fetchone()
+    return row is not None, row[0] if row else None
+
+
+def members(cur: Cursor, role: str = ADMIN) -> list[str]:
+    """Return the direct members of a role."""
+    cur.execute(MEMBERS, (role,))
+    return [name for (name,) in cur.fetchall()]
+
+
+def make_admin(cur: Cursor, adopt: bool) -> None:
+    """Make the administrator's role, or see that the one which is there is ours.
+
+    Raises:
+        InstallError: a role of that name is not ours, was not adopted before, and `adopt` is False.
+    """
+    # Roles belong to the whole cluster and bear no mark but a comment that says who made them
+    exists, said = comment(cur, ADMIN)
+    if not exists:
+        cur.execute(f"CREATE ROLE {ADMIN} NOLOGIN")
+        cur.execute(f"COMMENT ON ROLE {ADMIN} IS %s", (ADMIN_COMMENT,))
+    elif said != ADMIN_COMMENT and not adopt and lacks_rights(cur):
+        raise _not_ours(cur, ADMIN)
+
+
+def check_old_owner(cur: Cursor, adopt: bool) -> bool:
+    """Return whether 0.1.0's owner role is there already: a fresh installation passes through it.
+
+    Raises:
+        InstallError: a role of that name is not ours, and `adopt` is False.
+    """
+    exists, said = comment(cur, OLD_OWNER)
+    if exists and said != OLD_OWNER_COMMENT and not adopt:
+        raise _not_ours(cur, OLD_OWNER)
+    return exists
+
+
+def _not_ours(cur: Cursor, role: str) -> InstallError:
+    names = ", ".join(members(cur, role))
+    who = f"its members ({names})" if names else "who gets its membership"
+    return InstallError(
+        f"a role {role} exists already and was not made by dbinfer: {who} could deploy models",
+        f"Rename it, or use it as it is: dbinfer install --adopt-role ({role} keeps its members).",
+    )
+
+
+def keep_deployers(cur: Cursor) -> None:
+    """Let the members of 0.1.0's owner role go on deploying."""
+    if comment(cur, OLD_OWNER) == (True, OLD_OWNER_COMMENT):
+        cur.execute(f"GRANT {ADMIN} TO {OLD_OWNER}")
+
+
+def owned_by_old_owner(cur: Cursor) -> bool:
+    """Return whether the schemas still belong to 0.1.0's owner role."""
+    cur.execute(
+        "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles r ON r.oid = n.nspowner "
+        "WHERE n.nspname = 'dbinfer_private' AND r.rolname = %s)",
+        (OLD_OWNER,),
+    )
+    return bool(one(cur))
+
+
+def lacks_rights(cur: Cursor) -> bool:
+    """Return whether the administrator's role, or one of its rights here, is missing: after a restore, for example."""
+    cur.execute(
+        "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace, "
+        "LATERAL pg_catalog.aclexplode(p.proacl) a JOIN pg_catalog.pg_roles r ON r.oid = a.grantee "
+        "WHERE n.nspname = 'dbinfer' AND p.proname = 'activate' AND r.rolname = %s)",
+        (ADMIN,),
+    )
+    return bool(one(cur))
+
+
+def drop(cur: Cursor) -> list[str]:
+    """Return the statements that drop those roles which we made."""
+    ours = ((ADMIN, ADMIN_COMMENT), (OLD_OWNER, OLD_OWNER_COMMENT))
+    return [f"DROP ROLE {role}" for role, said in ours if comment(cur, role) == (True, said)]
+
+
+HAS_CODE = "SELECT dbinfer_private.has_code()"
+KEEP_CODE = "SELECT dbinfer_private.keep_code()"
+
+any_session = partial(session, error=InstallError, needs_dbinfer=False)
+transaction = partial(any_session, catalog_only=True)
+
+
+def installed(cur: Cursor) -> Installed | None:
+    """Return which dbinfer this database has, or None; for superusers, also before 0.2.0."""
+    cur.execute(
+        # A table: a view of that name, which somebody has planted, would run with a superuser's rights
+        "SELECT relkind OPERATOR(pg_catalog.=) 'r' FROM pg_catalog.pg_class "
+        "WHERE oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('dbinfer_private.setting')::pg_catalog.oid"
+    )
+    release = settings_of(cur).get("version") if one(cur) else None
+    if release is None:
+        return None
+    cur.execute("SELECT pg_catalog.count(*) FROM dbinfer_private.upgrade")
+    return Installed(release, int(one(cur)))
+
+
+def settings_of(cur: Cursor) -> dict[str, str]:
+    cur.execute("SELECT name, value FROM dbinfer_private.setting")
+    return dict(cur.fetchall())
+
+
+def check_schemas(cur: Cursor) -> None:
+    cur.execute(
+        "SELECT string_agg(nspname, ', ') FROM pg_catalog.pg_namespace WHERE nspname IN ('dbinfer', 'dbinfer_private')"
+    )
+    taken = one(cur)
+    if taken:
+        raise InstallError(
+            f"schema {taken} already exists and does not belong to dbinfer",
+            "Rename or drop that schema, then install again.",
+        )
+
+
+def make_extension(cur: Cursor, platform: Platform) -> bool:
+    cur.execute("SELECT count(*) FROM pg_language WHERE lanname = 'plpython3u'")
+    if one(cur):
+        return False
+    try:
+        cur.execute("CREATE EXTENSION plpython3u")
+    except (psycopg2.errors.UndefinedFile, psycopg2.errors.FeatureNotSupported) as err:
+        # the extension is listed, but its library or that of Python is not on the host
+        raise refusal(Offer("", superuser=True, python=False), platform) from err
+    return True
+
+
+def apply(cur: Cursor, platform: Platform, content: Content, adopt_role: bool = False) -> None:
+    fresh = not _has_tables(cur)
+    owner_stays = check_old_owner(cur, adopt_role) if fresh else True
+    make_admin(cur, adopt_role)
+    steps = content.upgrades if fresh else pending(cur, content)
+    for step in steps:
+        _run(cur, f"upgrades/{step.name}.sql", platform.adapt(step.sql))
+    for step in steps:
+        cur.execute("INSERT INTO dbinfer_private.upgrade SELECT %s, %s, now()", (step.name, step.digest))
+    cur.execute(read("install/own.sql"))
+    for name, sql in content.rerun.items():
+        _run(cur, name, platform.adapt(sql))
+    check_foreign(cur, platform, content)
+    # A fresh installation runs all upgrades, and the first one made this role
+    if not owner_stays:
+        cur.execute(f"DROP ROLE {OLD_OWNER}")
+    cur.execute("DELETE FROM dbinfer_private.runtime_module")
+    for name, source in content.modules.items():
+        cur.execute("INSERT INTO dbinfer_private.runtime_module VALUES (%s, %s)", (name, source))
+    write_settings(
+        cur,
+        {"version": __version__, "runtime_digest": content.runtime_digest, "sql_digest": content.sql_digest}
+        | platform.host_settings(cur),
+    )
+    # After a restore roles have other oids than those that the grants remember
+    cur.execute("SELECT dbinfer_private.anchor_grants()")
+    # Without it backends compile the sources; where they cannot, whoever looks at the backends says why
+    attempt(cur, KEEP_CODE)
+
+
+def keep_code(cur: Cursor) -> bool:
+    """Keep the runtime as this server's Python compiles it; return whether it was missing and is there now."""
+    cur.execute(HAS_CODE)
+    if one(cur):
+        return False
+    attempt(cur, KEEP_CODE)
+    cur.execute(HAS_CODE)
+    return bool(one(cur))
+
+
+def _run(cur: Cursor, name: str, sql: str) -> None:
+    """Run one of our files; an error names it."""
+    try:
+        cur.execute(sql)
+    except psycopg2.errors.LockNotAvailable:
+        # No fault of the file: whoever set the timeout has the words for it
+        raise
+    except psycopg2.Error as err:
+        refusal = sentence(err, InstallError)
+        raise type(refusal)(f"sql/{name} failed: {refusal.message}", refusal.cure) from err
+
+
+def _has_tables(cur: Cursor) -> bool:
+    cur.execute("SELECT to_regclass('dbinfer_private.upgrade') IS NOT NULL")
+    return bool(one(cur))
+
+
+def pending(cur: Cursor, content: Content) -> list[Upgrade]:
+    cur.execute("SELECT name FROM dbinfer_private.upgrade")
+    done = {row[0] for row in cur.fetchall()}
+    return [step for step in content.upgrades if step.name not in done]
+
+
+def check_frozen(cur: Cursor, content: Content) -> None:
+    cur.execute("SELECT name, sha256 FROM dbinfer_private.upgrade")
+    done = dict(cur.fetchall())
+    for step in content.upgrades:
+        if done.get(step.name, step.digest) != step.digest:
+            raise InstallError(
+                f"upgrade {step.name} was edited after this database applied it",
+                "Restore the released file and put the changes into a new upgrade.",
+            )
+
+
+def outdated(settings: Mapping[str, str], content: Content) -> bool:
+    wanted = {
+        "version": __version__,
+        "runtime_digest": content.runtime_digest,
+        "sql_digest": content.sql_digest,
+    }
+    return any(settings.get(key) != value for key, value in wanted.items())
+
+
+def write_settings(cur: Cursor, values: Mapping[str, str]) -> None:
+    for name, value in values.items():
+        cur.execute("SELECT dbinfer_private.set_setting(%s, %s)", (name, str(value)))
+
+
+def drop_roles(cur: Cursor) -> None:
+    for statement in drop(cur):
+        # Another database of the cluster may need the role
+        attempt(cur, statement)
+
+
+def attempt(cur: Cursor, sql: str) -> None:
+    """Run what may fail because others use the thing, without losing the transaction."""
+    cur.execute("SAVEPOINT dbinfer_try")
+    try:
+        cur.execute(sql)
+    except psycopg2.Error:
+        cur.execute("ROLLBACK TO SAVEPOINT dbinfer_try")

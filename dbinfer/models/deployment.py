@@ -1,0 +1,320 @@
+"""deploy: a model into the database, straight down: read > describe > prepare > try > store."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg2
+from psycopg2.extensions import cursor as Cursor
+
+from dbinfer.base.errors import RegistryError
+from dbinfer.base.progress import OnProgress, Progress, silent
+from dbinfer.base.report import Report
+from dbinfer.database.connection import one, session
+from dbinfer.models import precision as trials
+from dbinfer.models.describe import check_isolation, checked_layout, checked_values
+from dbinfer.models.precision import AUTO, Choice, choose
+from dbinfer.models.prepare import PreparedModel
+from dbinfer_udf.manifest import Manifest
+from dbinfer_udf.model.trial import Limits, Result
+
+
+class Tried(NamedTuple):
+    """The manifest with its precision, the files that backends load, what they took in the trial, and the choice."""
+
+    manifest: Manifest
+    prepared: PreparedModel
+    trial: Result
+    choice: Choice | None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Tries a prepared model.
+
+    Attributes:
+        images: a query for images to compare precisions on, run at `dsn`; None: they are made.
+    """
+
+    path: Path
+    manifest: Manifest
+    prepared: PreparedModel
+    limits: Limits
+    images: str | None
+    dsn: str | None
+
+    def __call__(self, progress: OnProgress) -> Tried:
+        path, manifest, prepared = self.path, self.manifest, self.prepared
+        progress(Progress("trying"))
+        if manifest.precision != AUTO:
+            result = trials.try_model(path, prepared, manifest.precision, self.limits)
+            return Tried(manifest, prepared, result, None)
+        query = None if self.images is None else (self.images, self.dsn)
+        choice, result = choose(path, prepared, manifest, self.limits, query, progress)
+        return Tried(replace(manifest, precision=choice.precision), prepared, result, choice)
+
+
+# A value holds less than 1 GiB, a model may be larger; and a part that is there is not sent again
+PART_BYTES = 4 << 20
+
+
+class NewVersion(NamedTuple):
+    """A version to store.
+
+    Attributes:
+        digest: by which the same content is known again.
+        activate: make it the version that the plain name means.
+        trial: what it took when it was tried.
+        choice: of its precision, where that was left open.
+    """
+
+    name: str
+    digest: str
+    manifest: Manifest
+    activate: bool
+    prepared: PreparedModel
+    trial: Result
+    choice: Choice | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The facts of its trial."""
+        chosen = {} if self.choice is None else {"precision": asdict(self.choice)}
+        return {**asdict(self.trial), **chosen}
+
+
+class Stored(NamedTuple):
+    """A version in the registry: whether the plain name means it, its bytes, its precision and its parts."""
+
+    version: int
+    active: bool
+    size: int
+    precision: str
+    parts: int = 0
+    new_parts: int = 0
+
+
+def read_limits(cur: Cursor) -> Limits:
+    """Return what a model may take in this database."""
+    cur.execute("SELECT dbinfer._limits()")
+    return Limits.from_settings(json.loads(one(cur)))
+
+
+def has_model(cur: Cursor, name: str) -> bool:
+    """Return whether any version of a model is deployed."""
+    cur.execute("SELECT EXISTS (SELECT FROM dbinfer.models WHERE name = %s)", (name,))
+    return bool(one(cur))
+
+
+def find_version(cur: Cursor, name: str, digests: list[str]) -> Stored | None:
+    """Return the newest version of a model that has one of these digests, None where there is none."""
+    cur.execute(
+        "SELECT version, active, size, manifest->>'precision' FROM dbinfer.model_versions "
+        "WHERE name = %s AND digest = ANY (%s) ORDER BY version DESC LIMIT 1",
+        (name, digests),
+    )
+    row = cur.fetchone()
+    return Stored(*row) if row else None
+
+
+def store(cur: Cursor, version: NewVersion, progress: OnProgress) -> Stored:
+    """Send the parts that the registry lacks and register the version."""
+    prepared = version.prepared
+    parts = {"xml": _split(prepared.xml), "bin": _split(prepared.bin)}
+    sent = _send(cur, {digest: block for kind in parts for digest, block in parts[kind]}, progress)
+    row = {
+        "source_digest": version.digest,
+        "manifest": version.manifest.to_dict(),
+        "trial": version.facts,
+        "xml_digest": prepared.xml_digest,
+        "bin_digest": prepared.bin_digest,
+        "size": prepared.size,
+        **{f"{kind}_parts": [digest for digest, _ in parts[kind]] for kind in parts},
+    }
+    cur.execute(
+        "SELECT dbinfer._add_version(%s, %s, %s, dbinfer._ask('dbinfer deploy'))",
+        (version.name, json.dumps(row), version.activate),
+    )
+    count = sum(len(blocks) for blocks in parts.values())
+    return Stored(one(cur), version.activate, prepared.size, version.manifest.precision, count, sent)
+
+
+def _split(data: bytes) -> list[tuple[str, bytes]]:
+    blocks = [data[start : start + PART_BYTES] for start in range(0, len(data), PART_BYTES)]
+    return [(hashlib.sha256(block).hexdigest(), block) for block in blocks]
+
+
+def _send(cur: Cursor, blocks: dict[str, bytes], progress: OnProgress) -> int:
+    """Send the blocks that are not there yet; return how many those were."""
+    cur.execute("SELECT dbinfer._missing_parts(%s)", (list(blocks),))
+    # On Greenplum an ARRAY of no rows is NULL
+    missing: list[str] = one(cur) or []
+    total, done = sum(len(blocks[digest]) for digest in missing), 0
+    for digest in missing:
+        progress(Progress("sending", done, total, "bytes"))
+        cur.execute("SELECT dbinfer._add_part(%s, %s)", (digest, psycopg2.Binary(blocks[digest])))
+        done += len(blocks[digest])
+    progress(Progress("sending", done, total, "bytes"))
+    return len(missing)
+
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}")
+
+
+@dataclass(frozen=True)
+class DeployOptions:
+    """What the user said beside the file.
+
+    Attributes:
+        name: of the model; default: the manifest's, else the file's.
+        alias: a second name for the new version.
+        activate: make the new version the one that the plain name means.
+        default: make the model the one that calls without a name use.
+        private: grant it to nobody (otherwise a new model may be run by everybody).
+        isolation: auto, always or never: whether the host's engine runs the model; None: as before, at first as the
+            database's setting says.
+        values: manifest keys that override what the IR says, also `input_size` as (height, width).
+        layout: NHWC or NCHW, where the shape leaves it open.
+        images: a query for images on which precisions must agree, where the manifest leaves the precision open; None:
+            they are made.
+    """
+
+    name: str | None = None
+    alias: str | None = None
+    activate: bool = True
+    default: bool = False
+    private: bool = False
+    isolation: str | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    layout: str | None = None
+    images: str | None = None
+
+    def __post_init__(self) -> None:
+        check_isolation(self.isolation)
+        object.__setattr__(self, "values", checked_values(self.values))  # the way into a frozen dataclass
+        object.__setattr__(self, "layout", checked_layout(self.layout))
+
+
+@dataclass(frozen=True)
+class DeployReport(Report):
+    """What deploy did.
+
+    Attributes:
+        new: False where the same content was there already.
+        active: whether the plain name means this version now.
+        size: bytes of the prepared files.
+        parts, new_parts: parts of the version, and those that had to be sent.
+        assumed: what was not said anywhere and was assumed.
+        trial: milliseconds and memory that the model took when it was tried; None where it was there already.
+        choice: of the precision, where the manifest left it open and the version is new.
+        classes: how many scores a classifier gives; None of other models.
+    """
+
+    name: str
+    version: int
+    new: bool
+    active: bool
+    size: int
+    parts: int
+    new_parts: int
+    manifest: Manifest
+    assumed: tuple[str, ...]
+    trial: Result | None
+    choice: Choice | None = None
+    classes: int | None = None
+
+
+def deploy(
+    path: Path | str,
+    options: DeployOptions | None = None,
+    dsn: str | None = None,
+    progress: OnProgress = silent,
+) -> DeployReport:
+    """Deploy an IR.
+
+    Args:
+        path: of the .xml file; the .bin lies beside it.
+        options: name, alias, what the IR does not say.
+        dsn: the database; see dbinfer.database.connection.
+
+    Raises:
+        ModelFileError: the files cannot be used; nothing was written.
+        RegistryError: the name is not allowed, or the role may not deploy.
+        DataError: the query for images fails or gives none.
+    """
+    from dbinfer.models.ir import check_files, digests
+    from dbinfer.models.prepare import understand
+
+    options, path = options or DeployOptions(), Path(path)
+    progress(Progress(f"reading {path.name}"))
+    weights = check_files(path)
+    known, prepared = understand(path, options.values, options.layout, progress)
+    name = checked_name(options.name or known.manifest.name or path.stem)
+    # The older form, too, because registries remember versions by it
+    contents = [_digest(each, known.manifest) for each in digests(path, weights)]
+    with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
+        there, limits = find_version(cur, name, contents), read_limits(cur)
+    # Outside of any transaction: a trial may take minutes, and no other deploy shall wait for it
+    attempt = Attempt(path, known.manifest, prepared, limits, options.images, dsn)
+    tried = None if there else attempt(progress)
+    with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
+        # Two deploys of one model would both take the next number
+        cur.execute("SELECT dbinfer._lock_registry()")
+        stored = find_version(cur, name, contents)
+        new, first = stored is None, not has_model(cur, name)
+        if stored is None:
+            tried = tried or attempt(progress)  # another client has dropped it meanwhile
+            version = NewVersion(name, contents[0], tried.manifest, options.activate, *tried[1:])
+            stored = store(cur, version, progress)
+        _name_version(cur, name, stored.version, options, first)
+    return DeployReport(
+        name=name,
+        version=stored.version,
+        new=new,
+        active=stored.active,
+        size=stored.size,
+        parts=stored.parts,
+        new_parts=stored.new_parts,
+        # as it is stored: deploy has chosen what the file left open
+        manifest=replace(known.manifest, precision=stored.precision),
+        assumed=known.assumed,
+        trial=tried.trial if new and tried else None,
+        choice=tried.choice if new and tried else None,
+        classes=known.info.classes if known.manifest.task == "classification" else None,
+    )
+
+
+def checked_name(name: str) -> str:
+    """Return a model's name.
+
+    Raises:
+        RegistryError: it has other characters, or too many.
+    """
+    if not NAME.fullmatch(name):
+        raise RegistryError(
+            f"{name!r} is not a valid model name",
+            "Choose one with --name: it starts with a letter and has at most 63 letters, digits, _ . and -.",
+        )
+    return name
+
+
+def _digest(files: str, manifest: Manifest) -> str:
+    """Return by what the registry knows content again: other labels on the same network are another version."""
+    return hashlib.sha256(f"{files}\0{manifest.to_json()}".encode()).hexdigest()
+
+
+def _name_version(cur: Cursor, name: str, version: int, options: DeployOptions, first: bool) -> None:
+    if first and not options.private:
+        cur.execute("SELECT dbinfer.grant_model(%s, 'public')", (name,))
+    if options.alias:
+        cur.execute("SELECT dbinfer.set_alias(%s, %s, %s)", (name, options.alias, version))
+    if options.isolation:
+        cur.execute("SELECT dbinfer.set_isolation(%s, %s)", (name, options.isolation))
+    if options.default:
+        cur.execute("SELECT dbinfer.set_default(%s)", (name,))

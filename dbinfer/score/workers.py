@@ -1,0 +1,397 @@
+"""The threads and connections of a job: one cuts the open rows into batches, the others score one batch a
+transaction.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg2
+from psycopg2 import sql
+from psycopg2.extensions import connection as Connection
+from psycopg2.extensions import cursor as Cursor
+
+from dbinfer.base.errors import DataError, ServerError
+from dbinfer.database.connection import connect, one, sentence
+from dbinfer.score.files import IMAGE_STATES
+from dbinfer.score.statements import Bound, Plan, Range
+
+# A batch is a small part of a table of any size: its rows come by index, whatever the statistics say of a table that
+# was empty a moment ago. Hash joins would read all results for each batch. JIT would take the price of "off" for real.
+BY_INDEX = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL jit = off; "
+# A group of images meets its results again by their numbers: a loop would compare all with all
+ONE_BY_ONE, GROUPED = "SET LOCAL enable_mergejoin = off; ", "SET LOCAL enable_nestloop = off; "
+# Greenplum says which process it was, which is no reason
+SEGMENT = re.compile(r"\s+\((?:seg\d+|entry db)\b[^()]*\bpid=\d+\)$")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a batch: results, bad rows, and why the last of them is bad."""
+
+    rows: int = 0
+    errors: int = 0
+    reason: str | None = None
+
+
+class Limit:
+    """How many bad rows a job takes, counted by all its workers."""
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def add(self) -> None:
+        """Count a bad row."""
+        with self._lock:
+            self._count += 1
+
+    @property
+    def passed(self) -> bool:
+        """Return whether there are more bad rows than the job takes."""
+        return self._most is not None and self._count > self._most
+
+
+def too_many(plan: Plan, reason: str, errors: int) -> DataError:
+    """Return what to raise where a job stops for its bad rows."""
+    if plan.options.on_error == "error":
+        return DataError(
+            reason, f"The row is in {plan.errors}; leave out --on-error error to go on without it."
+        )
+    return DataError(
+        f"{errors} rows are bad, more than --max-errors {plan.options.max_errors}; the last one: {reason}",
+        f"Their reasons are in {plan.errors}; what was scored stays. To try them again: --retry-errors.",
+    )
+
+
+def score_batch(conn: Connection, plan: Plan, keys: Range, retry: bool, limit: Limit) -> Outcome:
+    """Score a range of keys; all of it is stored, or nothing."""
+    with conn, conn.cursor() as cur:
+        # in each transaction: whoever owns the schema can put another table in the place of ours
+        for name in plan.targets:
+            name.require_own(cur, here=plan.platform.mpp)
+        if retry:
+            cur.execute(plan.retry(keys))
+        rows = _whole(cur, plan, keys)
+        if rows >= keys.rows:
+            return Outcome(rows)
+        errors, reason = 0, None
+        for key in list(_left(cur, plan, keys)):
+            found = _single(cur, plan, key)
+            if found is None:
+                rows += 1
+                continue
+            errors, reason = errors + 1, f"row {', '.join(key)}: {found}"
+            limit.add()
+            if limit.passed:
+                break
+        return Outcome(rows, errors, reason)
+
+
+def _whole(cur: Cursor, plan: Plan, keys: Range) -> int:
+    prefix = _prefix(plan)
+    if plan.function.on_error:
+        return _count(cur, plan, keys, prefix)
+    # A function that cannot answer NULL for a bad image: then one by one
+    cur.execute("SAVEPOINT dbinfer_batch")
+    try:
+        return _count(cur, plan, keys, prefix)
+    except psycopg2.Error as err:
+        if err.pgcode not in IMAGE_STATES:
+            raise
+        cur.execute("ROLLBACK TO SAVEPOINT dbinfer_batch")
+        return 0
+
+
+def _count(cur: Cursor, plan: Plan, keys: Range, prefix: str) -> int:
+    rows = 0
+    for statement in plan.batches(keys):
+        if rows < keys.rows:
+            cur.execute(sql.SQL(prefix) + statement)
+            rows += cur.rowcount
+    return rows
+
+
+def _prefix(plan: Plan) -> str:
+    if plan.platform.mpp:
+        # _batch must be called once a row, where the row lies: tested with this planner
+        return "SET LOCAL optimizer = off; " if plan.grouped else ""
+    return BY_INDEX + (GROUPED if plan.grouped else ONE_BY_ONE) if plan.ordered else ""
+
+
+def _left(cur: Cursor, plan: Plan, keys: Range) -> Iterator[Bound]:
+    cur.execute(plan.left(keys))
+    yield from cur.fetchall()
+
+
+def _single(cur: Cursor, plan: Plan, key: Bound) -> str | None:
+    """Score one row; return why it is bad, or None."""
+    cur.execute("SAVEPOINT dbinfer_row")
+    try:
+        cur.execute(plan.single(key))
+    except psycopg2.Error as err:
+        if err.pgcode not in IMAGE_STATES:
+            raise
+        reason = SEGMENT.sub("", (err.diag.message_primary or str(err)).removeprefix("dbinfer: "))
+        cur.execute("ROLLBACK TO SAVEPOINT dbinfer_row")
+        cur.execute(plan.bad(key, reason))
+        return reason
+    cur.execute("RELEASE SAVEPOINT dbinfer_row")
+    return None
+
+
+SECONDS = 2.0  # of a batch: what is lost when somebody kills the client
+FIRST, LEAST, MOST = 64, 32, 20_000
+EDGE = 8  # rows of the last batches
+# Rows that arrive while a job runs, before where it is: looked for again, but not for ever
+PASSES = 10
+# Looking for new keys among the old ones takes at most this part of the time
+SHARE = 20
+KEYS_BY_INDEX = (
+    "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_sort = off; "
+    "SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off; "
+)
+
+
+class Pace:
+    """How many rows a batch has.
+
+    So many that it takes about SECONDS, and fewer towards the end, so that all workers end together.
+
+    Args:
+        fixed: always so many; floor: never fewer.
+        total: of all batches; workers: that share them; segments: that share each batch.
+    """
+
+    def __init__(
+        self, fixed: int | None, floor: int, total: int, workers: int = 1, segments: int = 1
+    ) -> None:
+        self._fixed, self._floor, self._most = fixed, floor, MOST * segments
+        self._ahead, self._workers = total, workers
+        self._size = FIRST
+
+    @property
+    def size(self) -> int:
+        """Return the rows of the next batch."""
+        if self._fixed:
+            return self._fixed
+        # One worker waits for nobody. Rows that came meanwhile are not counted: then nothing seems to lie ahead
+        shared = self._workers > 1 and self._ahead > 0
+        share = max(EDGE, self._ahead // (2 * self._workers)) if shared else self._most
+        return max(min(self._size, share), self._floor)
+
+    def fed(self, rows: int) -> None:
+        """Take note of a batch that is cut off."""
+        self._ahead -= rows
+
+    def measured(self, rows: int, seconds: float) -> None:
+        """Take note of a batch that is scored; at most four times its rows, for it may have been a lucky one."""
+        wanted = int(rows / max(seconds, 1e-3) * SECONDS)
+        self._size = max(LEAST, min(self._most, wanted, 4 * max(rows, LEAST))) // LEAST * LEAST
+
+
+class Feeder:
+    """Yields the batches of a job.
+
+    Args:
+        conn: its own connection.
+        stopped: says whether the job shall end.
+        settle: waits until all batches that were yielded are done.
+    """
+
+    def __init__(
+        self,
+        conn: Connection,
+        plan: Plan,
+        pace: Pace,
+        stopped: Callable[[], bool],
+        settle: Callable[[], None],
+    ) -> None:
+        self._conn, self._plan, self._pace = conn, plan, pace
+        self._stopped, self._settle = stopped, settle
+        self._highest: Bound | None = None
+        self._looked = 0.0  # seconds of the last pass's queries
+
+    def batches(self) -> Iterator[tuple[Range, bool]]:
+        """Yield each batch, and whether its bad rows are tried again."""
+        retry = self._plan.options.retry_errors
+        for _ in range(PASSES):
+            found = False
+            for keys in self._pass(None, retry):
+                found = True
+                yield keys, retry
+            if not found:
+                break
+            self._settle()
+            retry = False
+        if self._plan.options.watch and not self._stopped():
+            yield from ((keys, False) for keys in self._watch())
+
+    def _pass(self, low: Bound | None, retry: bool) -> Iterator[Range]:
+        self._looked = 0.0
+        while not self._stopped():
+            keys = self._next(low, retry)
+            if keys is None:
+                return
+            low = self._highest = keys.high
+            self._pace.fed(keys.rows)
+            yield keys
+
+    def _next(self, low: Bound | None, retry: bool) -> Range | None:
+        prefix = self._plan.platform.adapt(KEYS_BY_INDEX) if self._plan.ordered else ""
+        if self._plan.platform.mpp and prefix:
+            prefix += "SET LOCAL optimizer = off; "
+        begin = time.monotonic()
+        with self._conn, self._conn.cursor() as cur:
+            cur.execute(sql.SQL(prefix) + self._plan.boundary(low, self._pace.size, retry))
+            row = cur.fetchone()
+        self._looked += time.monotonic() - begin
+        return Range(low, row[1:], int(row[0])) if row else None
+
+    def _watch(self) -> Iterator[Range]:
+        """Yield new rows as they come: mostly above the highest key, at times among all."""
+        with self._conn, self._conn.cursor() as cur:
+            cur.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._plan.options.channel)))
+        due = time.monotonic() + SHARE * self._looked
+        while not self._stopped():
+            whole = time.monotonic() >= due
+            yield from self._pass(None if whole else self._highest, retry=False)
+            self._settle()
+            if whole:
+                # scoring what was found is not looking for it
+                due = time.monotonic() + SHARE * self._looked
+            self._wait(self._plan.options.watch or 1.0)
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for a NOTIFY or for the time to look again."""
+        end = time.monotonic() + seconds
+        while not self._stopped() and time.monotonic() < end:
+            if select.select([self._conn], [], [], min(0.2, seconds))[0]:
+                self._conn.poll()
+            if self._conn.notifies:
+                self._conn.notifies.clear()
+                return
+
+
+PARTS = 40
+LITTLE = 500.0  # milliseconds of work that need no second process
+
+
+class Crew:
+    """The threads of a job: one cuts batches, the others score them; what comes of it waits in `outcomes`."""
+
+    def __init__(self, plan: Plan, feeding: Connection, scoring: list[Connection], total: int) -> None:
+        options = plan.options
+        self.plan = plan
+        self._stop = threading.Event()
+        self._ranges: queue.Queue[Any] = queue.Queue(2 * len(scoring))
+        self.outcomes: queue.Queue[Outcome | Exception | None] = queue.Queue()
+        # Without an index each batch reads the whole table: then few batches
+        floor = 0 if plan.ordered else total // PARTS
+        self._pace = Pace(options.batch, floor, total, len(scoring), max(1, plan.platform.segments))
+        most = 0 if options.on_error == "error" else options.max_errors
+        self.limit = Limit(most)
+        self._conns = [feeding, *scoring]
+        feeder = Feeder(feeding, plan, self._pace, self._stop.is_set, self._settle)
+        self._threads = [threading.Thread(target=self._guard, args=(self._feed, feeder), daemon=True)]
+        self._threads += [
+            threading.Thread(target=self._guard, args=(self._work, c), daemon=True) for c in scoring
+        ]
+
+    def start(self) -> None:
+        """Let all threads begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Let everybody end after the batch that they are at."""
+        self._stop.set()
+
+    def end(self, at_once: bool = False) -> None:
+        """Wait for all; `at_once` cancels the batches that they are at."""
+        self.stop()
+        for conn in self._conns if at_once else ():
+            with suppress(psycopg2.Error):
+                conn.cancel()
+        for thread in self._threads:
+            thread.join()
+
+    def _guard(self, work: Any, of: Any) -> None:
+        try:
+            work(of)
+        except Exception as err:
+            self._stop.set()
+            self.outcomes.put(sentence(err) if isinstance(err, psycopg2.Error) else err)
+        self.outcomes.put(None)
+
+    def _feed(self, feeder: Feeder) -> None:
+        try:
+            for batch in feeder.batches():
+                self._put(batch)
+        finally:
+            # The workers' sign to go home
+            for _ in self._conns[1:]:
+                self._put(None)
+
+    def _put(self, item: Any) -> None:
+        while not self._stop.is_set():
+            with suppress(queue.Full):
+                self._ranges.put(item, timeout=0.1)
+                return
+
+    def _settle(self) -> None:
+        while self._ranges.unfinished_tasks and not self._stop.is_set():
+            time.sleep(0.02)
+
+    def _work(self, conn: Connection) -> None:
+        while not self._stop.is_set():
+            try:
+                batch = self._ranges.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            if batch is None:
+                return
+            begin = time.monotonic()
+            outcome = score_batch(conn, self.plan, batch[0], retry=batch[1], limit=self.limit)
+            self._pace.measured(batch[0].rows, time.monotonic() - begin)
+            self.outcomes.put(outcome)
+            if self.limit.passed:
+                self.stop()
+            self._ranges.task_done()
+
+
+def processes(cur: Cursor, plan: Plan, total: int) -> int:
+    """Return how many connections score at once: as many as a parallel plan has processes; segments share alone."""
+    # Loading the libraries takes a process longer than scoring a few images
+    if plan.platform.mpp or (total * plan.milliseconds < LITTLE and not plan.options.watch):
+        return 1
+    cur.execute("SELECT pg_catalog.current_setting('max_parallel_workers_per_gather')::pg_catalog.int4")
+    return int(one(cur)) + 1
+
+
+def open_more(stack: ExitStack, dsn: str | None, wanted: int) -> list[Connection]:
+    """Open up to so many connections, at least two."""
+    found: list[Connection] = []
+    while len(found) < wanted:
+        try:
+            conn = connect(dsn)
+        except ServerError as err:
+            if len(found) >= 2:
+                break
+            raise DataError(
+                f"the server has no free connection for this job, which needs three: {err.message}",
+                "Wait for others to end, raise max_connections, or use --atomic, which needs one.",
+            ) from err
+        stack.callback(conn.close)
+        conn.set_client_encoding("UTF8")
+        found.append(conn)
+    return found

@@ -1,0 +1,219 @@
+"""Draws what a model found on the image as shown, and returns a PNG: boxes with labels and scores, or a mask."""
+
+from __future__ import annotations
+
+import colorsys
+import json
+import struct
+import unicodedata
+import zlib
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import cv2
+import numpy as np
+
+from ..errors import UsageError
+from ..host.image_limits import Limits, too_large
+from ..manifest import MOST_DETECTIONS
+from .decode import Decoder
+
+MOST_LETTERS = 60
+MOST_JSON = 1000 * MOST_DETECTIONS  # characters: labels of ordinary length, and numbers with all their digits
+STRIPE = 1 << 20  # bytes of the picture between two looks at the server's flags
+# seconds, measured: of a box, of a letter of height one, of a pixel of its lines
+_PER_BOX, _PER_LETTER, _PER_PIXEL = 50e-6, 6e-6, 3e-9
+# of a mask's colour in a pixel
+COVER = 0.5
+_FONT = cv2.FONT_HERSHEY_SIMPLEX
+_BLACK = (0, 0, 0)
+
+Colour = Tuple[int, int, int]
+
+
+def nothing() -> None:
+    """Look at no flags: nobody cancels."""
+
+
+def drawn(
+    img: bytes,
+    detections: Optional[str],
+    mask: Optional[bytes],
+    limits: Limits,
+    look: Callable[[], None] = nothing,
+) -> bytes:
+    """Return the image under the mask and with the boxes on it, the best on top.
+
+    Args:
+        detections: JSON of dbinfer.detection[]; None for none.
+        mask: an image file of one channel, as large as the image, as dbinfer.segment makes it; None for none.
+        look: raises where the statement is to end; called between any two steps of a few milliseconds, and on both
+            sides of decoding.
+
+    Raises:
+        ImageError: an image cannot be decoded, or is above the limits, alone or with what is drawn on it.
+        UsageError: there are too many boxes, or the mask has another size.
+    """
+    boxes = _boxes(detections)
+    colours, grays = Decoder("BGR", limits), Decoder("GRAY", limits)
+    size = colours.check(img)[0].size
+    check_boxes(boxes, size, limits)
+    if mask is not None:
+        _check_mask(grays, mask, size, limits)
+    look()
+    # a turn may leave a view, which OpenCV does not draw on
+    picture = np.ascontiguousarray(colours(img)[0])
+    if mask is not None:
+        look()
+        _cover(picture, grays(mask)[0], look)
+    put_on(picture, boxes, look)
+    pieces = list(_png(picture, look))
+    # before the pieces become one, which doubles them: so drawing never takes more than decoding
+    del picture
+    return b"".join(pieces)
+
+
+def put_on(picture: np.ndarray, boxes: List[Dict[str, Any]], look: Callable[[], None] = nothing) -> None:
+    """Draw detections (by the names of their fields) on pixels BGR, which lie without gaps in memory."""
+    thick, scale = _pens(picture.shape[1::-1])
+    for one in reversed(boxes):
+        look()
+        _draw(picture, one, thick, scale)
+
+
+def _pens(size: Tuple[int, ...]) -> Tuple[int, float]:
+    """Return how thick lines and how large letters are: pictures of any size are looked at in the same window."""
+    least = min(size)
+    return max(1, round(least / 250)), max(0.35, least / 900)
+
+
+def check_boxes(boxes: List[Dict[str, Any]], size: Tuple[int, int], limits: Limits) -> None:
+    """Raise where the boxes would take longer than decoding may; the size is the picture's (width, height)."""
+    thick, scale = _pens(size)
+    letters = sum(len(words(one)) for one in boxes)
+    # as if each went around the whole picture
+    lines = len(boxes) * 2 * sum(size) * thick
+    seconds = len(boxes) * _PER_BOX + letters * scale * scale * _PER_LETTER + lines * _PER_PIXEL
+    if seconds > limits.max_seconds:
+        err = too_large(
+            "about %.0f" % seconds,
+            limits.max_seconds,
+            "seconds to draw %d boxes" % len(boxes),
+            "max_image_seconds",
+        )
+        err.hint = "Draw the best, detections[1:100], or raise the limit:" + err.hint.rpartition(":")[2]
+        raise err
+
+
+def _boxes(detections: Optional[str]) -> List[Dict[str, Any]]:
+    if len(detections or "") > MOST_JSON:
+        raise _too_many("%d characters of JSON" % len(detections or ""), MOST_JSON)
+    found = [one for one in json.loads(detections or "[]") if one is not None]
+    if len(found) > MOST_DETECTIONS:
+        raise _too_many("%d boxes" % len(found), MOST_DETECTIONS)
+    return found
+
+
+def _too_many(what: str, most: int) -> UsageError:
+    problem = "there are %s to draw, but %d are the most" % (what, most)
+    return UsageError(problem, hint="Draw the best: detections[1:100].")
+
+
+def _check_mask(grays: Decoder, mask: bytes, size: Tuple[int, int], limits: Limits) -> None:
+    """Raise where the mask does not fit the picture, or decoding it beside the picture takes too much memory."""
+    header = grays.check(mask)[0]
+    if header.size != size:
+        raise UsageError(
+            "the mask has %d x %d pixels, but the image has %d x %d" % (*header.size, *size),
+            hint="Draw the mask on the image that it was made of.",
+        )
+    pixels = size[0] * size[1]
+    memory = 3 * pixels + pixels + max(pixels, header.buffers)
+    if memory > limits.max_memory:
+        raise too_large(memory, limits.max_memory, "bytes of memory for it and its mask", "max_image_memory")
+
+
+def _stripes(picture: np.ndarray, look: Callable[[], None]) -> Iterator[slice]:
+    """Yield the rows of the picture some at a time, with a look before each."""
+    rows = max(1, STRIPE // picture[0].nbytes)
+    for top in range(0, len(picture), rows):
+        look()
+        yield slice(top, top + rows)
+
+
+def _cover(picture: np.ndarray, values: np.ndarray, look: Callable[[], None]) -> None:
+    """Put a colour on the picture for each value of the mask but 0."""
+    table = np.array([colour(value) for value in range(256)], np.uint8)
+    for rows in _stripes(picture, look):
+        part, own = picture[rows], values[rows]
+        coloured = cv2.addWeighted(part, 1 - COVER, table[own], COVER, 0)
+        np.copyto(part, coloured, where=own[:, :, None] > 0)
+
+
+def colour(number: int) -> Colour:
+    """Return the colour of a class, BGR: neighbours are far apart on the circle of hues."""
+    # by the golden ratio, and never dark: labels on it are black
+    red, green, blue = colorsys.hsv_to_rgb(number * 0.61803399 % 1, 0.75, 1.0)
+    return round(blue * 255), round(green * 255), round(red * 255)
+
+
+def _draw(picture: np.ndarray, one: Dict[str, Any], thick: int, scale: float) -> None:
+    height, width = picture.shape[:2]
+    sides = [float("nan" if one[key] is None else one[key]) for key in ("x", "y", "width", "height")]
+    if not np.isfinite(sides).all():
+        return
+    x, y, across, down = sides
+    # whatever the numbers are, OpenCV gets small ones
+    left, right = (round(min(max(side, -9), width + 9)) for side in (x, x + across))
+    top, bottom = (round(min(max(side, -9), height + 9)) for side in (y, y + down))
+    shade = colour(int(one["class"] or 0))
+    cv2.rectangle(picture, (left, top), (right - 1, bottom - 1), shade, thick)
+    _write(picture, words(one), (left, top), shade, scale)
+
+
+def _write(picture: np.ndarray, text: str, corner: Tuple[int, int], shade: Colour, scale: float) -> None:
+    """Write a text on its own ground above a corner, or below where there is no room."""
+    stroke = max(1, round(scale * 1.5))
+    (across, up), down = cv2.getTextSize(text, _FONT, scale, stroke)
+    x = max(0, min(corner[0], picture.shape[1] - across))
+    y = corner[1] - down if corner[1] >= up + 2 * down else corner[1] + up + down
+    cv2.rectangle(picture, (x, y - up - down // 2), (x + across, y + down), shade, cv2.FILLED)
+    cv2.putText(picture, text, (x, y), _FONT, scale, _BLACK, stroke, cv2.LINE_AA)
+
+
+def words(one: Dict[str, Any]) -> str:
+    """Return label and score in the letters that OpenCV's font has: ASCII."""
+    name = one["label"] if one["label"] is not None else str(one["class"])
+    # é is e with an accent; what has no such form is a question mark
+    plain = unicodedata.normalize("NFKD", name[:MOST_LETTERS])
+    letters = "".join(letter for letter in plain if not unicodedata.combining(letter))
+    text = letters.encode("ascii", "replace").decode()
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return text if one["score"] is None else "%s %.2f" % (text, float(one["score"]))
+
+
+def _png(picture: np.ndarray, look: Callable[[], None]) -> Iterator[bytes]:
+    """Yield the parts of a PNG file.
+
+    Not by OpenCV: it takes three times the picture's memory for one of noise, twice to four times the time (0.1 s a
+    megapixel), and looks at no flag.
+    """
+    height, width = picture.shape[:2]
+    yield b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    # runs only, which is what differences of neighbours leave: a photograph gets no smaller with more
+    packer = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, 9, zlib.Z_RLE)
+    for rows in _stripes(picture, look):
+        yield _chunk(b"IDAT", packer.compress(_differences(picture[rows]).data))
+    yield _chunk(b"IDAT", packer.flush()) + _chunk(b"IEND", b"")
+
+
+def _differences(part: np.ndarray) -> np.ndarray:
+    """Return rows as PNG's filter 1 writes them: its number, then each pixel less the one to the left."""
+    pixels = cv2.cvtColor(part, cv2.COLOR_BGR2RGB).reshape(len(part), -1)
+    result = np.empty((len(part), 1 + pixels.shape[1]), np.uint8)
+    result[:, 0], result[:, 1:4] = 1, pixels[:, :3]
+    np.subtract(pixels[:, 3:], pixels[:, :-3], out=result[:, 4:])
+    return result
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))

@@ -1,0 +1,135 @@
+"""What the readers of all formats return and share: the facts of an image file, and TIFF's directories (EXIF)."""
+
+from __future__ import annotations
+
+import struct
+from typing import Iterator, NamedTuple, Optional, Tuple
+
+
+class Header(NamedTuple):
+    """What an image file says of itself without any pixel decoded.
+
+    Attributes:
+        format: one of FORMATS.
+        width, height: in pixels, as stored.
+        channels: as in the file: 1 gray, 2 gray with alpha, 3 colour or palette, 4 colour with alpha or CMYK.
+        bytes: size of the file.
+        orientation: EXIF's 1 to 8; from 5 on, width and height swap when the image is shown.
+        complete: false where the file was cut off, which decoders often show as a picture that is half gray.
+        scans: passes over the pixels; more than one in a progressive JPEG.
+        buffers: bytes that the decoder takes beside the pixels which it returns.
+        seconds: that decoding takes on one core, by an estimate that is rather too high (see docs/security.md).
+        animated: whether it is a PNG of several pictures.
+    """
+
+    format: str
+    width: int
+    height: int
+    channels: int
+    bytes: int
+    orientation: int = 1
+    complete: bool = True
+    scans: int = 1
+    buffers: int = 0
+    seconds: float = 0.0
+    animated: bool = False
+
+    @property
+    def size(self) -> Tuple[int, int]:
+        """Width and height of the image as shown, the orientation applied."""
+        return (self.width, self.height) if self.orientation < 5 else (self.height, self.width)
+
+
+ORIENTATION = 274
+MOST_ENTRIES = 4096  # libtiff's own bound: more is no directory
+
+_WHOLE_NUMBERS = {1: "B", 3: "H", 4: "I", 16: "Q"}
+
+
+class Layout(NamedTuple):
+    """How a file writes numbers and directories: TIFF or BigTIFF, little or big end first."""
+
+    end: str
+    first: int
+    offset: str
+    length: str
+    entry: int
+    value_at: int
+
+
+class Entry(NamedTuple):
+    """One tag of a directory; its value stands at `at`, or that holds the offset of a longer one."""
+
+    tag: int
+    kind: int
+    values: int
+    at: int
+
+
+def layout_of(data: bytes) -> Layout:
+    """Return how a TIFF is written, from its first four bytes."""
+    end = "<" if data[:1] == b"I" else ">"
+    # 43 is BigTIFF, with offsets of 8 bytes
+    return Layout(end, 8, "Q", "Q", 20, 12) if 43 in data[2:4] else Layout(end, 4, "I", "H", 12, 8)
+
+
+def first_directory(data: bytes, layout: Layout) -> int:
+    """Return the offset of the first directory."""
+    return int(struct.unpack_from(layout.end + layout.offset, data, layout.first)[0])
+
+
+def directory_end(data: bytes, layout: Layout, at: int) -> int:
+    """Return the offset behind a directory's entries, where that of the next one stands."""
+    count = struct.unpack_from(layout.end + layout.length, data, at)[0]
+    return int(at + struct.calcsize("<" + layout.length) + layout.entry * count)
+
+
+def entries(data: bytes, layout: Layout, at: int) -> Iterator[Entry]:
+    """Yield the entries of a directory.
+
+    Raises:
+        struct.error, OverflowError: the directory lies beyond the end of the data.
+    """
+    end, start = layout.end, at + struct.calcsize("<" + layout.length)
+    stop = min(directory_end(data, layout, at), start + MOST_ENTRIES * layout.entry)
+    unpack = struct.Struct(end + "HH" + layout.offset).unpack_from
+    for pos in range(start, stop, layout.entry):
+        tag, kind, count = unpack(data, pos)
+        yield Entry(tag, kind, count, pos + layout.value_at)
+
+
+def number(data: bytes, layout: Layout, entry: Entry) -> Optional[int]:
+    """Return the first value of an entry of whole numbers; None for other kinds."""
+    found = numbers(data, layout, entry, 1)
+    return None if found is None else found[0]
+
+
+def numbers(data: bytes, layout: Layout, entry: Entry, most: int) -> Optional[Tuple[int, ...]]:
+    """Return the values of an entry of whole numbers, the first one at least and so many at most."""
+    form = _WHOLE_NUMBERS.get(entry.kind)
+    if form is None:
+        return None
+    at = entry.at
+    if struct.calcsize("<" + form) * entry.values > struct.calcsize("<" + layout.offset):
+        at = struct.unpack_from(layout.end + layout.offset, data, at)[0]
+    return struct.unpack_from("%s%d%s" % (layout.end, max(1, min(entry.values, most)), form), data, at)
+
+
+def valid_orientation(orientation: int) -> int:
+    """Return EXIF's orientation, or 1 where the value is none of 1 to 8."""
+    return orientation if 1 <= orientation <= 8 else 1
+
+
+def exif_orientation(exif: bytes) -> int:
+    """Return the orientation in an EXIF block, its byte order first; 1 without one or if damaged."""
+    if exif[:4] not in (b"II*\0", b"MM\0*"):
+        return 1
+    layout = layout_of(exif)
+    try:
+        for entry in entries(exif, layout, first_directory(exif, layout)):
+            if entry.tag == ORIENTATION:
+                return valid_orientation(number(exif, layout, entry) or 1)
+    except (struct.error, OverflowError):
+        # a damaged EXIF block does not make the picture a damaged one
+        pass
+    return 1

@@ -1,0 +1,172 @@
+"""Reads the first directory of a TIFF as libtiff will: size, orientation, and what its strips or tiles will cost."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from itertools import zip_longest
+from typing import Dict, Tuple
+
+from ..errors import ImageError
+from ..host.image_limits import Limits, check_count
+from . import jpeg
+from .file import (
+    ORIENTATION,
+    Entry,
+    Header,
+    Layout,
+    directory_end,
+    entries,
+    first_directory,
+    layout_of,
+    number,
+    numbers,
+    valid_orientation,
+)
+
+_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, _SAMPLES, _ROWS = 256, 257, 258, 259, 262, 277, 278
+_PLANES, _TILE_WIDTH, _TILE_HEIGHT = 284, 322, 323
+# of strips, or of tiles
+_OFFSETS, _SIZES = (273, 324), (279, 325)
+_TAGS = frozenset(
+    (
+        _WIDTH,
+        _HEIGHT,
+        _BITS,
+        _COMPRESSION,
+        _PHOTOMETRIC,
+        ORIENTATION,
+        _SAMPLES,
+        _ROWS,
+        _PLANES,
+        _TILE_WIDTH,
+        _TILE_HEIGHT,
+    )
+)
+_SEPARATE, _PALETTE, _LAB = 2, 3, 8
+_JPEG = 7  # the old form, 6, is not in OpenCV's libtiff
+_RGBA = 4  # libtiff gives each strip or tile in four bytes a pixel
+
+_PER_PIXEL, _PER_RAW_BYTE, _PER_BYTE = 30e-9, 12e-9, 5e-9  # seconds, measured
+# libtiff makes its tables of colours anew for each strip or tile
+_PER_LAB_STRIP, _PER_DEEP_STRIP, _PER_STRIP = 180e-6, 70e-6, 20e-6
+
+
+def read(data: bytes, limits: Limits) -> Header:
+    """Return the facts of a TIFF; OpenCV itself refuses one that was cut off."""
+    layout = layout_of(data)
+    directory = first_directory(data, layout)
+    _walk_pages(data, layout, directory, limits)
+    found = _first_entries(data, layout, directory)
+    tags = _tags(data, layout, found)
+    width, height = tags.get(_WIDTH, 0), tags.get(_HEIGHT, 0)
+    channels = 3 if tags.get(_PHOTOMETRIC) == _PALETTE else tags.get(_SAMPLES, 1)
+    orientation = valid_orientation(tags.get(ORIENTATION, 1))
+    strips, buffers, seconds = _cost(tags, width, height)
+    check_count(strips, limits.max_segments, "strips or tiles", "max_image_segments")
+    scans = 1
+    if tags.get(_COMPRESSION) == _JPEG:
+        scans, coefficients, unpacking = _jpegs(data, layout, found, strips, limits)
+        buffers, seconds = buffers + coefficients, seconds + unpacking
+    seconds += len(data) * _PER_BYTE
+    return Header("TIFF", width, height, channels, len(data), orientation, True, scans, buffers, seconds)
+
+
+def _first_entries(data: bytes, layout: Layout, directory: int) -> Dict[int, Entry]:
+    """Return the entries by their tags.
+
+    Of a tag that stands twice libtiff takes the first, so the second one must not hide what the first one says.
+    """
+    found: Dict[int, Entry] = {}
+    for entry in entries(data, layout, directory):
+        found.setdefault(entry.tag, entry)
+    return found
+
+
+def _tags(data: bytes, layout: Layout, found: Dict[int, Entry]) -> Dict[int, int]:
+    """Return the tags that decide on memory and time.
+
+    libtiff reads more types of numbers than any writer uses for these tags, which are refused here.
+    """
+    tags: Dict[int, int] = {}
+    for entry in found.values():
+        if entry.tag in _TAGS:
+            value = number(data, layout, entry)
+            if value is None:
+                raise ImageError(f"the TIFF image is damaged: tag {entry.tag} has type {entry.kind}")
+            tags[entry.tag] = value
+    return tags
+
+
+def _jpegs(
+    data: bytes, layout: Layout, found: Dict[int, Entry], strips: int, limits: Limits
+) -> Tuple[int, int, float]:
+    """Return (most scans, most bytes of coefficients, seconds) of the JPEGs that the strips or tiles are.
+
+    All may be the same bytes of the file, each time decoded anew; or overlap, so what walking over them costs is
+    bounded for all of them together.
+    """
+    scans, coefficients, seconds, segments = 1, 0, 0.0, 0
+    for (start, size), times in _places(data, layout, found, strips).items():
+        one, seen = jpeg.measured(data[start : start + size], limits)
+        scans, coefficients = max(scans, one.scans), max(coefficients, one.buffers)
+        seconds, segments = seconds + times * one.seconds, segments + seen
+        check_count(segments, limits.max_segments, "segments", "max_image_segments")
+        if seconds > limits.max_seconds:
+            break
+    return scans, coefficients, seconds
+
+
+def _places(data: bytes, layout: Layout, found: Dict[int, Entry], strips: int) -> Dict[Tuple[int, int], int]:
+    """Return where the strips or tiles are, and how often each place is used."""
+    starts, sizes = (_array(data, layout, found, tags, strips) for tags in (_OFFSETS, _SIZES))
+    # libtiff guesses sizes that are missing or 0
+    pairs = zip_longest(starts, sizes[: len(starts)], fillvalue=0)
+    return Counter((start, size or len(data)) for start, size in pairs if start)
+
+
+def _array(
+    data: bytes, layout: Layout, found: Dict[int, Entry], tags: Tuple[int, int], most: int
+) -> Tuple[int, ...]:
+    both = [found[tag] for tag in tags if tag in found]
+    values = numbers(data, layout, both[0], most) if both else ()
+    # libtiff takes either tag for either kind, and the later one of both
+    if values is None or len(both) > 1:
+        raise ImageError(f"the TIFF image is damaged: tag {tags[0]} or {tags[1]} makes no sense")
+    return values
+
+
+def _walk_pages(data: bytes, layout: Layout, directory: int, limits: Limits) -> None:
+    """Raise where there are more pages than allowed; OpenCV counts them all before it reads the first."""
+    pages = 0
+    try:
+        while directory:
+            pages += 1
+            check_count(pages, limits.max_frames, "pages", "max_image_frames")
+            directory = struct.unpack_from(
+                layout.end + layout.offset, data, directory_end(data, layout, directory)
+            )[0]
+    except (struct.error, OverflowError):
+        if not pages:
+            raise
+
+
+def _cost(tags: Dict[int, int], width: int, height: int) -> tuple[int, int, float]:
+    """Return (strips or tiles, bytes beside the result, seconds)."""
+    tiled = _TILE_WIDTH in tags or _TILE_HEIGHT in tags
+    across = (tags.get(_TILE_WIDTH) if tiled else 0) or width or 1
+    # without a number of rows, all of them are one strip
+    down = tags.get(_TILE_HEIGHT if tiled else _ROWS) or height or 1
+    down = down if tiled else min(down, height or 1)
+    samples, bits = min(4, tags.get(_SAMPLES, 1)), min(64, tags.get(_BITS, 1))
+    strips = -(-width // across) * -(-height // down)
+    strips *= samples if tags.get(_PLANES) == _SEPARATE else 1
+    raw = across * down * samples * bits // 8
+    # the pixels of one strip, and what it was unpacked from; of a single strip that is gone before the result is filled
+    whole = across * down >= width * height
+    buffers = across * down * _RGBA + (max(0, raw - 3 * width * height) if whole else raw)
+    lab, deep = tags.get(_PHOTOMETRIC) == _LAB, bits > 8
+    setup = _PER_LAB_STRIP if lab else _PER_DEEP_STRIP if deep else _PER_STRIP
+    unpacked = strips * raw // (samples if tags.get(_PLANES) == _SEPARATE else 1)
+    seconds = strips * setup + width * height * _PER_PIXEL + unpacked * _PER_RAW_BYTE
+    return strips, buffers, seconds

@@ -1,0 +1,1 @@
+"""A model: what it is, where and how it runs, tried before it is believed."""

@@ -1,0 +1,1 @@
+"""From a network's output to what SQL functions return."""

@@ -1,0 +1,185 @@
+"""The right to score rows with one model version in one transaction; errors leave through here."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from .. import fastjson
+from ..errors import EngineError, ImageError, UdfError, UsageError, sees_hosts
+from ..host import interrupts, process
+
+TYPE_CHECKING = False  # of typing itself: see fastjson
+if TYPE_CHECKING:
+    from typing import Any, Dict, NoReturn, Optional
+
+ON_ERROR = ("error", "null")
+CURE = "With on_error => 'null' such an image gives NULL."
+
+
+def report(plpy: Any, err: UdfError, named: bool = True) -> NoReturn:
+    """Raise a user's error in the database, with DETAIL, HINT and SQLSTATE; hosts and folders only if `named`."""
+    if err.sqlstate == interrupts.CANCELLED:
+        raise _cancelled(plpy, err.message, process.where(named))
+    told, place = err if named else err.for_everybody(), process.where(named)
+    detail = "%s (%s)" % (told.detail, place) if told.detail else "On " + place
+    raise database_error(plpy, told.message, detail, told.hint, told.sqlstate)
+
+
+def _cancelled(plpy: Any, message: str, detail: str) -> Exception:
+    """Return the server's own sentence on why the statement ends, as far as PL/Python lets us: `sentence: message`.
+
+    An error in any case: the server acts on a cancel when it next looks, and may not look again before it commits.
+    """
+    sentence, sqlstate = interrupts.why_cancelled()
+    error = database_error(plpy, message, detail, "", sqlstate)
+    type(error).__name__ = sentence
+    return error
+
+
+def database_error(plpy: Any, message: str, detail: str, hint: str, sqlstate: str) -> Exception:
+    """Return an exception that PL/Python reports as `dbinfer: message` (plpy.error would say `plpy.Error: message`)."""
+    if process.is_9_4():
+        # how PL/Python there keeps what an SPIError reports
+        code = sum((ord(letter) - 48 & 63) << 6 * place for place, letter in enumerate(sqlstate))
+        told = {"__module__": "builtins", "spidata": (code, detail or None, hint or None, None, 0)}
+        return type("dbinfer", (plpy.SPIError,), told)(message)  # type: ignore[no-any-return]
+    kind = type("dbinfer", (plpy.Error,), {"__module__": "builtins"})
+    error: Exception = kind(message)
+    for name, value in (("detail", detail), ("hint", hint or None), ("sqlstate", sqlstate)):
+        setattr(error, name, value)
+    return error
+
+
+class Ticket:
+    """Scores rows for a caller that was admitted to a model version.
+
+    Args:
+        session: the backend's session.
+        version_id: of the model version; 0 for functions that need no model.
+        spec: JSON: model, version, xml_digest, bin_digest, manifest, settings (or the settings alone for 0).
+        asked: when the model was asked for (perf_counter).
+    """
+
+    __slots__ = ("_asked", "_key", "_session", "_tasks", "spec", "transaction", "version_id")
+
+    def __init__(self, session: Any, version_id: int, spec: str, asked: float) -> None:
+        self.version_id = version_id
+        self.spec = spec
+        self._session = session
+        self._asked: Optional[float] = asked
+        self.transaction = session.transaction()
+        self._key = ""
+        self._tasks: Any = None
+
+    def run(
+        self,
+        plpy: Any,
+        task: str,
+        img: Optional[bytes],
+        on_error: Optional[str],
+        k: Any,
+        row: Optional[int] = None,
+    ) -> Any:
+        """Score one image; None for None, and for a bad image where on_error is 'null'.
+
+        Args:
+            k: what the task needs beside the image: a number of classes, or the row of a batch.
+            row: the image's key, which errors then name.
+        """
+        # before all else: a NULL costs neither a library nor a model
+        if img is None:
+            return None
+        session = self._session
+        try:
+            if session.settles or session.orphan.value:
+                session.look()
+            if on_error not in ON_ERROR:
+                raise _wrong_on_error(on_error)
+            if session.transaction() != self.transaction:
+                raise UsageError(
+                    "this model token belongs to another transaction", hint="Run the statement again."
+                )
+            # the ticket holds a key, not the model, so that max_models bounds what stays in memory
+            model = session.models.get(self._key)
+            if model is None:
+                return self._first(task, img, k)
+            run = self._tasks.get(task)
+            return (run or _task(self._tasks, task))(model, img, k)
+        except KeyboardInterrupt:
+            # a cancel on Greenplum; what else it has queued must not reach the next statement
+            interrupts.drain_interrupts()
+            raise
+        except EngineError as err:
+            if not session.lose_engine(self._key):
+                report(plpy, err, self._named())
+            # the model is loaded here, where nothing raises this error again
+            return self.run(plpy, task, img, on_error, k, row)
+        except ImageError as err:
+            if on_error == "null":
+                return None
+            told = err if row is None else err.of_row(row)
+            # image_info, draw and profile cannot answer NULL for a bad image
+            report(
+                plpy, told.with_cure(CURE) if self.version_id and task != "profile" else told, self._named()
+            )
+        except UdfError as err:
+            report(plpy, err, self._named())
+        except Exception as err:
+            # not a bare except, which would swallow the KeyboardInterrupt of a cancel
+            raise database_error(
+                plpy,
+                "unexpected %s: %s" % (type(err).__name__, err),
+                self._trace(),
+                "This is a bug in dbinfer or in the model. Check the installation: dbinfer doctor",
+                "XX000",
+            ) from err
+
+    def _named(self) -> bool:
+        spec = fastjson.loads(self.spec)
+        return sees_hosts(spec.get("settings", spec))
+
+    def _trace(self) -> str:
+        if not self._named():  # its lines name folders
+            return "On " + process.where(False)
+        import traceback
+
+        return "%s\n%s" % (process.where(True), traceback.format_exc())
+
+    def _first(self, task: str, img: bytes, k: Any) -> Any:
+        """Load the model and score the first row.
+
+        Again where other models of the statement drove this one out: the session's bound counts, not the ticket.
+        """
+        spec = fastjson.loads(self.spec)
+        # imports only here, because what resolves a model needs none of them
+        if self.version_id == 0:
+            from .alone import IMAGE_TASKS
+
+            # image_info reads a header, which needs limits and no model
+            return _task(IMAGE_TASKS, task)(spec, img, k)
+        from ..engine.models import load_model
+
+        self._tasks, self._key, model = load_model(self._session, spec, task)
+        if self._asked is not None:
+            model.waited_for(perf_counter() - self._asked)
+            # the wait counts for the first load, not for one after the model was dropped
+            self._asked = None
+        return _task(self._tasks, task)(model, img, k)
+
+
+def _task(tasks: Dict[str, Any], name: str) -> Any:
+    if name not in tasks:
+        raise UsageError(
+            'model "" does not exist'
+            if "image_info" in tasks
+            else "there is no function %s() of a model" % name,
+            hint="Write name, name@3 or name@alias; NULL means the default model.",
+        )
+    return tasks[name]
+
+
+def _wrong_on_error(value: Optional[str]) -> UsageError:
+    return UsageError(
+        "on_error is %r, but must be 'error' or 'null'" % value,
+        hint="Use 'error' to stop at a damaged image, or 'null' to get NULL for it.",
+    )

@@ -1,0 +1,133 @@
+"""What administrators ask a session for: the facts of its host, cache and engine, and to leave the host."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+from typing import Any, Callable, Dict, List, Optional
+
+from .. import fastjson
+from ..engine.client import Engine, stop
+from ..engine.client import status as engine_status
+from ..engine.isolation import ALWAYS, started_with
+from ..errors import UdfError
+from ..host import cache as caches
+from ..host import cache as host_cache
+from ..host import housekeeping, libraries, limits, process
+from ..host.image_limits import image_limits
+from ..host.limits import bound
+from . import handover
+from .ticket import report
+
+
+def collect(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
+    """Return versions, venv, threads, cache, loaded models and memory (bytes); `problem` says what is wrong."""
+    row: Dict[str, Any] = {
+        "content": process.content_id(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "python": "%d.%d.%d" % sys.version_info[:3],
+        "venv": settings.get("venv", ""),
+        "cores": limits.cores(),
+        # of those models that it holds; else what one may take here
+        "threads": max((m.threads for m in session.models.values()), default=bound(settings)),
+        "precisions": process.precisions(),
+        "runtime_digest": session.digest,
+        "compiled": session.compiled,
+        "rss": process.rss_bytes(),
+        # those of the engine, too: what this process scores with
+        "models": sorted("%s@%d" % (m.name, m.version) for m in session.models.values()),
+        "cache_dir": settings.get("cache_dir") or host_cache.default_folder(),
+        "problem": None,
+    }
+    try:
+        _look_at_libraries(settings)
+        row.update(libraries.versions())
+        host_cache.open_cache(row["cache_dir"])
+        row["cache_bytes"], row["cache_free"] = housekeeping.usage(row["cache_dir"])
+    except UdfError as err:
+        row["problem"] = err.message + (" " + err.hint if err.hint else "")
+    return row
+
+
+def _look_at_libraries(settings: Dict[str, str]) -> None:
+    """Import the libraries; where this process is to be without them, see that they are there and safe."""
+    if settings.get("isolation") != ALWAYS:
+        libraries.load(settings.get("venv", ""), image_limits(settings).max_pixels)
+    else:
+        libraries.find(settings.get("venv", ""))
+
+
+COUNTS = ("bytes", "requests", "errors", "restarts", "queue")
+
+
+def act(
+    settings: Dict[str, str], digest: str, modules: Callable[[], Dict[str, str]], action: str
+) -> List[Dict[str, Any]]:
+    """Return the facts of this host's engines; `problem` says what is wrong.
+
+    Args:
+        digest: of this session's runtime.
+        modules: returns its sources.
+        action: `look`; `start`: an engine of this runtime first, where none runs; `stop`: tell all to finish and go;
+            `replace`: tell those of other runtimes.
+    """
+    try:
+        if action == "start":
+            Engine(started_with(settings), digest, modules).attach()
+        elif action != "look":
+            stop(settings, keep=digest if action == "replace" else None)
+        return [_whole(found) for found in engine_status(settings)]
+    except UdfError as err:
+        problem = err.message + (" " + err.hint if err.hint else "")
+        facts = {"host": socket.gethostname(), "digest": digest[:12], "models": [], "problem": problem}
+        return [dict(facts, denied=err.foreign)]
+
+
+def _whole(found: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the facts of one engine with the sums over its models; `bytes` are those of all its processes."""
+    sums = {name: sum(model.get(name) or 0 for model in found["models"]) for name in COUNTS}
+    sums["bytes"] += found.get("own_bytes", 0)
+    return {"host": socket.gethostname(), **sums, **found, "problem": found.get("problem") or None}
+
+
+def cache(session: Any, plpy: Any, settings: str, digests: Optional[List[str]]) -> str:
+    """Return the facts of this host's cache as JSON; `digests` None: prune nothing."""
+    session.settle()
+    try:
+        return fastjson.dumps(housekeeping.collect(fastjson.loads(settings), digests))
+    except UdfError as err:
+        report(plpy, err)
+
+
+def leave(session: Any, plpy: Any, settings: str) -> int:
+    """Remove what only this database has put on this host; return how many models that were."""
+    session.settle()
+    values = fastjson.loads(settings)
+    folders = {caches.default_folder(), values.get("cache_dir") or caches.default_folder()}
+    try:
+        removed = [
+            one for folder in sorted(folders) for one in housekeeping.leave(folder, values["databases"])
+        ]
+    except UdfError as err:
+        report(plpy, err)
+    if process.dispatches():
+        handover.leave()
+    elif process.content_id() not in (None, process.COORDINATOR):
+        # gpexpand makes a new segment of the coordinator's folder, and nobody reads it there
+        shutil.rmtree(os.path.dirname(handover.session_folder()), ignore_errors=True)
+    session.usage().leave(values["databases"])
+    return len(removed)
+
+
+def status(session: Any, settings: str) -> str:
+    """Return what there is to know of this backend and its host, as JSON."""
+    try:
+        return fastjson.dumps(collect(session, fastjson.loads(settings)))
+    except Exception as err:
+        # one sick backend must not hide the others in the view
+        return fastjson.dumps(
+            {"problem": "%s: %s" % (type(err).__name__, err), "python": sys.version.split()[0]}
+        )
