@@ -1,5 +1,9 @@
-"""Opens a stranger's model file in a process of its own, which writes to one folder and reaches nothing
-else; what this machine offers it.
+"""Opens a stranger's model file in a process of its own, which writes to one folder and reaches nothing else; what
+this machine offers it.
+
+TensorFlow does what a SavedModel says, and the libraries that read files are C++. So a fresh Python gives up all rights
+but to read this file, the libraries and the kernel's figures, and then opens it. What it says is JSON, believed by
+nobody; what it makes are files in that folder.
 """
 
 from __future__ import annotations

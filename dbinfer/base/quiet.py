@@ -1,5 +1,5 @@
-"""Silence for TensorFlow, whose C++ part writes to the process's own output, and its import without what
-Keras takes along.
+"""Silence for TensorFlow, whose C++ part writes to the process's own output, and its import without what Keras
+takes along.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the product is compared with: inference alone, the bare loop, a client that pulls the rows, Spark, a
-naive UDF.
+"""What the product is compared with: inference alone, the bare loop, a client that pulls the rows, Spark, a naive
+UDF.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The product's ways to score a table: SELECT count(f(img)), classify_table or a sister, CREATE TABLE AS,
-dbinfer score.
+"""The product's ways to score a table: SELECT count(f(img)), classify_table or a sister, CREATE TABLE AS, dbinfer
+score.
 """
 
 from __future__ import annotations

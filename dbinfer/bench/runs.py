@@ -1,4 +1,8 @@
-"""The runs of the harness: all cases and loading, how cost grows, and the engine beside in-process scoring."""
+"""The runs of the harness: all cases and loading, how cost grows, and the engine beside in-process scoring.
+
+Both open a session, make the table, fill it and commit; load also walks the folder, reads and checks the files, looks
+for paths that are there already, and analyzes the table. The rows of the raw COPY are encoded in memory before.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The report for people: tables on the terminal and as Markdown, what the project promises, and a picture
-of every method.
+"""The report for people: tables on the terminal and as Markdown, what the project promises, and a picture of every
+method.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Options and output that commands share: values as typed, what describes a model, settings; strangers'
-text is made harmless here.
+"""Options and output that commands share: values as typed, what describes a model, settings; strangers' text is
+made harmless here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Source formats by name: Keras, and those that OpenVINO reads itself (IR, ONNX, SavedModel, frozen graphs, TFLite)."""
+"""Source formats by name: Keras, and those that OpenVINO reads itself (IR, ONNX, SavedModel, frozen graphs,
+TFLite).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Which server a command talks to, connections and transactions, and the server's errors as one sentence
-with its cure.
+"""Which server a command talks to, connections and transactions, and the server's errors as one sentence with its
+cure.
 """
 
 from __future__ import annotations

@@ -1,5 +1,11 @@
-"""Which server answers, by its version string and its catalog, and what differs between PostgreSQL,
-Greenplum and their relatives.
+"""Which server answers, by its version string and its catalog, and what differs between PostgreSQL, Greenplum and
+their relatives.
+
+SQL files are valid on PostgreSQL as they stand. What is special on one platform stands in a comment like
+`/* greenplum: DISTRIBUTED REPLICATED */`, which `adapt` opens on that platform. Greenplum 6 and 7, WarehousePG,
+Greengage and Cloudberry are all `greenplum` to the SQL files. What Greenplum 6
+takes instead of some text stands before it: `/* greenplum6: instead */ text /* :greenplum6 */`; without the end mark it
+is added.
 """
 
 from __future__ import annotations

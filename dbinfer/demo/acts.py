@@ -1,5 +1,5 @@
-"""The demo's acts: digits are classified, strokes on photographs segmented; from a network of the zoo to
-SQL and a page.
+"""The demo's acts: digits are classified, strokes on photographs segmented; from a network of the zoo to SQL and a
+page.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The demo's pictures: masks beside the true ones, and two statements with what they returned, drawn from
-the demo's own rows.
+"""The demo's pictures: masks beside the true ones, and two statements with what they returned, drawn from the
+demo's own rows.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Images that need no download: scikit-learn's digits and photographs, strokes and written digits on them,
-the same in every run.
+"""Images that need no download: scikit-learn's digits and photographs, strokes and written digits on them, the
+same in every run.
 """
 
 from __future__ import annotations

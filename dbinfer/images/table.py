@@ -1,5 +1,7 @@
-"""The table of images: made so that all cores or segments score it, filled by binary COPY, and which files
-it already has.
+"""The table of images: made so that all cores or segments score it, filled by binary COPY, and which files it
+already has.
+
+Format: https://www.postgresql.org/docs/current/sql-copy.html, "Binary Format".
 """
 
 from __future__ import annotations

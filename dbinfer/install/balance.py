@@ -1,4 +1,6 @@
-"""Whether the work is spread: tables over segments, scoring over them, and what scores at once over a host's cores."""
+"""Whether the work is spread: tables over segments, scoring over them, and what scores at once over a host's
+cores.
+"""
 
 from __future__ import annotations
 

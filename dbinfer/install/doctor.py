@@ -1,5 +1,5 @@
-"""doctor: examines the database, its mirrors and every backend that scores, and says for what is wrong what
-mends it.
+"""doctor: examines the database, its mirrors and every backend that scores, and says for what is wrong what mends
+it.
 """
 
 from __future__ import annotations

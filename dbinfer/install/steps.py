@@ -1,5 +1,5 @@
-"""The steps of install and upgrade inside one transaction: checks, roles, SQL files, runtime, settings;
-objects of others are refused.
+"""The steps of install and upgrade inside one transaction: checks, roles, SQL files, runtime, settings; objects of
+others are refused.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""The manifest of an IR: ours where it is inside, else from Model API's `model_info`, the graph and what
-the caller says.
+"""The manifest of an IR: ours where it is inside, else from Model API's `model_info`, the graph and what the
+caller says.
+
+What can be known is not asked for; what cannot is asked for by name.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What an OpenVINO graph says of the image it takes and the result it gives, and its input tensor computed
-with numpy.
+"""What an OpenVINO graph says of the image it takes and the result it gives, and its input tensor computed with
+numpy.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""Which precision a version runs at: the fastest that agrees with f32, found by trials; and hosts that lack
-its instructions.
+"""Which precision a version runs at: the fastest that agrees with f32, found by trials; and hosts that lack its
+instructions.
+
+It is chosen once, at deploy, on the machine that deploys, and holds for every host: two hosts that computed in two
+precisions would give two answers to one query.
 """
 
 from __future__ import annotations

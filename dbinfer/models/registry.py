@@ -1,5 +1,5 @@
-"""Lists models, moves names between versions, grants, and tells who used what; each verb calls the SQL
-function of its name.
+"""Lists models, moves names between versions, grants, and tells who used what; each verb calls the SQL function of
+its name.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Measures what a plan is made of, fits coefficients to it, and tells how far predictions are off on
-statements held out.
+"""Measures what a plan is made of, fits coefficients to it, and tells how far predictions are off on statements
+held out.
 """
 
 from __future__ import annotations

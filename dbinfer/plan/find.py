@@ -1,5 +1,5 @@
-"""Finds a plan's numbers: in a database and its table, in a file of coefficients, or in those that are
-shipped or measured here.
+"""Finds a plan's numbers: in a database and its table, in a file of coefficients, or in those that are shipped or
+measured here.
 """
 
 from __future__ import annotations

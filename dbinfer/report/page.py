@@ -1,5 +1,5 @@
-"""Makes a page: reads both tables in one snapshot, works out the figures, and writes one HTML file that
-loads and runs nothing.
+"""Makes a page: reads both tables in one snapshot, works out the figures, and writes one HTML file that loads and
+runs nothing.
 """
 
 from __future__ import annotations

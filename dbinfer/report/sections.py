@@ -1,5 +1,5 @@
-"""What the sections of a page show: figures and the pictures chosen for them; numbers, keys and times as a
-page writes them.
+"""What the sections of a page show: figures and the pictures chosen for them; numbers, keys and times as a page
+writes them.
 """
 
 from __future__ import annotations

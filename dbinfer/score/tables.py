@@ -1,5 +1,5 @@
-"""Looks at what a job is asked before anything is made, then makes its two tables, or goes on with those
-that are there.
+"""Looks at what a job is asked before anything is made, then makes its two tables, or goes on with those that are
+there.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The PostgreSQL cluster: an installed PostgreSQL with PL/Python, its settings and port, run by pg_ctl as
-the server's user.
+"""The PostgreSQL cluster: an installed PostgreSQL with PL/Python, its settings and port, run by pg_ctl as the
+server's user.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""The hosts of a run (a:2,b:2), checked before anything is started, and the addresses on which their
-processes listen.
+"""The hosts of a run (a:2,b:2), checked before anything is started, and the addresses on which their processes
+listen.
+
+TensorFlow's protocol and JAX's ask nobody who he is, and TensorFlow's runs whatever he sends. So there is no other
+choice.
 """
 
 from __future__ import annotations

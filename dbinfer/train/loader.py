@@ -1,4 +1,7 @@
-"""From encoded files to batches that a network trains on, with the very code that prepares images in the backend."""
+"""From encoded files to batches that a network trains on, with the very code that prepares images in the backend.
+
+Decoder and Resizer come from dbinfer_udf, so that training and scoring cannot drift apart.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One rank's training from start to end, and how good a network that finds boxes is; with one rank it is
-the whole run.
+"""One rank's training from start to end, and how good a network that finds boxes is; with one rank it is the whole
+run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""One process with several devices, each with a part of every batch: MirroredStrategy and CentralStorageStrategy."""
+"""One process with several devices, each with a part of every batch: MirroredStrategy and CentralStorageStrategy.
+
+A loop of our own instead of model.fit, which under CentralStorage reports wrong losses and metrics: a device knows its
+part of a batch only. Here the scores of all devices come together, and Keras judges them as those of one process.
+"""
 
 from __future__ import annotations
 

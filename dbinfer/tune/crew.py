@@ -1,5 +1,5 @@
-"""Starts a search: checks first, then its workers, here or on other hosts, replaced when they die, and a
-report at the end.
+"""Starts a search: checks first, then its workers, here or on other hosts, replaced when they die, and a report at
+the end.
 """
 
 from __future__ import annotations

@@ -1,5 +1,10 @@
-"""The model hopper (MADlib, Cerebro): a worker keeps its shard of the images, and the trials' weights come
-to it by a route.
+"""The model hopper (MADlib, Cerebro): a worker keeps its shard of the images, and the trials' weights come to it
+by a route.
+
+In each epoch the weights visit every shard once to be trained there, and then every shard once to be judged by its
+validation images. Any order will do, so a trial goes wherever a worker is free.
+
+The journal tells the route of each trial and who holds it; the weights travel as checkpoints in the search's folder.
 """
 
 from __future__ import annotations

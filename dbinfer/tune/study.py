@@ -1,5 +1,5 @@
-"""The study in Optuna, and its journal as a table of the database, with the locks that tell living workers
-from dead ones.
+"""The study in Optuna, and its journal as a table of the database, with the locks that tell living workers from
+dead ones.
 """
 
 from __future__ import annotations

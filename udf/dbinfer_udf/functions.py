@@ -1,5 +1,5 @@
-"""Which functions a model is for, by its task, and how many rows they score as one batch; known without
-loading the model.
+"""Which functions a model is for, by its task, and how many rows they score as one batch; known without loading
+the model.
 """
 
 from __future__ import annotations

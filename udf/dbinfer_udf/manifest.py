@@ -1,4 +1,9 @@
-"""The manifest: how an image becomes a model's input tensor, and what its output means."""
+"""The manifest: how an image becomes a model's input tensor, and what its output means.
+
+It travels inside the IR (rt_info) and, at deploy, into the registry as JSON, so that the backend that scores and the
+client that trained read the same numbers. The keys under `model_info` are those of OpenVINO's Model API; the complete
+manifest lies beside them under `dbinfer`/`manifest`. Standard library only: both sides import it, Python 3.9 included.
+"""
 
 from __future__ import annotations
 

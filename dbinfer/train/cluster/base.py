@@ -1,4 +1,8 @@
-"""What strategies with a coordinator have: variables on parameter servers, and work dealt out to whoever is free."""
+"""What strategies with a coordinator have: variables on parameter servers, and work dealt out to whoever is free.
+
+Keras' optimizers read a variable, compute and write it back: of two workers that do so at once one loses its update.
+The operations here change the variable on its server, under its lock.
+"""
 
 from __future__ import annotations
 

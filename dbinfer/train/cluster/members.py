@@ -1,5 +1,5 @@
-"""Who takes part in a training with servers, how they are started here or over ssh, and how workers that
-die are replaced.
+"""Who takes part in a training with servers, how they are started here or over ssh, and how workers that die are
+replaced.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Where images come from: data that is at hand, folders, SQL queries; the launching process holds it open
-for its ranks.
+"""Where images come from: data that is at hand, folders, SQL queries; the launching process holds it open for its
+ranks.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One process of a network that lies split over several: what it trains, tells the others, and gathers for
-the model's file.
+"""One process of a network that lies split over several: what it trains, tells the others, and gathers for the
+model's file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The processes that share a network: the first one starts the others, and JAX makes them one group."""
+"""The processes that share a network: the first one starts the others, and JAX makes them one group.
+
+JAX's coordinator and Gloo ask nobody who they are. They listen on one address: loopback, or with --hosts this host's
+address in the private network that is named.
+"""
 
 from __future__ import annotations
 

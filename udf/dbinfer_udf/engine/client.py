@@ -1,5 +1,7 @@
-"""What a backend, the command line and the doctor ask of the engine: a model and its rows, one connection
-for each, status and stop.
+"""What a backend, the command line and the doctor ask of the engine: a model and its rows, one connection for
+each, status and stop.
+
+Standard library only: a backend that scores through the engine imports neither numpy nor OpenCV nor OpenVINO.
 """
 
 from __future__ import annotations

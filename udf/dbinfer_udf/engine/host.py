@@ -1,5 +1,7 @@
-"""The host of one model: shuts itself in, loads it, forks workers, replaces those that die, and ends those
-that take too long.
+"""The host of one model: shuts itself in, loads it, forks workers, replaces those that die, and ends those that
+take too long.
+
+OpenVINO does not promise that a forked child can use what its parent compiled. Where it cannot, each worker compiles.
 """
 
 from __future__ import annotations

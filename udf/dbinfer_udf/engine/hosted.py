@@ -1,5 +1,5 @@
-"""One model as the supervisor sees it: its sockets, its host's channel, who waits for it, and how its
-requests ended.
+"""One model as the supervisor sees it: its sockets, its host's channel, who waits for it, and how its requests
+ended.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """The models of a backend: loaded here, or run by the host's engine, to which rows go as they are; the most
 recently used stay.
+
+Nothing here imports numpy, OpenCV or OpenVINO, which makes the first row of a session fast and its memory small.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The models of an engine: which are loaded or load, which goes when memory is short, and what their processes take."""
+"""The models of an engine: which are loaded or load, which goes when memory is short, and what their processes
+take.
+"""
 
 from __future__ import annotations
 

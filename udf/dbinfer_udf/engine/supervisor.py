@@ -1,5 +1,7 @@
-"""The supervisor: a loop over descriptors and signals that answers the control socket, keeps models, and
-ends when nobody needs it.
+"""The supervisor: a loop over descriptors and signals that answers the control socket, keeps models, and ends when
+nobody needs it.
+
+Standard library only; no image and no model file passes through it.
 """
 
 from __future__ import annotations

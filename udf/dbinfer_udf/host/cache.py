@@ -1,5 +1,9 @@
-"""The host cache: model files on disk beside the database, in folders that are this user's alone, checked
-against the registry's digests.
+"""The host cache: model files on disk beside the database, in folders that are this user's alone, checked against
+the registry's digests.
+
+Each model has a folder named after its digests: model.xml, model.bin, compiled blobs and stamp.json. The stamp says
+which inode, size and times the files had when their sha256 was last computed; a file that anything has touched since
+is hashed again, and a damaged one is fetched again.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Brings numpy, OpenCV and OpenVINO into a process from a venv that is safe to import from: no telemetry,
-signals masked.
+"""Brings numpy, OpenCV and OpenVINO into a process from a venv that is safe to import from: no telemetry, signals
+masked.
 """
 
 from __future__ import annotations

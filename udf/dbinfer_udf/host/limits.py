@@ -1,5 +1,5 @@
-"""Cores and memory that this process may use, by its affinity and cgroups of both versions, and threads of
-an inference.
+"""Cores and memory that this process may use, by its affinity and cgroups of both versions, and threads of an
+inference.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Marks in a model's folder of the host cache: which databases have used it, and that it is in use now,
-which keeps it there.
+"""Marks in a model's folder of the host cache: which databases have used it, and that it is in use now, which
+keeps it there.
 """
 
 from __future__ import annotations

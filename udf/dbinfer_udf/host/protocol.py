@@ -1,5 +1,7 @@
-"""What goes between our processes, mostly over the engine's sockets: one request and one answer a
-connection, in steps that see a cancel.
+"""What goes between our processes, mostly over the engine's sockets: one request and one answer a connection, in
+steps that see a cancel.
+
+A row: HEAD and the image file; the answer: ANSWER and the result, or an error. Control messages are JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What a worker may do, and which guards this kernel has: files by Landlock, system calls by a filter (seccomp)."""
+"""What a worker may do, and which guards this kernel has: files by Landlock, system calls by a filter (seccomp).
+
+A worker takes connections, reads, computes and writes. All else is refused with EPERM: no file, no socket of its own,
+no program, no signal to another process, no thread where the network needs none. It holds for all threads of a process.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,13 @@
 """Who used what: each process counts its rows in a record of a file of the data directory, outside of any
 transaction.
+
+The first record is the file's own number, with the segment whose it is. A process takes a record of its role and
+version by locking its bytes, which the kernel unlocks however the process ends; the next one with them goes
+on with the same record.
+
+So nobody waits for anybody, counts outlive processes, and a role and version have no more records than processes have
+ever used it at once (see usage_file). Written, not mapped: on a full disk a write fails, while a page that cannot be
+stored would end the backend.
 """
 
 from __future__ import annotations

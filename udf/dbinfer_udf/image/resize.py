@@ -1,5 +1,9 @@
-"""Resizes an image of any size into a model's input tensor, as its manifest says; large ones nearly as
-exact averages of areas.
+"""Resizes an image of any size into a model's input tensor, as its manifest says; large ones nearly as exact
+averages of areas.
+
+OpenCV averages areas exactly, but without the processor's vectors, except where both sides become half. So a picture is
+halved while it is much too large, sampled between its pixels at two or four times the size that is wanted, and halved
+again: each pixel is the mean of samples spread evenly over its area. docs/performance.md has the differences.
 """
 
 from __future__ import annotations

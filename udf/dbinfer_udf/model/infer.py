@@ -1,5 +1,5 @@
-"""Compile and infer: a compiled model with its input and output memory as numpy arrays, one image or a
-batch at a time.
+"""Compile and infer: a compiled model with its input and output memory as numpy arrays, one image or a batch at a
+time.
 """
 
 from __future__ import annotations

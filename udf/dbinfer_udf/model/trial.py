@@ -1,4 +1,10 @@
-"""Tries a model before it is believed: a process of its own compiles it and runs images, within time and memory."""
+"""Tries a model before it is believed: a process of its own compiles it and runs images, within time and memory.
+
+OpenVINO cannot be interrupted, and a model file can make it work for years, take all memory or crash. So a process that
+can be killed goes first. The same program serves `dbinfer deploy` on the client and the first use in a backend.
+
+It finds what a model does with blank, white and random images; a model that is slow for one special image is not found.
+"""
 
 from __future__ import annotations
 

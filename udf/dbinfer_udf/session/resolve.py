@@ -1,5 +1,9 @@
-"""Which transaction and statement this is, what it has resolved already (the gate), and which models it may
-use (admit).
+"""Which transaction and statement this is, what it has resolved already (the gate), and which models it may use
+(admit).
+
+The server's clocks of a statement and a transaction are those of the client's message: two transactions in one message
+(`psql -c "BEGIN; ...; ROLLBACK; ..."`) share both, and their subtransactions are numbered from 1 again. So we count
+the ends of transactions ourselves.
 """
 
 from __future__ import annotations
