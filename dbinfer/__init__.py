@@ -7,8 +7,8 @@ Each command of the shell is a function of the same name: verb(inputs, options, 
     dbinfer.deploy("digits.xml", dbinfer.DeployOptions(alias="candidate"))
     dbinfer.score("images", "predictions").images_per_second
 
-A name is imported when it is asked for. `dbinfer.load` is the function, not the package of that name;
-`from dbinfer.load import ...` works as well. Nothing heavy is imported before a function needs it.
+A name is imported when it is asked for. `dbinfer.score` is the function, not the package of that name;
+`from dbinfer.score import ...` works as well. Nothing heavy is imported before a function needs it.
 """
 
 from __future__ import annotations

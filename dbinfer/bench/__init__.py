@@ -25,7 +25,7 @@ def bench(
 
     Args:
         options: what to measure; the default is everything that this machine can run, in less than 30 minutes.
-        dsn: the database, see dbinfer.database.connection; where none is named, the embedded server, started if need be.
+        dsn: the database, as for connect(); where none is named, the embedded server, started if need be.
 
     Raises:
         ServerError: no server, or dbinfer is not installed there.

@@ -1,7 +1,7 @@
 """What several ranks or devices bring to a training: measured with the data distributed, with all data on each,
 and alone.
 
-The machine's cores are shared alike: a rank and a process alone have the same number of threads, cores / ranks.
+Ranks share the machine's cores alike: a rank and a process alone have the same number of threads, cores / ranks.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ Seconds = Annotated[float, typer.Option(help="About how long one measurement tak
 
 
 def write_json(path: Path | None, report: dict[str, Any]) -> None:
+    """Write a report as JSON where a file is named."""
     if path:
         path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -47,6 +48,7 @@ def print_rows(title: str, headings: Sequence[str], cells: Sequence[Sequence[Any
 
 
 def console() -> Screen:
+    """Return the screen, or one that is wide enough for tables where the output is no terminal."""
     found = Screen()
     return found if found.is_terminal else Screen(width=FILE_WIDTH)
 
@@ -62,6 +64,7 @@ def status() -> Iterator[OnProgress]:
 
 
 def put(path: Path, name: str, content: str) -> None:
+    """Put a section into a Markdown document; the others stay."""
     from dbinfer.bench.tables import put_between
 
     before = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -104,9 +107,6 @@ def register(app: typer.Typer) -> None:
     _register_plan(bench)
     _register_train(bench)
     app.add_typer(bench, name="bench")
-    _register_engine(app)
-    _register_plan(app)
-    _register_train(app)
 
 
 @bench.callback()

@@ -74,9 +74,9 @@ Examples:
 
 
 def register(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
+    """Add this module's commands to the application."""
     app.command("convert", help=HELP)(_convert)
-    _register_quantize(app)
+    app.command("quantize", help=QUANTIZE_HELP)(_quantize)
 
 
 @takes_manifest
@@ -206,8 +206,8 @@ def _difference(report: ConvertReport) -> str:
     return f"{check.difference:.2g} at most, {values}, on {check.images} images against {check.framework}"
 
 
-QUANTIZE_HELP = """Images go through the model's own preprocessing. Then the original and the INT8 model score the same images;
-if they agree less than --limit, nothing is written. Deploy the result as the next version of the model.
+QUANTIZE_HELP = """Images go through the model's own preprocessing. Then the original and the INT8 model score the
+same images; if they agree less than --limit, nothing is written. Deploy the result as the next version of the model.
 
 Examples:
 
@@ -217,11 +217,6 @@ Examples:
 
     $ dbinfer deploy digits-int8.xml --name digits
 """
-
-
-def _register_quantize(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
-    app.command("quantize", help=QUANTIZE_HELP)(_quantize)
 
 
 def _quantize(

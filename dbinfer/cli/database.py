@@ -44,13 +44,13 @@ AdoptRole = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
-    app.command()(install)
-    app.command()(upgrade)
-    app.command()(uninstall)
-    app.command()(doctor)
-    _register_cache(app)
-    _register_engine(app)
+    """Add this module's commands to the application."""
+    for command in (install, upgrade, uninstall, doctor, cache):
+        app.command()(command)
+    engine = typer.Typer(help=ENGINE_HELP, no_args_is_help=True)
+    for question in (status, stop, run):
+        engine.command()(question)
+    app.add_typer(engine, name="engine")
 
 
 def install(
@@ -221,11 +221,6 @@ def _show_checks(checks: Sequence[Check]) -> None:
             console.print(Text(f"      {check.hint}"), soft_wrap=True)
 
 
-def _register_cache(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
-    app.command()(cache)
-
-
 def cache(
     prune: Annotated[
         bool, typer.Option("--prune", help="Remove models that no version uses, idle for an hour.")
@@ -265,7 +260,7 @@ def _where(content: int | None) -> str:
     return "coordinator" if content == -1 else str(content)
 
 
-HELP = """A backend that needs the engine starts it, so there is nothing to do. Run it as a service to give it a
+ENGINE_HELP = """A backend that needs the engine starts it, so there is nothing to do. Run it as a service to give it a
 user's limits, or to keep it between sessions.
 
 Examples:
@@ -274,15 +269,6 @@ Examples:
 
     $ dbinfer engine run --venv /opt/dbinfer/venv
 """
-
-
-def _register_engine(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
-    group = typer.Typer(help=HELP, no_args_is_help=True)
-    group.command()(status)
-    group.command()(stop)
-    group.command()(run)
-    app.add_typer(group, name="engine")
 
 
 def status(dsn: Dsn = None, json: Json = False) -> None:

@@ -72,13 +72,10 @@ FunctionName = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
-    for command in (load, predict):
+    """Add this module's commands to the application."""
+    for command in (load, predict, sample, score, report):
         app.command()(command)
-    _register_sample(app)
-    _register_score(app)
-    _register_jobs(app)
-    _register_report(app)
+    app.add_typer(jobs, name="jobs")
 
 
 def load(
@@ -177,11 +174,6 @@ def predict(
         raise typer.Exit(1)
 
 
-def _register_sample(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
-    app.command()(sample)
-
-
 def sample(
     name: Annotated[str, typer.Argument(help="digits, strokes or written.")],
     table: Annotated[str, typer.Option(help="TABLE or SCHEMA.TABLE. Default: the name of the data.")] = "",
@@ -209,11 +201,6 @@ def sample(
         print_json(report.to_dict())
     else:
         say(f"{report.table}: {report.loaded} loaded, {report.skipped} there already; {report.truth}")
-
-
-def _register_score(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command()(score)
 
 
 def score(
@@ -375,11 +362,6 @@ Examples:
 jobs = typer.Typer(help=JOBS_HELP, invoke_without_command=True, rich_markup_mode="markdown")
 
 
-def _register_jobs(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
-    app.add_typer(jobs, name="jobs")
-
-
 @jobs.callback()
 def _jobs(
     ctx: typer.Context,
@@ -430,11 +412,6 @@ def cancel(job: Annotated[int, typer.Argument(metavar="ID")], dsn: Dsn = None) -
 
     run(job, dsn)
     console.print(f"Job {job} ends after its current batch.")
-
-
-def _register_report(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
-    app.command()(report)
 
 
 def report(

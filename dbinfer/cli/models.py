@@ -19,7 +19,6 @@ from dbinfer.cli.options import (
     say,
     takes_manifest,
 )
-from dbinfer.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from dbinfer.models.precision import Choice
@@ -27,11 +26,6 @@ if TYPE_CHECKING:
 
 # The functions whose results have labels
 NAMING = ("classify", "detect")
-
-
-def _register_deploy(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
-    app.command()(deploy)
 
 
 @takes_manifest
@@ -80,6 +74,7 @@ def deploy(
 
         $ dbinfer deploy resnet50.xml --name flowers --alias production --labels @flowers.txt
     """
+    from dbinfer.cli.progress import progress_bar  # Rich's bars, which a list of models does not need
     from dbinfer.models import DeployOptions
     from dbinfer.models import deploy as run
     from dbinfer.score.options import BY_TASK
@@ -157,12 +152,9 @@ def _why(choice: Choice) -> str:
 
 
 def register(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
-    for command in (models, activate, alias, default, drop, grant, revoke):
+    """Add this module's commands to the application."""
+    for command in (deploy, models, activate, alias, default, drop, grant, revoke, usage, judge):
         app.command()(command)
-    _register_deploy(app)
-    _register_usage(app)
-    _register_judge(app)
 
 
 def models(dsn: Dsn = None, json: Json = False) -> None:
@@ -320,11 +312,6 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _register_usage(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
-    app.command()(usage)
-
-
 def usage(
     model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
     dsn: Dsn = None,
@@ -362,11 +349,6 @@ def _cells(found: dict[str, Any], since: str) -> list[Any]:
 
 def _minute(moment: str) -> str:
     return moment[:16].replace("T", " ")
-
-
-def _register_judge(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
-    app.command()(judge)
 
 
 def judge(

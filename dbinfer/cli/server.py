@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from dbinfer.server import ServerReport
 
 
-def _register_demo(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
-    app.command()(demo)
-
-
 def demo(
     dsn: Annotated[
         str | None, typer.Option("--dsn", help="Use this database instead of the embedded server.")
@@ -160,9 +155,7 @@ def _show(report: ServerReport, json: bool) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
-    app.command()(up)
-    app.command()(down)
-    app.command()(status)
+    """Add this module's commands to the application."""
+    for command in (demo, up, down, status):
+        app.command()(command)
     app.command(context_settings=PSQL_CONTEXT)(psql)
-    _register_demo(app)

@@ -51,9 +51,9 @@ CONFIG_HELP = (
 
 
 def register(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
+    """Add this module's commands to the application."""
     app.command("train", help=HELP.format(strategies=explained()), cls=_Resumable)(_train)
-    _register_tune(app)
+    app.command("tune", help=TUNE_HELP)(_tune)
 
 
 class _Resumable(TyperCommand):
@@ -201,11 +201,6 @@ for data that is too large for every worker.
     dbinfer tune digits --data digits --search lr=1e-4..1e-1:log --search batch=32,64 --trials 40 --resume
 """
 OWN = ("study", "trials", "workers", "hosts", "pruner", "hop", "resume", "out")
-
-
-def _register_tune(app: typer.Typer) -> None:
-    """Add this group's commands to the application."""
-    app.command("tune", help=TUNE_HELP)(_tune)
 
 
 def _tune(

@@ -3,7 +3,7 @@ their input.
 
 What stands in front of the network may be preprocessing of the user's own. Then nothing is assumed of pixels.
 
-All of them were trained with one mean and deviation; timm's networks of the same names mostly, too.
+All of torchvision's were trained with one mean and deviation; timm's networks of the same names mostly, too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """quantize: a model into INT8 with NNCF, straight down: images > calibrate > compare > write.
 
-A process of its own reads the model and the images, see dbinfer/apart.py: they may come from anybody.
+A process of its own reads the model and the images, see dbinfer/base/apart.py: they may come from anybody.
 """
 
 from __future__ import annotations

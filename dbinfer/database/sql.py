@@ -18,8 +18,8 @@ INCLUDE = re.compile(r"^-- include (\S+)$", re.MULTILINE)
 @cache
 def root() -> Path:
     """Return the folder sql/."""
-    packaged = Path(__file__).parent / "_sql"
-    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "sql"
+    packaged = Path(__file__).parents[1] / "_sql"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "sql"
 
 
 def upgrades() -> list[Path]:

@@ -1,7 +1,7 @@
 """The embedded server's state folder: where it lies, what the server remembers there, and which of its processes
 are alive.
 
-dbinfer.dsn asks here, so this room lies below every room that opens a connection.
+A connection asks here where no server is named, so nothing of this file opens one.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def demo(
     """Train two networks, convert, deploy, load images, score them in SQL.
 
     Args:
-        dsn: the database, see dbinfer.database.connection; where none is given, the embedded server, started if need be.
+        dsn: the database, as for connect(); where none is given, the embedded server, started if need be.
         progress: is told each step, its command and its result, as notes.
 
     Raises:

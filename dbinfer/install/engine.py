@@ -44,7 +44,7 @@ def may_ask(conn: Connection) -> bool:
 
 
 def ask(conn: Connection, action: str) -> list[dict[str, Any]]:
-    """Return the engines of all hosts as dbinfer_udf.session.upkeep has them, after `look`, `start`, `stop` or `replace`."""
+    """Return the engines of all hosts, after `look`, `start`, `stop` or `replace`; see dbinfer_udf.session.upkeep."""
     queries = ["SELECT t FROM dbinfer._hosts_engines(%s) t"]
     # Greenplum's coordinator scores what needs no table, and its host may hold no segment.
     # A statement of its own: while segments work, the coordinator reads no table

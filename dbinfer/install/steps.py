@@ -158,11 +158,13 @@ def installed(cur: Cursor) -> Installed | None:
 
 
 def settings_of(cur: Cursor) -> dict[str, str]:
+    """Return the settings that are stored in the database; none where it has no dbinfer."""
     cur.execute("SELECT name, value FROM dbinfer_private.setting")
     return dict(cur.fetchall())
 
 
 def check_schemas(cur: Cursor) -> None:
+    """Raise where schemas of our names exist already."""
     cur.execute(
         "SELECT string_agg(nspname, ', ') FROM pg_catalog.pg_namespace WHERE nspname IN ('dbinfer', 'dbinfer_private')"
     )
@@ -175,6 +177,7 @@ def check_schemas(cur: Cursor) -> None:
 
 
 def make_extension(cur: Cursor, platform: Platform) -> bool:
+    """Create PL/Python where it is missing; return whether it was."""
     cur.execute("SELECT count(*) FROM pg_language WHERE lanname = 'plpython3u'")
     if one(cur):
         return False
@@ -187,6 +190,7 @@ def make_extension(cur: Cursor, platform: Platform) -> bool:
 
 
 def apply(cur: Cursor, platform: Platform, content: Content, adopt_role: bool = False) -> None:
+    """Run what this distribution has and the database lacks: upgrades, re-runnable SQL, the runtime."""
     fresh = not _has_tables(cur)
     owner_stays = check_old_owner(cur, adopt_role) if fresh else True
     make_admin(cur, adopt_role)
@@ -244,12 +248,14 @@ def _has_tables(cur: Cursor) -> bool:
 
 
 def pending(cur: Cursor, content: Content) -> list[Upgrade]:
+    """Return the upgrades that the database has not seen."""
     cur.execute("SELECT name FROM dbinfer_private.upgrade")
     done = {row[0] for row in cur.fetchall()}
     return [step for step in content.upgrades if step.name not in done]
 
 
 def check_frozen(cur: Cursor, content: Content) -> None:
+    """Raise where an upgrade that has run is no longer what it was."""
     cur.execute("SELECT name, sha256 FROM dbinfer_private.upgrade")
     done = dict(cur.fetchall())
     for step in content.upgrades:
@@ -261,6 +267,7 @@ def check_frozen(cur: Cursor, content: Content) -> None:
 
 
 def outdated(settings: Mapping[str, str], content: Content) -> bool:
+    """Return whether the database has another version, runtime or SQL than this distribution."""
     wanted = {
         "version": __version__,
         "runtime_digest": content.runtime_digest,
@@ -270,11 +277,13 @@ def outdated(settings: Mapping[str, str], content: Content) -> bool:
 
 
 def write_settings(cur: Cursor, values: Mapping[str, str]) -> None:
+    """Store settings; others stay."""
     for name, value in values.items():
         cur.execute("SELECT dbinfer_private.set_setting(%s, %s)", (name, str(value)))
 
 
 def drop_roles(cur: Cursor) -> None:
+    """Drop the roles of dbinfer that nobody needs any more."""
     for statement in drop(cur):
         # Another database of the cluster may need the role
         attempt(cur, statement)

@@ -1,6 +1,7 @@
 """What scoring costs: the terms of one row, measured coefficients for them, and what a host makes of both.
 
-They mirror what dbinfer_udf does: `image` decodes JPEGs at a part of their size, `shrink` halves and samples.
+The terms mirror what dbinfer_udf does: `image.decode` decodes JPEGs at a part of their size, `image.resize` halves and
+samples.
 """
 
 from __future__ import annotations

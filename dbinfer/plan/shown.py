@@ -1,7 +1,6 @@
-"""A plan's points for people: tables, Markdown, a picture, and what is shipped. `python -m dbinfer.plan.shown
-POSTGRESQL.json [GREENPLUM.json]`
+"""A plan's points for people (tables, Markdown, a picture), and what is shipped of reports of `dbinfer bench plan`.
 
-python -m dbinfer.bench.plan_data POSTGRESQL.json [GREENPLUM.json]
+python -m dbinfer.plan.shown POSTGRESQL.json [GREENPLUM.json]
 """
 
 from __future__ import annotations

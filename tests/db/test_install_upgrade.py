@@ -120,7 +120,7 @@ def test_an_open_session_runs_the_new_runtime_at_its_next_statement(
             assert ask(connection, "EXECUTE p(%s)", image) == [5, 5, 5]
             before = ask(connection, "SELECT runtime_digest FROM dbinfer.segments")
             changed = Content().modules
-            changed["tasks"] = changed["tasks"].replace(
+            changed["model.tasks"] = changed["model.tasks"].replace(
                 "return float_array_literal(values)\n\n\ndef tensor", "return '{77}'\n\n\ndef tensor"
             )
             assert changed != Content().modules

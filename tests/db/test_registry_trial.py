@@ -35,7 +35,7 @@ def limits(dsn: str) -> None:
 @pytest.fixture
 def believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that believes what it is given, as one that calls the SQL functions itself."""
-    monkeypatch.setattr("dbinfer.models.precision.try_model", lambda *given: Result(0.1, 0.1, 1))
+    monkeypatch.setattr(precision, "try_model", lambda *given: Result(0.1, 0.1, 1))
 
 
 def test_what_the_trial_took_is_stored(db: Connection, dsn: str, tmp_path: Path) -> None:

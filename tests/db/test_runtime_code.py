@@ -70,7 +70,7 @@ def test_code_that_is_not_theirs_is_left_alone_until_an_upgrade_mends_it(other: 
 
 def test_an_upgrade_compiles_the_new_runtime(other: str, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = Content().modules
-    changed["tasks"] += "\n# another\n"
+    changed["model.tasks"] += "\n# another\n"
     monkeypatch.setattr(Content, "modules", changed)
     assert upgrade(dsn=other).changed
     assert compiled(other)

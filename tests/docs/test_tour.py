@@ -28,12 +28,12 @@ INTERPRETERS = {"sql": ("dbinfer", "psql", "-X", "-v", "ON_ERROR_STOP=1"), "pyth
 DEMO = """
 from dataclasses import replace
 from dbinfer.cli import main
-from dbinfer.demo import acts as _acts
-make = _acts.make_model
+from dbinfer.demo import acts
+make = acts.make_model
 def make_model(story, name, job, *rest):
     small = replace(job, epochs=1, network_options={"size": 64, "depth": 2, "base_width": 4})
     make(story, name, small if name == "strokes" else job, *rest)
-_acts.make_model, _acts.LEAST_DICE = make_model, 0.0
+acts.make_model, acts.LEAST_DICE = make_model, 0.0
 main(["demo"])
 """
 

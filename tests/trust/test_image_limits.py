@@ -117,25 +117,25 @@ def test_a_blank_page_may_be_a_small_file() -> None:
 
 
 def test_a_header_that_two_readers_understand_differently_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dbinfer_udf.image import decode
+    from dbinfer_udf.image import decode as decoding
 
-    monkeypatch.setattr(decode.cv2, "imdecode", lambda data, flags: np.zeros((9, 7, 3), np.uint8))
+    monkeypatch.setattr(decoding.cv2, "imdecode", lambda data, flags: np.zeros((9, 7, 3), np.uint8))
     with pytest.raises(ImageError, match="its header says 8 x 8 pixels, but the decoder found 7 x 9"):
         decode(hostile.png(8, 8))
 
 
 @pytest.mark.parametrize("failure", [MemoryError(), None])
 def test_no_memory_is_said_so(failure: Exception | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dbinfer_udf.image import decode
+    from dbinfer_udf.image import decode as decoding
 
-    error = failure or decode.cv2.error("Insufficient memory")
+    error = failure or decoding.cv2.error("Insufficient memory")
     if not failure:
-        error.code = decode.cv2.Error.StsNoMem  # type: ignore[attr-defined]
+        error.code = decoding.cv2.Error.StsNoMem  # type: ignore[attr-defined]
 
     def fail(data: object, flags: int) -> None:
         raise error
 
-    monkeypatch.setattr(decode.cv2, "imdecode", fail)
+    monkeypatch.setattr(decoding.cv2, "imdecode", fail)
     with pytest.raises(ImageError, match="out of memory") as caught:
         decode(hostile.png(8, 8))
     assert caught.value.sqlstate == "53200"

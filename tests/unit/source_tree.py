@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +18,12 @@ def sources(package: str) -> list[Path]:
 
 def imports(path: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield (module, names) of each import of a file, also those within functions; relative ones start with a dot."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+    yield from imports_of(ast.parse(path.read_text(encoding="utf-8"), str(path)))
+
+
+def imports_of(tree: ast.AST) -> Iterator[tuple[str, list[str]]]:
+    """Yield the same of a tree."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, []
@@ -54,9 +59,14 @@ HOUSE = CLIENT | modules("dbinfer_udf", "udf") | modules("dbinfer_models", "mode
 @cache
 def needs(name: str) -> frozenset[str]:
     """Return which of our modules a module imports, also within functions."""
+    return resolved(name, imports(HOUSE[name]))
+
+
+def resolved(name: str, imported: Iterable[tuple[str, list[str]]]) -> frozenset[str]:
+    """Return the modules of ours that these imports of a module mean."""
     package = name if HOUSE[name].name == "__init__.py" else name.rpartition(".")[0]
     found = set()
-    for module, members in imports(HOUSE[name]):
+    for module, members in imported:
         dots = len(module) - len(module.lstrip("."))
         start = package.split(".")[: len(package.split(".")) - dots + 1] if dots else []
         whole = ".".join(filter(None, [*start, module.lstrip(".")]))

@@ -175,8 +175,8 @@ WORKER_SAYS = """
 
 def _failure(err):
     body = {said}
-    return wire.ANSWER.pack(wire.MAGIC, wire.ERROR, len(body)) + body
-wire.failure = _failure
+    return protocol.ANSWER.pack(protocol.MAGIC, protocol.ERROR, len(body)) + body
+protocol.failure = _failure
 """
 
 

@@ -1,4 +1,4 @@
-"""Imports point one way: downwards through the floors of the house, which docs/design.md shows, and in no circle."""
+"""Imports point one way through the rooms, in the order that docs/design.md shows, and in no circle."""
 
 from __future__ import annotations
 
@@ -9,73 +9,41 @@ from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
-from source_tree import CLIENT, HOUSE, ROOT, modules, needs, ours, sources, tops
+from source_tree import CLIENT, HOUSE, ROOT, imports_of, modules, needs, ours, resolved, sources, tops
 
 DESIGN = ROOT / "docs" / "design.md"
 IN_BACKENDS = {"numpy", "cv2", "openvino", "orjson", "dbinfer_udf"}
-# A room (a module or package of dbinfer/) imports rooms of lower floors only; docs/design.md has the same table.
-FLOORS: tuple[tuple[str, ...], ...] = (
-    ("_lazy", "_version", "errors", "progress", "relatives", "report", "sqlfiles"),
-    ("apart", "boxes", "isolation", "machine", "names", "pins", "platform", "samples", "state"),
-    ("dsn", "sqlalchemy"),
-    ("connection",),
-    ("agree", "backends", "cost", "imagefiles", "ir", "judge"),
-    ("balance", "cache", "convert", "install", "load", "mirrors", "page", "quantize", "registry", "score"),
-    ("engine", "server", "train"),
-    ("doctor", "sample", "tune"),
-    ("bench", "demo"),
-    ("plan",),
-    ("cli",),
-    ("__main__", "dbinfer"),
-)
-PIXELS = ("errors", "image.decode", "result.mask", "result.postprocess", "image.resize")
-# What a room takes of dbinfer_udf beside its manifest.
-RUNTIME: dict[str, tuple[str, ...]] = {
-    "agree": (*PIXELS, "result.detection"),
-    "apart": ("host.sandbox", "host.limits"),
-    "bench": (
-        *PIXELS,
-        "host.cache",
-        "host.fetched",
-        "host.libraries",
-        "model.model",
-        "model.tasks",
-        "model.trial",
+# A room (a package or module of its top) imports only rooms before it; docs/design.md has the same order.
+ROOMS: dict[str, tuple[str, ...]] = {
+    "dbinfer": (
+        "base", "database", "images", "models", "score", "report", "install", "convert", "server", "train", "tune",
+        "bench", "demo", "plan", "cli", "sqlalchemy", "dbinfer", "__main__",
     ),
-    "cost": ("image.header", "image.decode", "image.resize", "host.limits"),
-    "engine": ("engine.client", "errors"),
-    "imagefiles": ("image.header",),
-    "machine": ("host.limits",),
-    "page": ("image.draw", "errors", "image.decode"),
-    "plan": ("errors", "image.header", "host.limits"),
-    "quantize": PIXELS,
-    "server": ("host.own_python", "host.libraries"),
-    "registry": ("host.process", "host.limits", "model.trial"),
-    "score": ("functions",),
-    "train": (*PIXELS, "result.detection"),
-}
+    "dbinfer_udf": (
+        "dbinfer_udf", "errors", "fastjson", "bootstrap", "pack", "manifest", "functions",
+        "host", "image", "result", "model", "engine", "session",
+    ),
+}  # fmt: skip
+# The client takes of the runtime what makes pixels and results the same everywhere, and nothing that only backends do.
+OF_BACKENDS = ("session", "engine", "bootstrap", "pack")
+BUT = ("dbinfer_udf.engine.client",)  # which commands ask as backends do
 ZOO_MAY_USE_OF_OURS = {"dbinfer_models", "dbinfer_udf.manifest", "dbinfer_udf"}
 # What scores, or loads what scores. All else runs before the first row, and takes the standard library alone.
-SCORING = [
-    "model.infer",
-    "image.decode",
-    "result.detection",
-    "image.draw",
-    "session.draw_apart",
-    "result.likeness",
-    "result.mask",
-    "model.model",
-    "result.postprocess",
-    "image.resize",
-    "session.upkeep",
-    "model.tasks",
-    "engine.host",
-    "engine.worker",
-]
+SCORING = (
+    "image.decode.",
+    "image.draw.",
+    "image.resize.",
+    "result.",
+    "model.infer.",
+    "model.model.",
+    "model.tasks.",
+    "engine.host.",
+    "engine.worker.",
+)
 BEFORE_SCORING = sorted(
     name.removeprefix("dbinfer_udf.")
     for name in modules("dbinfer_udf", "udf")
-    if "." in name and name.removeprefix("dbinfer_udf.") not in SCORING and name != "dbinfer_udf.engine"
+    if name.count(".") and not f"{name}.".removeprefix("dbinfer_udf.").startswith(SCORING)
 )
 
 
@@ -95,16 +63,12 @@ def words(cell: str) -> tuple[str, ...]:
     return tuple(re.findall(r"`([^`]+)`", cell))
 
 
-def test_every_room_stands_on_one_floor() -> None:
-    rooms = [name for floor in FLOORS for name in floor]
-    assert sorted(rooms) == sorted({room(name) for name in CLIENT})
-
-
-def test_imports_go_to_lower_floors_only() -> None:
-    floor = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
-    arrows = {(name, room(other)) for name in CLIENT for other in needs(name) if other in CLIENT}
-    wrong = {(name, other) for name, other in arrows if floor[other] >= floor[room(name)]}
-    assert {(name, other) for name, other in wrong if other != room(name)} == set()
+@pytest.mark.parametrize("package", ROOMS)
+def test_rooms_import_only_rooms_before_them(package: str) -> None:
+    order, own = ROOMS[package], [name for name in HOUSE if name.split(".")[0] == package]
+    assert {room(name) for name in own} == set(order)
+    arrows = {(name, room(other)) for name in own for other in needs(name) if other in own}
+    assert [(name, to) for name, to in arrows if order.index(to) > order.index(room(name))] == []
 
 
 def test_no_file_imports_itself_through_others() -> None:
@@ -114,13 +78,10 @@ def test_no_file_imports_itself_through_others() -> None:
         pytest.fail(" -> ".join(reversed(err.args[1])))
 
 
-def test_the_design_shows_these_floors() -> None:
-    assert tuple(tuple(sorted(words(row[1]))) for row in table("floor")) == FLOORS[::-1]
-
-
-def test_the_design_shows_what_rooms_take_of_the_runtime() -> None:
-    shown = {name: words(row[1]) for row in table("room") for name in words(row[0])}
-    assert shown == RUNTIME
+def test_the_design_shows_these_rooms_in_this_order() -> None:
+    for package, order in ROOMS.items():
+        shown = [name for row in table(f"room of `{package}`") for name in words(row[0])]
+        assert shown == [name for name in order if name not in ("dbinfer", "dbinfer_udf", "__main__")]
 
 
 def test_the_runtime_needs_only_what_hosts_have() -> None:
@@ -131,34 +92,20 @@ def test_the_runtime_needs_only_what_hosts_have() -> None:
 
 def test_what_resolves_a_model_imports_no_library() -> None:
     """Resolving costs no import of numpy, OpenCV or OpenVINO; only functions that score may import those modules."""
+    known = set(sys.stdlib_module_names)
     for name in BEFORE_SCORING:
-        _imports_no_library(name)
+        path = HOUSE[f"dbinfer_udf.{name}"]
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree.body = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+        imported = list(imports_of(tree))
+        assert {module.split(".")[0] for module, _ in imported if not module.startswith(".")} <= known, name
+        ours = {other.removeprefix("dbinfer_udf.") for other in resolved(f"dbinfer_udf.{name}", imported)}
+        assert ours <= {*BEFORE_SCORING, "dbinfer_udf"}, name
 
 
-def _imports_no_library(name: str) -> None:
-    path = ROOT / "udf" / "dbinfer_udf" / f"{name.replace('.', '/')}.py"
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    relative = set()
-    for node in tree.body:
-        modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom) and node.level:
-            inner = name.rpartition(".")[0] + "." if node.level < 2 and "." in name else ""
-            relative |= {
-                inner + member
-                for member in ([node.module] if node.module else [alias.name for alias in node.names])
-            }
-        else:
-            assert {module.partition(".")[0] for module in modules} <= set(sys.stdlib_module_names), name
-    assert relative <= set(BEFORE_SCORING), name
-
-
-def test_the_client_uses_of_the_runtime_what_the_design_allows() -> None:
-    for name in CLIENT:
-        used = {other for other in needs(name) if other.startswith("dbinfer_udf")}
-        assert used <= {f"dbinfer_udf.{module}" for module in ("manifest", *RUNTIME.get(room(name), ()))}, (
-            name
-        )
+def test_the_client_takes_nothing_of_the_runtime_that_only_backends_do() -> None:
+    used = {(name, other) for name in CLIENT for other in needs(name) if other.startswith("dbinfer_udf.")}
+    assert [pair for pair in used if room(pair[1]) in OF_BACKENDS and pair[1] not in BUT] == []
 
 
 def test_the_zoo_knows_nothing_of_the_client() -> None:

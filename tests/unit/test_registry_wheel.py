@@ -87,8 +87,8 @@ def test_the_command_runs_without_the_clone(elsewhere: Path) -> None:
 
 def test_sql_and_runtime_come_from_the_wheel(elsewhere: Path) -> None:
     code = (
-        "from dbinfer.database import sql as sqlfiles; from dbinfer.install.content import Content; c = Content(); "
-        "print(sqlfiles.root()); print(len(c.upgrades), len(c.rerun), len(c.modules), c.runtime_digest, c.sql_digest)"
+        "from dbinfer.database import sql; from dbinfer.install.content import Content; c = Content(); "
+        "print(sql.root()); print(len(c.upgrades), len(c.rerun), len(c.modules), c.runtime_digest, c.sql_digest)"
     )
     root, facts = python(elsewhere, "-c", code).splitlines()
     from dbinfer.install.content import Content

@@ -16,7 +16,7 @@ from dbinfer.install.content import Content
 from dbinfer_udf import bootstrap, pack
 
 SESSION = """
-from .value import VALUE
+from ..value import VALUE
 
 class Session:
     def __init__(self, gd, digest):
@@ -31,7 +31,8 @@ class Session:
 
 
 def sources(value: int) -> dict[str, str]:
-    return {"__init__": "", "session": SESSION, "value": f"VALUE = {value}\n"}
+    names = ("__init__", "session.__init__")
+    return dict.fromkeys(names, "") | {"session.backend": SESSION, "value": f"VALUE = {value}\n"}
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +80,7 @@ def test_packages_in_the_package() -> None:
     inner = {
         "engine.__init__": "",
         "engine.client": "from ..value import VALUE\n\ndef fail():\n    raise RuntimeError('inner line')\n",
-        "session": SESSION.replace("from .value", "from .engine.client"),
+        "session.backend": SESSION.replace("from ..value", "from ..engine.client"),
     }
     gd: dict[str, Any] = {}
     bootstrap.start(sources(1) | inner, "a" * 64, gd)
@@ -117,7 +118,7 @@ def test_compiled_code_replaces_sources_and_the_other_way_round() -> None:
 
 def test_what_is_installed_starts() -> None:
     modules = Content().modules
-    assert {"__init__", "session", "engine.__init__", "engine.client"} <= set(modules)
+    assert {"__init__", "session.backend", "engine.__init__", "engine.client"} <= set(modules)
     # the real session wants a server
     bootstrap.start(modules | sources(1), "a" * 64, {})
     client = importlib.import_module(bootstrap.PREFIX + "a" * 12 + ".engine.client")
@@ -137,5 +138,5 @@ def test_a_broken_runtime_leaves_the_old_session_out_of_gd_or_whole() -> None:
     gd: dict[str, Any] = {}
     bootstrap.start(sources(1), "e" * 64, gd)
     with pytest.raises(SyntaxError):
-        bootstrap.start({"__init__": "", "session": "def"}, "f" * 64, gd)
+        bootstrap.start({"__init__": "", "session.__init__": "", "session.backend": "def"}, "f" * 64, gd)
     assert gd["dbinfer"].digest == "e" * 64

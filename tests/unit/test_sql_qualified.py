@@ -114,6 +114,6 @@ def test_training_reads_its_query_without_the_callers_path(second: int, key: boo
 
 def test_the_installer_and_the_registry_fix_the_path() -> None:
     """Their transactions name no table of a user, so plain names there are the server's own."""
-    root = Path(sql.__file__).parent
-    for name in ("install/_steps.py", "registry/deployment.py", "registry/versions.py", "doctor.py"):
+    root = Path(sql.__file__).parents[1]
+    for name in ("install/steps.py", "models/deployment.py", "models/registry.py", "install/doctor.py"):
         assert "catalog_only=True" in (root / name).read_text(encoding="utf-8"), name

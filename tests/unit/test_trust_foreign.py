@@ -317,9 +317,9 @@ say(json.dumps({"error": ["ConvertError", "no \x1b[2Jmodel", "do \r\x08this", ["
 
 def test_a_missing_guard_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lame = """
-import dbinfer_udf.host.sandbox as landlock
+from dbinfer_udf.host import sandbox
 def refuse(*rest): raise OSError(38, "no Landlock")
-landlock.restrict = refuse
+sandbox.restrict_files = refuse
 importlib.import_module("dbinfer.base.apart").child(call)
 """
     monkeypatch.setattr(apart, "PROGRAM", apart.PROGRAM.rpartition("importlib.")[0] + lame)

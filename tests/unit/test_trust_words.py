@@ -135,7 +135,7 @@ def test_the_command_line_prints_nothing_past_these_functions() -> None:
             name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             if name in ("typer.echo", "typer.secho", "print", "Console", "click.echo"):
                 found.append((path.name, name))
-    assert {name for name, _ in found} == {"_app.py", "_options.py"}
+    assert {name for name, _ in found} == {"app.py", "options.py"}
     assert not [name for name in found if name[1] in ("print", "Console")]
 
 

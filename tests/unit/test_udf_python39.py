@@ -22,7 +22,7 @@ from dbinfer_udf.host.cache import Entry
 from dbinfer_udf.model import infer as compiling
 from dbinfer_udf.model import tasks
 
-UDF = Path(compiling.__file__).parents[1]
+UDF = Path(compiling.__file__).parents[2]
 IMPORT = """
 import importlib, pkgutil, sys
 sys.path.insert(0, sys.argv[1])

@@ -248,20 +248,19 @@ AFFINITY = """
 import ctypes, os, sys
 from dbinfer_udf.host import libraries
 from dbinfer_udf.host.cache import Entry
-from dbinfer_udf.host import sandbox as seccomp
+from dbinfer_udf.host import sandbox
 from dbinfer_udf.model.infer import Compiled
 
 compiled = Compiled(libraries.load("")["openvino"], Entry(*sys.argv[1:]), "f32", 1)
 compiled.infer()
 assert "HWLOC_THISSYSTEM" not in os.environ
 numbers = [(203, 122), (204, 123)]  # sched_setaffinity and sched_getaffinity on x86-64 and on ARM
-machine = seccomp._machine()
-steps = seccomp._start(machine)
+machine = sandbox._machine()
+steps = sandbox._start(machine)
 for pair in numbers:
-    steps += [(seccomp.EQUAL, 0, 1, pair[seccomp._column(machine)]), (seccomp.RETURN, 0, 0, seccomp.KILL)]
-from dbinfer_udf.host import sandbox as kernel
-kernel.no_new_privileges()
-seccomp._load([*steps, (seccomp.RETURN, 0, 0, seccomp.ALLOW)], alone=False)
+    steps += [(sandbox.EQUAL, 0, 1, pair[sandbox._column(machine)]), (sandbox.RETURN, 0, 0, sandbox.KILL)]
+sandbox.no_new_privileges()
+sandbox._load([*steps, (sandbox.RETURN, 0, 0, sandbox.ALLOW)], alone=False)
 compiled.infer()
 print("scored")
 """

@@ -75,9 +75,9 @@ def _is_frozen(name: str) -> None:
 def test_a_verb_is_the_function_whatever_was_imported_before() -> None:
     """The package of a command bears its name: importing it must not take the place of the function."""
     code = (
-        "import dbinfer.images.load, dbinfer.models.registry; from dbinfer import *; from dbinfer.images.load import LoadOptions; "
-        "functions = load, dbinfer.load, dbinfer.usage, dbinfer.models.registry; "
-        "print(*(callable(function) for function in functions), 'load' in dir(dbinfer))"
+        "import dbinfer.score, dbinfer.models.registry; from dbinfer import *; from dbinfer.score import ScoreOptions; "
+        "functions = score, dbinfer.score, dbinfer.models, dbinfer.deploy; "
+        "print(*(callable(function) for function in functions), 'score' in dir(dbinfer))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True"] * 5

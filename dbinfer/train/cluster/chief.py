@@ -1,11 +1,11 @@
 """The chief of a cluster: deals the work out by Downpour SGD or Sandblaster's L-BFGS (Dean et al. 2012), and
 leaves the files of the run.
 
-No worker owns a part of the images. The chief decodes them and hands out batches, so that a lost worker's batch goes to
-another one, and an epoch sees each image once.
+Downpour: no worker owns a part of the images. The chief decodes them and hands out batches, so that a lost worker's
+batch goes to another one, and an epoch sees each image once.
 
-A piece is `batch` images. Who is slow gets fewer pieces. SciPy's L-BFGS-B forgets at the end of each epoch, which is 10
-of its iterations, so that a resumed run repeats an uninterrupted one.
+Sandblaster: a piece is `batch` images. Who is slow gets fewer pieces. SciPy's L-BFGS-B forgets at the end of each
+epoch, which is 10 of its iterations, so that a resumed run repeats an uninterrupted one.
 """
 
 from __future__ import annotations

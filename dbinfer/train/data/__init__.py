@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dbinfer.base.errors import TrainError
 from dbinfer.database.connection import resolve

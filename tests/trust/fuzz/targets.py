@@ -264,16 +264,18 @@ def _archives() -> list[bytes]:
 
 
 UDF = "dbinfer_udf."
-FORMATS_READ = tuple(UDF + name for name in ["header", "jpeg", "png", "bmp", "tiff", "webp", "gif", "exif"])
+FORMATS_READ = tuple(
+    UDF + name for name in ["image.header", "image.file", "image.jpeg", "image.formats", "image.tiff"]
+)
 # of each target: what it does, its sound inputs, and the modules that read them
 TARGETS: dict[str, tuple[Callable[[bytes], None], Seeds, tuple[str, ...]]] = {
     "header": (header, _images, FORMATS_READ),
-    "decode": (decode, _images, (UDF + "image", UDF + "image_limits", *FORMATS_READ)),
-    "manifest": (manifest, _manifests, (UDF + "manifest", UDF + "manifest_types")),
-    "ir": (ir, _irs, (UDF + "trial",)),
+    "decode": (decode, _images, (UDF + "image.decode", *FORMATS_READ)),
+    "manifest": (manifest, _manifests, (UDF + "manifest",)),
+    "ir": (ir, _irs, (UDF + "model.trial",)),
     "messages": (messages, _messages, (UDF + "host.protocol",)),
     "slots": (slots, _slots, (UDF + "engine.slots",)),
-    "archives": (archives, _archives, ("dbinfer.images.archives", "dbinfer.images.archives", "dbinfer.images.archives")),
+    "archives": (archives, _archives, ("dbinfer.images.archives",)),
 }  # fmt: skip
 
 

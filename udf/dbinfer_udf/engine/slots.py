@@ -1,10 +1,11 @@
 """Memory that workers, host and supervisor share: what each worker does now, and as many tokens as cores.
 
-A worker that is taken over may write here what it likes. So nobody sends a signal to a process because of it, and what
-is read is bounded: a time that has been, counts that can be added and packed.
+A worker that is taken over may write here what it likes. So nobody sends a signal to a process because of it, and
+what is read is bounded: a time that has been, counts that can be added and packed.
 
-A System V semaphore: the kernel gives back what a killed process held (SEM_UNDO), and who waits longest is next. It is
-a courtesy and no lock: a worker that was taken over may take all and keep them, so nobody waits for long.
+The tokens are a System V semaphore: the kernel gives back what a killed process held (SEM_UNDO), and who waits
+longest is next. It is a courtesy and no lock: a worker that was taken over may take all and keep them, so nobody
+waits for long.
 """
 
 from __future__ import annotations

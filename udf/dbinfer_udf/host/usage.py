@@ -6,7 +6,7 @@ version by locking its bytes, which the kernel unlocks however the process ends;
 on with the same record.
 
 So nobody waits for anybody, counts outlive processes, and a role and version have no more records than processes have
-ever used it at once (see usage_file). Written, not mapped: on a full disk a write fails, while a page that cannot be
+ever used it at once. Written, not mapped: on a full disk a write fails, while a page that cannot be
 stored would end the backend.
 """
 

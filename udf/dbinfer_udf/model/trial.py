@@ -154,7 +154,7 @@ def run_trial(
         threads: numbers of threads to try beside one; see threads.steps.
         stop: is asked many times a second whether to give up.
         sample: images to run as well; they count in the median.
-        guards: what alone the process may read and write, see engine.guards; None: whatever this user may.
+        guards: what alone the process may read and write, see host.sandbox; None: whatever this user may.
 
     Raises:
         TrialError: it cannot be compiled, crashes, or takes more time or memory than the limits allow.

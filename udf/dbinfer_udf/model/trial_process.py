@@ -39,7 +39,7 @@ def too_large(memory: int) -> Tuple[str, str]:
 def child(call: Dict[str, Any]) -> None:
     """Be the process that is tried: say each step as a line of JSON on standard output."""
     began = time.perf_counter()
-    # as in a backend, see compile._core
+    # as in a backend, see infer._core
     os.environ["HWLOC_THISSYSTEM"] = "0"
     # before anything of the libraries or of the model is read
     _bound_itself(call["memory"])

@@ -1,14 +1,14 @@
 """The rows of a table that wait for a whole batch, in a process or, where it ends before them, in a small file.
 
+A row function cannot know which row is its last one. So a call returns either nothing yet or the results of a whole
+batch; SQL asks for those that are left when the scan has ended.
+
 A parallel worker does not see its last row coming, and has ended when the rows that it left are scored; so may have
 the process of a Greenplum segment. So it writes each row that waits, over those of its last batch. The file lies among
 the server's own temporary files and is named as they are: the server removes what a crash has left of it.
 
 Its name says whose it is by the server's word, not by that of a scan: anybody may call dbinfer._take. Members of
 pg_monitor see the names, and so a digest stands there for scan and user.
-
-A row function cannot know which row is its last one. So a call returns either nothing yet or the results of a whole
-batch; SQL asks for those that are left when the scan has ended.
 """
 
 from __future__ import annotations
