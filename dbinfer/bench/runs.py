@@ -26,7 +26,6 @@ from dbinfer.base.progress import OnProgress, Progress
 from dbinfer.bench import sessions
 from dbinfer.bench.database import Database, database
 from dbinfer.bench.environment import can_bf16, environment, load_note, other_load
-from dbinfer.bench.environment import environment as read_environment
 from dbinfer.bench.measure import measure_case, profile, ready
 from dbinfer.bench.methods import Context, Sql
 from dbinfer.bench.report import (
@@ -145,7 +144,7 @@ def run_benchmark(options: BenchOptions, dsn: str | None, progress: OnProgress) 
                 taken, more = [], [f"{case.title}: {_first_line(err)}"]
             measured += taken
             notes += more
-        about = read_environment(opened.platform, list(dict.fromkeys(notes)))
+        about = environment(opened.platform, list(dict.fromkeys(notes)))
         return BenchReport(about, _with_load(measured, load))
 
 

@@ -40,7 +40,6 @@ def demo(
     """
 
     from dbinfer.cli.options import Screen
-    from dbinfer.cli.progress import progress_bar
     from dbinfer.demo import DemoOptions
     from dbinfer.demo import demo as play
 

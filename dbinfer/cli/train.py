@@ -242,7 +242,6 @@ def _tune(
     as_json: Json = False,
 ) -> None:
     given = dict(locals())
-    from dbinfer.base.progress import silent
     from dbinfer.train import TrainOptions
     from dbinfer.tune import TuneOptions, tune
 

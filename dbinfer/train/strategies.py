@@ -172,7 +172,7 @@ WHEN_SPLIT = (
 
 
 def _check_split(job: TrainJob) -> None:
-    from dbinfer.train.hosts import check_network, check_reachable, hosts_of
+    from dbinfer.train.hosts import check_reachable, hosts_of
     from dbinfer.train.split.layout import Mesh
 
     if find_spec("jax") is None:

@@ -17,7 +17,7 @@ from dbinfer_udf.host import usage
 ROLE, VERSION = 4_000_000_000, 7
 ADD = """
 import os, sys
-from dbinfer_udf.host import usage, usage as usage_file
+from dbinfer_udf.host import usage
 os.chdir(sys.argv[1])
 meter = usage.Meter({}, (4_000_000_000, 7))
 for _ in range(int(sys.argv[2])):

@@ -55,7 +55,6 @@ def find_source(data: str, snapshot: Snapshot | None = None, labels: tuple[str, 
         return Published(name, count)
     if is_query(data):
         from dbinfer.train.data.query import Query
-        from dbinfer.train.data.snapshot import Snapshot
 
         return Query.find(data, snapshot or Snapshot(""), labels)
     from dbinfer.train.data.files import read_folder

@@ -69,16 +69,11 @@ class Held:
 
     def gather(self, keep: bool) -> None:
         """Fetch the values from all processes, which make this call together; those that keep none drop them."""
-        from jax.experimental import multihost_utils
-
         whole = multihost_utils.process_allgather(self._variable.value, tiled=True)
         self.value = np.asarray(whole) if keep else None
 
     def spread(self) -> None:
         """Give the network the first process's values; all processes make this call together."""
-        import jax
-        from jax.experimental import multihost_utils
-
         now = self._variable.value
         given = self.value if self.value is not None else np.zeros(now.shape, now.dtype)
         whole = np.asarray(multihost_utils.broadcast_one_to_all(given.astype(now.dtype)))

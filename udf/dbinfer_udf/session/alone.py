@@ -29,7 +29,6 @@ def draw(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional[
 
 def drawn(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional[bytes]]) -> bytes:
     """Draw in this process."""
-    from ..host.image_limits import image_limits
     from ..host.libraries import load
 
     limits = image_limits(settings)

@@ -14,7 +14,6 @@ from ..engine.client import status as engine_status
 from ..engine.isolation import ALWAYS, started_with
 from ..errors import UdfError
 from ..host import cache as caches
-from ..host import cache as host_cache
 from ..host import housekeeping, libraries, limits, process
 from ..host.image_limits import image_limits
 from ..host.limits import bound
@@ -39,13 +38,13 @@ def collect(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
         "rss": process.rss_bytes(),
         # those of the engine, too: what this process scores with
         "models": sorted("%s@%d" % (m.name, m.version) for m in session.models.values()),
-        "cache_dir": settings.get("cache_dir") or host_cache.default_folder(),
+        "cache_dir": settings.get("cache_dir") or caches.default_folder(),
         "problem": None,
     }
     try:
         _look_at_libraries(settings)
         row.update(libraries.versions())
-        host_cache.open_cache(row["cache_dir"])
+        caches.open_cache(row["cache_dir"])
         row["cache_bytes"], row["cache_free"] = housekeeping.usage(row["cache_dir"])
     except UdfError as err:
         row["problem"] = err.message + (" " + err.hint if err.hint else "")
