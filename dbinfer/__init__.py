@@ -1,14 +1,15 @@
 """dbinfer: deep-learning image inference with plain SQL, inside Greenplum or PostgreSQL.
 
-Each command of the shell is a function of the same name: verb(inputs, options, dsn, progress) -> report.
+Each command of the shell is a function of the same name, `verb(inputs, options, dsn, progress) -> report`, with the
+same options:
 
     import dbinfer
 
     dbinfer.deploy("digits.xml", dbinfer.DeployOptions(alias="candidate"))
     dbinfer.score("images", "predictions").images_per_second
 
-A name is imported when it is asked for. `dbinfer.score` is the function, not the package of that name;
-`from dbinfer.score import ...` works as well. Nothing heavy is imported before a function needs it.
+Names are imported when they are first used, and heavy libraries when a function needs them. `dbinfer.score` is the
+function; the package of the same name is still there for `from dbinfer.score import ...`.
 """
 
 from __future__ import annotations
@@ -30,9 +31,16 @@ if TYPE_CHECKING:
     from dbinfer.images.load import LoadOptions, LoadReport, load
     from dbinfer.images.sample import SampleOptions, SampleReport, sample
     from dbinfer.install import InstallOptions, InstallReport, UpgradeOptions, install, uninstall, upgrade
-    from dbinfer.install.cache import CacheOptions, CacheReport, cache
     from dbinfer.install.doctor import DoctorOptions, DoctorReport, doctor
-    from dbinfer.install.engine import EngineOptions, EngineReport, engine
+    from dbinfer.install.hosts import (
+        CacheOptions,
+        CacheReport,
+        EngineOptions,
+        EngineReport,
+        ServiceOptions,
+        cache,
+        engine,
+    )
     from dbinfer.models import (
         DeployOptions,
         DeployReport,
@@ -111,6 +119,7 @@ __all__ = [
     "ScoreReport",
     "Scoring",
     "ServerReport",
+    "ServiceOptions",
     "TrainOptions",
     "TrainReport",
     "TuneOptions",

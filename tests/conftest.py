@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from servers import (
@@ -16,6 +17,7 @@ from servers import (
     dsn,
     empty_dsn,
     engine_dir,
+    installed,
     pytest_runtest_makereport,
     pytest_runtest_protocol,
     server,
@@ -30,6 +32,7 @@ __all__ = [
     "dsn",
     "empty_dsn",
     "engine_dir",
+    "installed",
     "pytest_runtest_makereport",
     "pytest_runtest_protocol",
     "server",
@@ -48,7 +51,7 @@ FOLDERS = {
     "trust": "hostile files, faults and load; all of it with LONG=1, else a part",
 }
 ALONE = {"docker": "its images and containers are the machine's", "greenplum": "there is one cluster"}
-LONGEST = ("test_train_", "test_tune_", "test_tour", "test_faults_", "test_jobs_")
+LONGEST = ("test_train_", "test_tune_", "test_tour", "test_faults_", "test_jobs_", "test_bench_")
 # With ISA=AVX2 or ISA=SSE41 as on a processor that has no more; read by the libraries when they are loaded
 ISA = {
     "AVX2": {"OPENCV_CPU_DISABLE": "AVX512-SKX", "XLA_FLAGS": "--xla_cpu_max_isa=AVX2"},
@@ -65,6 +68,25 @@ def only_f32() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(precision, "precisions", list)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tried_once() -> Iterator[None]:
+    """Try the same files once: a trial is a process that imports OpenVINO, and most tests deploy the same models."""
+    from dbinfer.models import precision
+    from dbinfer_udf.model.trial import Result
+
+    really, known = precision.try_model, dict[Any, Result]()
+
+    def try_model(path: Path, prepared: Any, kind: str, limits: Any, sample: Any = None) -> Result:
+        asked = (prepared.xml, prepared.bin, kind, limits)
+        if sample or asked not in known:
+            known[asked] = really(path, prepared, kind, limits, sample)
+        return known[asked]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(precision, "try_model", try_model)
         yield
 
 

@@ -1,9 +1,9 @@
-"""Opens a stranger's model file in a process of its own, which writes to one folder and reaches nothing else; what
-this machine offers it.
+"""Opens a stranger's model file in a process of its own, which writes to one folder and reaches nothing else; tells
+what this machine offers such processes.
 
-TensorFlow does what a SavedModel says, and the libraries that read files are C++. So a fresh Python gives up all rights
-but to read this file, the libraries and the kernel's figures, and then opens it. What it says is JSON, believed by
-nobody; what it makes are files in that folder.
+TensorFlow does what a SavedModel says, and the libraries that read model files are written in C++. So a fresh Python
+process gives up all rights except to read this file, the libraries and the kernel's figures, and then opens the file.
+It answers in JSON, which is checked before it is used, and writes its files into that folder.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _guards_told = False
 
 @dataclass(frozen=True)
 class Job:
-    """What is done apart.
+    """A function to run in a process of its own.
 
     Attributes:
         function: `module:name`; it gets the arguments and `progress`, and returns what `plain` makes JSON of.
@@ -84,7 +84,7 @@ def run(job: Job, progress: OnProgress) -> Any:
     """Do a job in a process of its own; return its result as JSON values.
 
     Raises:
-        DbinferError: what the function raised, or a ModelFileError where the process ends otherwise.
+        DbinferError: what the function raised; ModelFileError if the process ended in another way.
     """
     out, theirs = os.pipe()
     try:
@@ -100,10 +100,10 @@ def run(job: Job, progress: OnProgress) -> Any:
 
 
 def received(path: Path) -> Path:
-    """Return a file that the process was to write.
+    """Return a file that the process had to write.
 
     Raises:
-        ModelFileError: it is none of its own: a link to somebody else's, for example.
+        ModelFileError: it is no file of its own, for example a link to another's.
     """
     with contextlib.suppress(OSError):
         found = path.lstat()
@@ -154,7 +154,7 @@ def child(call: dict[str, Any]) -> NoReturn:
         }
     except DbinferError as err:
         kind = next(one.__name__ for one in type(err).__mro__ if hasattr(errors, one.__name__))
-        answer = {"error": [kind, err.message, err.cure, list(err.words)]}
+        answer = {"error": [kind, err.message, err.hint, list(err.words)]}
     except MemoryError:
         answer = {"failed": "it needs more memory than this machine has"}
     # whatever libraries raise for such a file: a sentence, as a traceback would be of no use to who has the file
@@ -262,7 +262,7 @@ class _Listener:
                     raise ValueError
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 raise ModelFileError(
-                    f"the process that read {self._job.what} said what makes no sense"
+                    f"the process that read {self._job.what} gave a malformed answer"
                 ) from None
             if kind == "result":
                 return said
@@ -288,7 +288,7 @@ class _Listener:
                 *lines, text = text.split(b"\n") if b"\n" in block else [text]
                 if len(text) > MOST_BYTES:
                     raise ModelFileError(
-                        f"the process that read {self._job.what} said more than {MOST_BYTES} bytes"
+                        f"the process that read {self._job.what} answered with more than {MOST_BYTES} bytes"
                     )
                 yield from lines
 
@@ -301,8 +301,8 @@ class _Listener:
             self._worked = (now, seconds or 0.0)
         elif now - before > IDLE_SECONDS:
             raise ModelFileError(
-                f"{self._job.what} was given up: the process that read it did nothing for {IDLE_SECONDS:.0f} s",
-                "It may want a network or a file, which no model gets.",
+                f"reading {self._job.what} was stopped, because it did nothing for {IDLE_SECONDS:.0f} s",
+                "It may be waiting for a network or a file, which models do not get.",
             )
 
     def _text(self, value: Any) -> str:
@@ -316,11 +316,11 @@ class _Listener:
         return ModelFileError(f"{self._job.what} cannot be used: {lines[0] if lines else 'no reason given'}")
 
     def _error(self, value: Any) -> DbinferError:
-        name, message, cure, words = value
+        name, message, hint, words = value
         kind = getattr(errors, name)
         if not (isinstance(kind, type) and issubclass(kind, DbinferError)):
             raise ValueError
-        return kind(self._text(message), self._text(cure), [self._text(word) for word in words])
+        return kind(self._text(message), self._text(hint), [self._text(word) for word in words])
 
     def _progressed(self, value: Any) -> Progress:
         told: Progress = restored(Progress, value)
@@ -333,7 +333,7 @@ class _Listener:
         note = ""
         if value and not _guards_told:
             _guards_told = True
-            note = sandbox.missing({name: name not in value for name in ("landlock", "seccomp")})
+            note = sandbox.missing_guards({name: name not in value for name in ("landlock", "seccomp")})
         return Progress(f"reading {self._job.what.name}", note=note)
 
     def _death(self) -> ModelFileError:
@@ -348,7 +348,7 @@ class _Listener:
         else:
             # Python itself failed, for example because a package is missing
             lines = harmless(self._noise.decode(errors="replace")).strip().splitlines()
-            how = f"ended without a word: {lines[-1] if lines else f'exit status {code}'}"
+            how = f"failed: {lines[-1] if lines else f'exit status {code}'}"
         return ModelFileError(
             f"the process that read {self._job.what} {how}",
             "The file may be damaged or hostile, or this machine lacks memory for it.",

@@ -1,7 +1,7 @@
-"""The errors a user can see, each one sentence with its cure.
+"""The errors a user can see, each one sentence, with a hint what to do about it.
 
 DbinferError
-├── UsageError         the call's words are off (exit 2)
+├── UsageError         a wrong call (exit 2)
 ├── ServerError        the embedded server, or a server that cannot be reached
 ├── InstallError       install, upgrade, uninstall
 ├── RegistryError      models, versions, aliases, grants
@@ -22,44 +22,44 @@ HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202
 
 
 def harmless(text: str) -> str:
-    """Return a stranger's text as a terminal may have it: what would control it is shown as \\x1b or \\u202e."""
+    """Return a stranger's text made safe for a terminal: what would control it is shown as \\x1b or \\u202e."""
     return HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def one_line(text: str) -> str:
-    """Return a stranger's text as `harmless` does, and without the breaks that would make lines of his own."""
+    """Return a stranger's text as `harmless` does, and on one line, so that it cannot pretend to be another message."""
     return harmless(text).replace("\n", "\\n")
 
 
 class DbinferError(Exception):
-    """A mistake or an obstacle the user can do something about; its texts may be shown on a terminal.
+    """A mistake or an obstacle that the user can do something about; its texts are safe to show on a terminal.
 
     Args:
         message: one sentence: what was wrong, and which value.
-        cure: what to do about it; shown on a line of its own.
-        words: options with example values that make the call whole; the command line shows itself with them.
+        hint: what to do about it; shown on a line of its own.
+        words: options with example values that the call lacks; the command line shows the completed call.
 
     Attributes:
         exit_code: of the command line.
-        when_denied: the cure where the server denies permission and names none itself.
+        when_denied: the hint if the server denies permission and gives no hint of its own.
     """
 
     exit_code = 1
     when_denied = ""
 
-    def __init__(self, message: str, cure: str = "", words: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, hint: str = "", words: Sequence[str] = ()) -> None:
         super().__init__(message)
         # names of files and models, and the server's and libraries' words, come from strangers
         self.message = harmless(message)
-        self.cure = harmless(cure)
+        self.hint = harmless(hint)
         self.words = tuple(map(harmless, words))
 
     def __str__(self) -> str:
-        return f"{self.message}\n{self.cure}" if self.cure else self.message
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
 
 
 class UsageError(DbinferError):
-    """Options that do not fit together or cannot be understood."""
+    """Options that contradict each other or cannot be understood."""
 
     exit_code = 2
 

@@ -1,4 +1,4 @@
-"""Packages that import what they offer when it is asked for, so that a command starts without all the others."""
+"""Packages that import their names on first use, so that a command starts without the modules of all others."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 
 def offer_lazily(package: str) -> None:
-    """Let a package offer the names of its `__all__`, which it imports for type checkers only: `if TYPE_CHECKING:`."""
+    """Let a package offer the names of its `__all__`, which it imports only for type checkers (`if TYPE_CHECKING:`)."""
     sys.modules[package].__class__ = _Package
 
 
 class _Package(ModuleType):
-    """A package whose names are imported by the first who asks for them."""
+    """A package whose names are imported on first use."""
 
     __all__: list[str]
 
@@ -25,7 +25,7 @@ class _Package(ModuleType):
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # Whoever imports a module of a package binds it there; where a function has the same name, it is the function's
+        # Importing a module of a package binds it there; a function of the same name must not lose its place
         if not (isinstance(value, ModuleType) and name in self.__all__):
             super().__setattr__(name, value)
 
@@ -34,7 +34,7 @@ class _Package(ModuleType):
 
 
 def _places(package: ModuleType) -> dict[str, str]:
-    """Return from which module each name comes, as the package's imports say it."""
+    """Return the module of each name, as the package's imports say."""
     import ast
     import inspect
 

@@ -1,4 +1,4 @@
-"""How a verb tells where it is: one event, one type of listener; dbinfer/cli/progress.py shows them as a bar."""
+"""How a verb reports its progress: one event and one type of listener; dbinfer/cli/progress.py shows them as a bar."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a verb is.
+    """How far a verb has come.
 
     Attributes:
-        step: what it does now, as a person would say it: "loading", "epoch 3/15".
-        done, total: how much of the step is done; total None: nobody knows how much there is.
-        unit: of done and total: "images", "bytes", "steps"; empty where there is nothing to count.
-        errors: how much of what is done is bad.
+        step: what it is doing, as a person would say it: "loading", "epoch 3/15".
+        done, total: how much of the step is done, and of how much; total None: unknown.
+        unit: of done and total: "images", "bytes", "steps"; empty if there is nothing to count.
+        errors: how much of what is done was bad.
         note: one sentence to keep in view after the step, for example the figures of an epoch.
     """
 
@@ -27,7 +27,14 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
+Say = Callable[[str], None]
 
 
 def silent(progress: Progress) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""
+
+
+def notes(step: str, progress: OnProgress) -> Say:
+    """Begin a step; return a function that reports a sentence as a note of this step."""
+    progress(Progress(step))
+    return lambda sentence: progress(Progress(step, note=sentence))

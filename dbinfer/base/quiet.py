@@ -1,5 +1,5 @@
-"""Silence for TensorFlow, whose C++ part writes to the process's own output, and its import without what Keras
-takes along.
+"""Silence for TensorFlow, whose C++ part writes to the process's own output, and its import without the packages that
+Keras imports needlessly.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def quiet() -> Iterator[None]:
     """
     # TensorFlow reads it when it is imported
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # What Python still holds was meant to be seen
+    # What Python still buffers is meant to be seen
     sys.stdout.flush()
     sys.stderr.flush()
     kept = [os.dup(1), os.dup(2)]
@@ -33,7 +33,7 @@ def quiet() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        # What was printed inside must not come out afterwards
+        # What was printed inside must not appear afterwards
         sys.stdout.flush()
         sys.stderr.flush()
         for target, saved in enumerate(kept, start=1):

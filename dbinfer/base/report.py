@@ -1,4 +1,4 @@
-"""What every verb returns: a frozen dataclass that gives itself as plain JSON values, and is made of them again."""
+"""What every verb returns: a frozen dataclass that converts itself to plain JSON values, and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Report:
     """Mixin for the dataclasses that verbs return.
 
     Attributes:
-        derived: names of properties that `to_dict` gives beside the fields, for example images_per_second.
+        derived: names of properties that `to_dict` returns besides the fields, for example images_per_second.
     """
 
     derived: ClassVar[tuple[str, ...]] = ()
@@ -43,7 +43,7 @@ def plain(value: Any) -> Any:
 
 
 def restored(kind: Any, value: Any) -> Any:
-    """Return the value of a type that `plain` has made JSON of: what another process says is not believed.
+    """Return the value that `plain` made JSON of; every part is checked, because another process may have written it.
 
     Raises:
         ValueError: it is no such value.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbinfer.base.progress import OnProgress, silent
-from dbinfer.bench.report import METHODS, BenchOptions, BenchReport, IsolationReport, Result, ScalingReport
+from dbinfer.bench.report import METHODS, BenchOptions, BenchReport, IsolationReport, Result
 
 __all__ = [
     "METHODS",
@@ -11,10 +11,8 @@ __all__ = [
     "BenchReport",
     "IsolationReport",
     "Result",
-    "ScalingReport",
     "bench",
     "bench_isolation",
-    "bench_scaling",
 ]
 
 
@@ -30,22 +28,9 @@ def bench(
     Raises:
         ServerError: no server, or dbinfer is not installed there.
     """
-    from dbinfer.bench.runs import run_benchmark
+    from dbinfer.bench.measure import run_benchmark
 
     return run_benchmark(options or BenchOptions(), dsn, progress)
-
-
-def bench_scaling(
-    options: BenchOptions | None = None, dsn: str | None = None, progress: OnProgress = silent
-) -> ScalingReport:
-    """Measure how cost grows with rows, processes, model size and image size; of the options, `seconds` and `keep`.
-
-    Raises:
-        ServerError: no server, or dbinfer is not installed there.
-    """
-    from dbinfer.bench.runs import run_scaling
-
-    return run_scaling(options or BenchOptions(), dsn, progress)
 
 
 def bench_isolation(
@@ -56,6 +41,6 @@ def bench_isolation(
     Raises:
         ServerError: no server, or dbinfer is not installed there.
     """
-    from dbinfer.bench.runs import run_isolation
+    from dbinfer.bench.engine import run_isolation
 
     return run_isolation(options or BenchOptions(), dsn, progress)

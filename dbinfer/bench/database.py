@@ -13,12 +13,14 @@ from psycopg2 import sql
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.base.errors import ServerError
+from dbinfer.base.progress import OnProgress
 from dbinfer.bench.networks import ModelFiles
 from dbinfer.bench.report import Case
-from dbinfer.database.connection import connect, require_dbinfer, sentence
+from dbinfer.database.connection import connect, named, require_dbinfer, sentence
 from dbinfer.database.platform import Platform, detect
 from dbinfer.database.sql import read
 from dbinfer.models import DeployOptions, deploy, drop
+from dbinfer.server import up
 
 # Few rows get a page each: workers take pages, and would not share a handful of them evenly
 PAD_BYTES, PADDED_ROWS = 700, 2000
@@ -130,6 +132,13 @@ class Database:
             self.run("DROP SCHEMA {schema} CASCADE")
         for model in self.models:
             drop(model, True, self.dsn)
+
+
+def server_dsn(dsn: str | None, progress: OnProgress) -> str | None:
+    """Return the dsn; where none is named, that of the embedded server, started if need be."""
+    if named(dsn) is not None:
+        return dsn
+    return up(progress=progress).dsn
 
 
 @contextmanager

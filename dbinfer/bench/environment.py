@@ -22,7 +22,6 @@ PACKAGES = (
     "nncf",
     "tensorflow-cpu",
     "psycopg2-binary",
-    "pyspark",
 )
 LOOK_SECONDS, LOOKS = 1.0, 15
 QUIET_SHARE = 0.05

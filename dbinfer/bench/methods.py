@@ -1,11 +1,16 @@
-"""The product's ways to score a table: SELECT count(f(img)), classify_table or a sister, CREATE TABLE AS, dbinfer
-score.
+"""The methods that are measured: inference alone, the bare loop, and the product's ways to score a table: SELECT
+count(f(img)), classify_table or a sister, CREATE TABLE AS, dbinfer score.
 """
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Protocol
 
 from psycopg2 import sql
@@ -14,6 +19,7 @@ from dbinfer.base.errors import DbinferError
 from dbinfer.bench.database import Database
 from dbinfer.bench.networks import ModelFiles
 from dbinfer.bench.report import Case, Sample
+from dbinfer.bench.workers import Job as Loop
 from dbinfer.bench.workers import Workers
 from dbinfer.database.sql import read
 from dbinfer.score import ScoreOptions, score
@@ -36,7 +42,6 @@ class Context:
         images: the different image files; tables and the bare loop repeat them.
         rows, small: of the tables `big` and `small`.
         seconds: that one measurement takes, about.
-        tensorflow: a virtual environment with TensorFlow, or None for this one.
     """
 
     database: Database
@@ -47,7 +52,6 @@ class Context:
     rows: int
     small: int
     seconds: float
-    tensorflow: str | None = None
 
     def call(self, img: str = "img") -> sql.Composed:
         """Return the call of the case's SQL function, the model as a constant."""
@@ -150,3 +154,63 @@ class Job(Sql):
         started = time.perf_counter()
         score(f"{database.schema}.{table}", f"{database.schema}.job", options, database.dsn)
         return time.perf_counter() - started
+
+
+# As the program `benchmark_app` does, but without telemetry
+PROGRAM = """
+import sys, types
+stub = types.ModuleType("openvino_telemetry")
+stub.Telemetry = lambda *a, **k: types.SimpleNamespace(**{n: (lambda *a, **k: None) for n in
+    ("start_session", "end_session", "send_event", "send_error", "force_shutdown", "send_stack_trace")})
+sys.modules["openvino_telemetry"] = stub
+from openvino.tools.benchmark.main import main
+sys.exit(main())
+"""
+THROUGHPUT = re.compile(r"Throughput:\s*([\d.]+)\s*FPS")
+
+
+class BenchmarkApp:
+    """Inference alone, the hardware's limit: OpenVINO's own program with its throughput hint, on the prepared IR."""
+
+    def __init__(self, context: Context) -> None:
+        if find_spec("openvino.tools.benchmark") is None:
+            raise Skip("benchmark_app is not part of this openvino package.")
+        model = context.files.entry.path("xml")
+        precision = context.files.manifest.precision
+        self.program = [sys.executable, "-c", PROGRAM, "-m", model, "-d", "CPU", "-hint", "throughput"]
+        self.program += ["-infer_precision", precision, "-t", str(max(2, round(context.seconds)))]
+
+    def measure(self) -> Sample:
+        """Run it for a few seconds."""
+        # A session of its own, as backends have one: Linux shares the cores between sessions (autogroup)
+        done = subprocess.run(
+            self.program, capture_output=True, text=True, check=False, start_new_session=True
+        )
+        found = THROUGHPUT.search(done.stdout)
+        if done.returncode or not found:
+            lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+            raise Skip(f"benchmark_app failed: {lines[-1]}")
+        return Sample(float(found.group(1)))
+
+
+class Bare:
+    """Decode, fit, infer and output of every image, without a database."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        context.workers.load(Loop(context.files, context.case.function, context.images))
+
+    def measure(self) -> Sample:
+        """Score as many images as the big table has rows."""
+        return Sample(self.context.rows / self.context.workers.loop(self.context.rows))
+
+
+Factory = Callable[[Context], Method]
+METHODS: dict[str, Factory] = {
+    "benchmark_app": BenchmarkApp,
+    "bare": Bare,
+    "sql": Sql,
+    "batch": Batch,
+    "ctas": Ctas,
+    "job": Job,
+}

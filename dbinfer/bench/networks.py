@@ -1,4 +1,7 @@
-"""The networks to measure, made once and kept in the state folder: Keras file, IR, int8 IR, and the prepared files."""
+"""The networks to measure, made once and kept in the state folder: Keras file, IR, int8 IR, and the prepared files.
+
+python -m dbinfer.bench.networks resnet50 FOLDER    makes Keras file and IR, so that TensorFlow leaves with the program
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,17 @@ from dbinfer.models.ir import read_model
 from dbinfer.models.prepare import prepare
 from dbinfer_udf.host import libraries
 from dbinfer_udf.host.cache import Entry, open_cache
-from dbinfer_udf.host.fetched import Writer
+from dbinfer_udf.host.housekeeping import Writer
+from dbinfer_udf.image.file import DEFAULT_LIMITS
 from dbinfer_udf.manifest import Manifest
+from dbinfer_udf.model.functions import RUNS
 from dbinfer_udf.model.model import Model
-from dbinfer_udf.model.tasks import TASKS
 
 CALIBRATION = {"digits": 300, "unet": 24}
 CALIBRATION_STANDARD = 64
+SEED = 20
+CAFFE_MEAN = (103.939, 116.779, 123.68)
+EPOCHS = 15
 
 
 @dataclass(frozen=True)
@@ -67,11 +74,13 @@ class ModelFiles:
         if exact:
             manifest.update(decode="exact", interpolation="area")
         facts = {"model": self.manifest.name, "version": 0, "manifest": manifest, "settings": {}}
-        return Model(libraries.load("")["openvino"], self.entry, facts, 1)
+        return Model(
+            libraries.import_libraries("", DEFAULT_LIMITS.max_pixels)["openvino"], self.entry, facts, 1
+        )
 
     def scorer(self, function: str, exact: bool = False) -> Callable[[bytes], Any]:
         """Return what scores one image file as the SQL function of that name does."""
-        model, task = self.compile(exact), TASKS[function]
+        model, task = self.compile(exact), RUNS[function]
         return lambda img: task(model, img, None)
 
 
@@ -100,7 +109,7 @@ def model_files(network: str, precision: str) -> ModelFiles:
 
 def _build(network: str, target: Path) -> None:
     """Build in a process of its own, so that TensorFlow's threads and memory are gone before anything is measured."""
-    program = [sys.executable, "-m", "dbinfer.bench.build", network, str(target)]
+    program = [sys.executable, "-m", "dbinfer.bench.networks", network, str(target)]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["no message"]
@@ -145,4 +154,96 @@ def prepared(source: Path, keras: Path, precision: str, agreement: float | None 
         writer.write("xml", files.xml)
         writer.write("bin", files.bin)
         writer.finish()
-    return ModelFiles(source, keras, cache, files.xml_digest, files.bin_digest, known.manifest, agreement)
+    return ModelFiles(
+        source=source,
+        keras=keras,
+        cache=cache,
+        xml_digest=files.xml_digest,
+        bin_digest=files.bin_digest,
+        manifest=known.manifest,
+        agreement=agreement,
+    )
+
+
+def _resnet50() -> tuple[Any, dict[str, Any]]:
+    import keras
+
+    # As in keras.applications.resnet: blue first, mean subtracted
+    return keras.applications.ResNet50(weights=None), {"color": "BGR", "mean": CAFFE_MEAN}
+
+
+def _mobilenet_v2() -> tuple[Any, dict[str, Any]]:
+    import keras
+
+    # As in keras.applications.mobilenet_v2: -1..1
+    return keras.applications.MobileNetV2(weights=None), {"mean": (127.5,), "scale": (127.5,)}
+
+
+def _digits() -> tuple[Any, dict[str, Any]]:
+    """Trained on scikit-learn's digits, so that an int8 network has something to agree with."""
+    from dbinfer_models import network
+
+    zoo = network("digits")
+    model, (x, y) = zoo.build(), builtin.digits("train")
+    model.compile("adam", zoo.make_loss())
+    model.fit(x[..., None] / 255.0, y, batch_size=32, epochs=EPOCHS, verbose=0)
+    return model, {}
+
+
+def _detector() -> tuple[Any, dict[str, Any]]:
+    """MobileNetV2 at 320 pixels under a centre map of 80 classes and 8 pixels a cell, as small detectors are."""
+    import keras
+    from keras import layers
+
+    base = keras.applications.MobileNetV2((320, 320, 3), include_top=False, weights=None)
+    x = base.output
+    for name in ("block_12_add", "block_5_add"):  # 16 and 8 pixels a cell
+        x = layers.UpSampling2D()(layers.Conv2D(96, 1, activation="relu")(x))
+        x = layers.add([x, layers.Conv2D(96, 1)(base.get_layer(name).output)])
+    x = layers.SeparableConv2D(96, 3, padding="same", activation="relu")(x)
+    maps = [
+        layers.Conv2D(80, 1, activation="sigmoid", name="heatmap")(x),
+        layers.Conv2D(2, 1, activation="softplus", name="size")(x),
+        layers.Conv2D(2, 1, activation="sigmoid", name="offset")(x),
+    ]
+    # random weights answer about a half everywhere: all 300 peaks go through suppression, and 100 boxes leave
+    values = {"mean": (127.5,), "scale": (127.5,), "threshold": 0.1, "iou_threshold": 0.5}
+    return keras.Model(base.input, dict(zip(("heatmap", "size", "offset"), maps, strict=True))), values
+
+
+def _zoo(name: str) -> Callable[[], tuple[Any, dict[str, Any]]]:
+    def build() -> tuple[Any, dict[str, Any]]:
+        from dbinfer_models import network
+
+        return network(name).build(), {}
+
+    return build
+
+
+BUILDERS: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
+    "resnet50": _resnet50,
+    "mobilenet_v2": _mobilenet_v2,
+    "digits": _digits,
+    "unet": _zoo("unet"),
+    "detector": _detector,
+    "alexnet": _zoo("alexnet"),
+}
+
+
+def build(name: str, folder: Path) -> None:
+    """Write NAME.keras and NAME.xml into the folder; the IR last."""
+    import keras
+
+    from dbinfer.convert import ConvertOptions, convert
+
+    keras.utils.set_random_seed(SEED)
+    model, values = BUILDERS[name]()
+    source = folder / f"{name}.keras"
+    model.save(source)
+    task = {"unet": "segmentation", "detector": "detection"}.get(name, "classification")
+    options = ConvertOptions(force=True, values={"name": name, "task": task, **values})
+    convert(source, folder / f"{name}.xml", options)
+
+
+if __name__ == "__main__":
+    build(sys.argv[1], Path(sys.argv[2]))

@@ -12,9 +12,6 @@ from typing import Any
 
 from dbinfer.base.errors import DbinferError
 from dbinfer.bench.networks import ModelFiles
-from dbinfer.database.connection import connect
-
-PULL_ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -25,14 +22,6 @@ class Job:
     function: str
     images: tuple[bytes, ...]
     exact: bool = False
-
-
-@dataclass(frozen=True)
-class Pull:
-    """Rows that one client process pulls: those with id % shares = share."""
-
-    dsn: str | None
-    query: str
 
 
 class _Worker:
@@ -52,7 +41,7 @@ class _Worker:
                 self.pipe.send(f"{type(err).__name__}: {err}")
 
     def answer(self, kind: str, *values: Any) -> int:
-        work: dict[str, Callable[..., int]] = {"job": self.load, "loop": self.loop, "pull": self.pull}
+        work: dict[str, Callable[..., int]] = {"job": self.load, "loop": self.loop}
         return work[kind](*values)
 
     def load(self, job: Job) -> int:
@@ -74,21 +63,6 @@ class _Worker:
             for i in range(first, last):
                 score(images[i % count])
             done += last - first
-
-    def pull(self, pull: Pull, share: int, shares: int) -> int:
-        """Pull this process's share of the rows through a server-side cursor and score them."""
-        score, done = self.score, 0
-        conn = connect(pull.dsn)
-        try:
-            with conn, conn.cursor("dbinfer_bench") as cur:
-                cur.itersize = PULL_ROWS
-                cur.execute(pull.query, {"share": share, "shares": shares})
-                for (img,) in cur:
-                    score(bytes(img))
-                    done += 1
-        finally:
-            conn.close()
-        return done
 
 
 def _serve(pipe: Any, counter: Any) -> None:
@@ -127,15 +101,6 @@ class Workers:
         started = time.perf_counter()
         self._ask([("loop", total, chunk)] * self.processes)
         return time.perf_counter() - started
-
-    def pull(self, pull: Pull, rows: int) -> float:
-        """Pull all rows of a table and score them together; return the seconds that took."""
-        started = time.perf_counter()
-        done = self._ask([("pull", pull, share, self.processes) for share in range(self.processes)])
-        seconds = time.perf_counter() - started
-        if sum(done) != rows:
-            raise DbinferError(f"the clients scored {sum(done)} rows of {rows}")
-        return seconds
 
     def _ask(self, messages: list[tuple[Any, ...]]) -> list[int]:
         for pipe, message in zip(self._pipes, messages, strict=True):

@@ -28,7 +28,7 @@ class Command(NamedTuple):
     line: str
 
 
-# The line is the first one of the command's own help, too: there is no other place that has it
+# The line opens the command's own help, too, and stands nowhere else
 COMMANDS = {
     name: Command(panel, module, line)
     for panel, commands in {
@@ -62,11 +62,11 @@ COMMANDS = {
             ),
             "doctor": (
                 "database",
-                "Check the database, its runtime and every process that scores, and say how to repair what is wrong.",
+                "Check the database, its runtime and every process that scores, and say how to repair any fault.",
             ),
             "cache": (
                 "database",
-                "Show the cache of model files on each host, and remove what no version uses.",
+                "Show each host's cache of model files, and remove what no version uses.",
             ),
             "engine": ("database", "Show, stop or run the engine, which scores for all sessions of a host."),
         },
@@ -96,8 +96,7 @@ COMMANDS = {
             ),
             "judge": (
                 "models",
-                "Compare the boxes that a model finds with the true ones: COCO's mean average precision, as in "
-                "training.",
+                "Measure how well a model finds objects, against true boxes: COCO's mean average precision.",
             ),
             "train": ("train", "Train a network of the zoo, on one core or on many ranks."),
             "tune": (
@@ -114,10 +113,10 @@ COMMANDS = {
                 "images",
                 "Score image files from this machine in the database and print the results. Nothing is stored.",
             ),
-            "sample": ("images", "Put sample images into a table, with a column that says what they show."),
+            "sample": ("images", "Load sample images into a table, with a column that says what they show."),
             "report": (
                 "images",
-                "Write an HTML page on a table of results: what came out, how good it is, what to look at.",
+                "Write an HTML report on a table of results: what came out, how good it is, what to check.",
             ),
             "score": (
                 "images",
@@ -140,12 +139,13 @@ COMMANDS = {
 
 
 class _Loaded(Mapping[str, Any]):
-    """The commands by name; whoever looks one up imports its module, which takes longer than all else."""
+    """The commands by name; looking one up imports its module, which takes longer than anything else."""
 
     def __getitem__(self, name: str) -> Any:
         known = COMMANDS[name]
         group = typer.Typer(rich_markup_mode="markdown")
         import_module(f"dbinfer.cli.{known.module}").register(group)
+        import_module("dbinfer.cli.options").spread_all(group, name)
         command = typer.main.get_group(group).commands[name]
         command.help = f"{known.line}\n\n{command.help}"
         return command
@@ -157,14 +157,40 @@ class _Loaded(Mapping[str, Any]):
         return len(COMMANDS)
 
 
+# Old spellings, which work until the next release: by command, old -> new
+RENAMED = {
+    "convert": {"--size": "--input-size"},
+    "deploy": {"--size": "--input-size", "--images": "--check"},
+    "score": {"--into": "--predictions"},
+    "train": {"--workers": "--decode-threads"},
+    "plan": {"--hosts": "--host-count"},
+    "bench": {"--ways": "--methods"},
+}
+
+
+def renamed(words: list[str]) -> Iterator[str]:
+    """Yield the words of a command line in today's spelling; a hint on stderr names each that has changed."""
+    command = next((word for word in words if not word.startswith("-")), "")
+    for word in words:
+        old, equals, value = word.partition("=")
+        if new := RENAMED.get(command, {}).get(old):
+            typer.secho("hint:", fg="cyan", nl=False, err=True, color=COLOR)
+            typer.echo(f" {old} is now {new}; the old spelling ends with the next release", err=True)
+        yield f"{new or old}{equals}{value}"
+
+
 class _Root(TyperGroup):
-    """`dbinfer` itself: lists its commands from the table, as plain text, for which Rich need not be imported."""
+    """`dbinfer` itself: lists its commands from the table as plain text, which does not need Rich."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{**settings, "commands": _Loaded()})
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words, those of an older release too."""
+        return list(super().parse_args(ctx, list(renamed(args))))
+
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names in the order of the table; all of them, without a look at any."""
+        """Return all names in the order of the table, without importing any command."""
         return list(COMMANDS)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -239,12 +265,12 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _say(err: DbinferError, said: list[str]) -> None:
-    # whole lines, whatever the terminal's width: a cure is there to be copied
+    # whole lines, whatever the terminal's width: hints are to be copied
     typer.secho("dbinfer:", bold=True, fg="red", nl=False, err=True, color=COLOR)
     typer.echo(f" {err.message}", err=True)
-    if err.cure:
+    if err.hint:
         typer.secho("hint:", fg="cyan", nl=False, err=True, color=COLOR)
-        typer.echo(f" {err.cure}", err=True)
+        typer.echo(f" {err.hint}", err=True)
     if err.words:
         typer.secho("for example:", fg="cyan", nl=False, err=True, color=COLOR)
         typer.echo(harmless(f" {shlex.join(['dbinfer', *said, *err.words])}"), err=True)

@@ -2,85 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dbinfer.cli.options import (
-    Dsn,
-    Json,
-    Stated,
-    bytes_text,
-    console,
-    print_json,
-    print_table,
-    say,
-    takes_manifest,
-)
+import dbinfer
+from dbinfer.cli.options import Dsn, Json, Stated
 from dbinfer.cli.progress import progress_bar
+from dbinfer.cli.screen import bytes_text, console, print_report, print_table, say
 
 if TYPE_CHECKING:
-    from dbinfer.convert import ConvertReport
-    from dbinfer.convert.quantize import QuantizeReport, Side
+    from dbinfer.convert.quantize import Side
     from dbinfer.models.graph import Port
-
-
-HELP = """Sources: Keras `.keras` and `.h5`, SavedModel folders, frozen `.pb`, `.onnx`, `.tflite`, and IRs (`.xml`) of
-other tools. What you do not set with options comes from `manifest.json` next to the source, else from what its
-exporter says in the file or beside it (Ultralytics, TFLite and ONNX metadata, Model API, Hugging Face, timm), else
-from the zoo's network of that name, else from what is published of a known network (Keras Applications, torchvision),
-else from the model's shapes. What nobody stated is listed as assumed; what cannot be known is asked for at once, with
-a line to copy. If the results differ too much, nothing is written.
-
-Keras models are taken as they infer: augmentation and dropout are left out. Sizes are height x width.
-
-Examples:
-
-    $ dbinfer convert digits.keras -o digits.xml
-    ...
-    difference  5.7e-07 at most, in values up to 0.88, on 4 images against Keras 3.15.1
-    digits.xml: written (5.0 s)
-
-    $ dbinfer convert resnet50.keras -o resnet50.xml
-    ...
-    known as    ResNet of Keras Applications
-    assumed     color BGR, mean 103.939 116.779 123.68, precision f32, resize standard, scale 1
-    ...
-
-    $ dbinfer convert flowers.keras -o flowers.xml --labels daisy,dandelion,roses,sunflowers,tulips
-    ...
-    told by     its loss, SparseCategoricalCrossentropy
-    left out    Dropout, RandomFlip, RandomRotation, RandomZoom: they work in training alone
-    pixels      go in as 0..255: the network scales them itself
-    ...
-
-    $ dbinfer convert net.onnx -o net.xml --labels @names.txt --scale 255 --activation softmax
-
-    $ dbinfer convert digits.keras -o features.xml --output-name fc1 --name features
-
-    $ dbinfer convert unet.h5 -o unet.xml --scale 255 --weights fp16
-
-    $ dbinfer convert yolo11n.onnx -o yolo.xml
-    ...
-    detector    yolov8 (recognised)
-    told by     Ultralytics 8.3.40
-    ...
-
-    $ dbinfer convert yolo.onnx -o yolo.xml --detector yolov8 --labels @coco.txt --threshold 0.4
-
-    $ dbinfer convert exported_folder -o model.xml --input-size 480x640 --scale 255 --json
-"""
 
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the application."""
-    app.command("convert", help=HELP)(_convert)
-    app.command("quantize", help=QUANTIZE_HELP)(_quantize)
+    for command in (convert, quantize):
+        app.command()(command)
 
 
-@takes_manifest
-def _convert(
+def convert(
     *,
     source: Annotated[Path, typer.Argument(help="The trained model: a file or a SavedModel folder.")],
     output: Annotated[
@@ -89,62 +33,64 @@ def _convert(
             "-o", "--output", help="The .xml file to write; the weights go into a .bin file next to it."
         ),
     ],
-    said: Stated,
     name: Annotated[str | None, typer.Option(help="Name of the model. Default: the source's.")] = None,
-    weights: Annotated[str, typer.Option(help="fp32, or fp16 for half the size.")] = "fp32",
-    tolerance: Annotated[
-        float | None,
-        typer.Option(
-            help="Largest allowed difference, relative to the largest output. Default: 1e-3, for fp16 1e-2."
-        ),
-    ] = None,
-    manifest: Annotated[
-        Path | None, typer.Option(help="Manifest to read instead of the one next to the source.")
-    ] = None,
-    network: Annotated[
-        str | None, typer.Option(help="Use the preprocessing of this network of the zoo.")
-    ] = None,
-    output_name: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Which output to keep if the model has several, of a Keras model also a layer; repeat it for more, "
-            "the main one first. Default: all."
-        ),
-    ] = None,
-    detector: Annotated[
-        str | None,
-        typer.Option(
-            help="Form of a detector's outputs, where they do not tell: ssd, detection_output, boxes_labels, "
-            "yolov5, yolov8, yolox, centers or rows."
-        ),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Overwrite an output that has different content.")
-    ] = False,
+    options: dbinfer.ConvertOptions,
+    said: Stated,
     json: Json = False,
 ) -> None:
-    from dbinfer.convert import ConvertOptions, convert
+    """Sources: Keras `.keras` and `.h5`, SavedModel folders, frozen `.pb`, `.onnx`, `.tflite`, and IRs (`.xml`) of
+    other tools. Whatever you do not set with options comes from the first of these that states it: `manifest.json`
+    next to the source; what its exporter wrote into the file or beside it (Ultralytics, TFLite and ONNX metadata,
+    Model API, Hugging Face, timm); the zoo's network of that name; what is published about a known network (Keras
+    Applications, torchvision); the model's shapes. Values that nobody stated are listed as assumed. Values that
+    cannot be guessed are asked for all at once, with a command line to copy. If the results differ too much, nothing
+    is written.
 
-    options = ConvertOptions(
-        weights=weights,
-        tolerance=tolerance,
-        force=force,
-        manifest=manifest,
-        network=network,
-        layout=said.layout,
-        output_name=output_name,
-        detector=detector,
-        values={**said.values, "name": name},
-    )
+    Keras models are converted for inference, without augmentation and dropout. Sizes are height x width.
+
+    Examples:
+
+        $ dbinfer convert digits.keras -o digits.xml
+        ...
+        difference  5.7e-07 at most, in values up to 0.88, on 4 images against Keras 3.15.1
+        digits.xml: written (5.0 s)
+
+        $ dbinfer convert resnet50.keras -o resnet50.xml
+        ...
+        known as    ResNet of Keras Applications
+        assumed     color BGR, mean 103.939 116.779 123.68, precision f32, resize standard, scale 1
+        ...
+
+        $ dbinfer convert flowers.keras -o flowers.xml --labels daisy,dandelion,roses,sunflowers,tulips
+        ...
+        told by     its loss, SparseCategoricalCrossentropy
+        left out    Dropout, RandomFlip, RandomRotation, RandomZoom: they work in training alone
+        pixels      go in as 0..255: the network scales them itself
+        ...
+
+        $ dbinfer convert net.onnx -o net.xml --labels @names.txt --scale 255 --activation softmax
+
+        $ dbinfer convert digits.keras -o features.xml --output-name fc1 --name features
+
+        $ dbinfer convert unet.h5 -o unet.xml --scale 255 --weights fp16
+
+        $ dbinfer convert yolo11n.onnx -o yolo.xml
+        ...
+        detector    yolov8 (recognised)
+        told by     Ultralytics 8.3.40
+        ...
+
+        $ dbinfer convert yolo.onnx -o yolo.xml --detector yolov8 --labels @coco.txt --threshold 0.4
+
+        $ dbinfer convert exported_folder -o model.xml --input-size 480x640 --scale 255 --json
+    """
+    options = replace(options, layout=said.layout, values={**said.values, "name": name})
     with progress_bar() as progress:
-        report = convert(source, output, options, progress)
-    if json:
-        print_json(report.to_dict())
-    else:
-        _print(report)
+        report = dbinfer.convert(source, output, options, progress)
+    print_report(report, json, _print)
 
 
-def _print(report: ConvertReport) -> None:
+def _print(report: dbinfer.ConvertReport) -> None:
     manifest = report.manifest
     rows = {
         "source": f"{report.source} ({report.source_format})",
@@ -168,14 +114,14 @@ def _print(report: ConvertReport) -> None:
     say(f"{report.output}: {done} ({report.seconds:.1f} s)")
 
 
-def _labels(report: ConvertReport) -> str:
+def _labels(report: dbinfer.ConvertReport) -> str:
     """Say it where nobody has named the classes of a classifier or a detector."""
     if report.manifest.labels or report.manifest.task not in ("classification", "detection"):
         return ""
     return "none: results have the numbers of classes; name them with --labels a,b,c or --labels @FILE"
 
 
-def _pixels(report: ConvertReport) -> str:
+def _pixels(report: dbinfer.ConvertReport) -> str:
     """Say what becomes of pixels where the network scales them itself."""
     if not report.scaled_inside:
         return ""
@@ -198,7 +144,7 @@ def _ports(ports: tuple[Port, ...]) -> str:
     )
 
 
-def _difference(report: ConvertReport) -> str:
+def _difference(report: dbinfer.ConvertReport) -> str:
     check = report.check
     if check.difference is None:
         return f"not checked: {check.reason}"
@@ -206,53 +152,35 @@ def _difference(report: ConvertReport) -> str:
     return f"{check.difference:.2g} at most, {values}, on {check.images} images against {check.framework}"
 
 
-QUANTIZE_HELP = """Images go through the model's own preprocessing. Then the original and the INT8 model score the
-same images; if they agree less than --limit, nothing is written. Deploy the result as the next version of the model.
-
-Examples:
-
-    $ dbinfer quantize digits.xml --calibrate "SELECT img FROM images LIMIT 1000"
-
-    $ dbinfer quantize net.xml --calibrate "SELECT img FROM images" --check "SELECT img, label FROM held_out"
-
-    $ dbinfer deploy digits-int8.xml --name digits
-"""
-
-
-def _quantize(
+def quantize(
     *,
     model: Annotated[Path, typer.Argument(help="The IR's .xml file, as 'dbinfer convert' wrote it.")],
-    calibrate: Annotated[str, typer.Option(help="Query whose first column is the image.")],
-    check: Annotated[
-        str,
-        typer.Option(
-            help="Query with image and label (class number or name), to measure the accuracy of both models."
-        ),
-    ] = "",
-    subset: Annotated[int, typer.Option(help="How many images to calibrate with.")] = 300,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="The .xml file to write. Default: MODEL-int8.xml.")
     ] = None,
-    limit: Annotated[
-        float, typer.Option(help="Lowest agreement to accept: share of equal classes, or mean IoU of masks.")
-    ] = 0.99,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing output.")] = False,
+    options: dbinfer.QuantizeOptions,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    from dbinfer.convert.quantize import QuantizeOptions, quantize
+    """The images for calibration go through the model's own preprocessing. Then the original and the INT8 model score
+    the same images; if they agree less than --limit, nothing is written. Deploy the result as the model's next
+    version.
 
+    Examples:
+
+        $ dbinfer quantize digits.xml --calibrate "SELECT img FROM images LIMIT 1000"
+
+        $ dbinfer quantize net.xml --calibrate "SELECT img FROM images" --check "SELECT img, label FROM held_out"
+
+        $ dbinfer deploy digits-int8.xml --name digits
+    """
     target = output or model.parent / f"{model.stem}-int8.xml"
-    options = QuantizeOptions(calibrate, check, subset, limit, force)
     with progress_bar() as progress:
-        report = quantize(model, target, options, dsn, progress)
-    if json:
-        print_json(report.to_dict())
-    else:
-        _print_quantized(report)
+        report = dbinfer.quantize(model, target, options, dsn, progress)
+    print_report(report, json, _print_quantized)
 
 
-def _print_quantized(report: QuantizeReport) -> None:
+def _print_quantized(report: dbinfer.QuantizeReport) -> None:
     rows = [_row("original", report.original), _row("INT8", report.quantized)]
     print_table("", ["model", "size", "one inference", "accuracy"], rows)
     where = "images not calibrated with" if report.held_out else "the images of the calibration"

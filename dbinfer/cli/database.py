@@ -8,39 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from dbinfer.cli.options import (
-    Dsn,
-    EngineDir,
-    EngineIdle,
-    EngineMemory,
-    Isolation,
-    Json,
-    Usage,
-    bytes_text,
-    console,
-    print_json,
-    print_table,
-    say,
-)
+import dbinfer
+from dbinfer.cli.options import Dsn, Json
 from dbinfer.cli.progress import progress_bar
+from dbinfer.cli.screen import bytes_text, console, print_json, print_table, say
 
 if TYPE_CHECKING:
     from dbinfer.database.backends import Check
-    from dbinfer.install import InstallReport
-
-
-Venv = Annotated[
-    str | None,
-    typer.Option(
-        "--venv",
-        help="Virtual environment with openvino, numpy, opencv and orjson, at this path on every host.",
-    ),
-]
-
-AdoptRole = Annotated[
-    bool,
-    typer.Option("--adopt-role", help="Use an existing role dbinfer_admin; its members may then deploy."),
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -53,47 +27,9 @@ def register(app: typer.Typer) -> None:
     app.add_typer(engine, name="engine")
 
 
-def install(
-    dsn: Dsn = None,
-    venv: Venv = None,
-    cache_dir: Annotated[
-        str | None,
-        typer.Option(help="Folder for model files on every host. Default: in the data directory."),
-    ] = None,
-    cache_limit_mb: Annotated[
-        int | None,
-        typer.Option(min=1, help="Size of that folder before models unused for longest go. Default: 10240."),
-    ] = None,
-    threads: Annotated[str | None, typer.Option(help="Threads per backend: 'auto' or a number.")] = None,
-    max_models: Annotated[
-        int | None, typer.Option(min=1, help="How many models a backend keeps loaded. Default: 4.")
-    ] = None,
-    max_image_bytes: Annotated[int | None, typer.Option(min=1, help="Largest image in bytes.")] = None,
-    max_image_pixels: Annotated[int | None, typer.Option(min=1, help="Largest image in pixels.")] = None,
-    max_compile_seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="Refuse a model that takes longer to compile. Default: 120.")
-    ] = None,
-    max_inference_seconds: Annotated[
-        float | None,
-        typer.Option(min=0.1, help="Refuse a model that takes longer to score one image. Default: 30."),
-    ] = None,
-    max_model_mb: Annotated[
-        int | None, typer.Option(min=1, help="Refuse a model that takes more memory. Default: 4096.")
-    ] = None,
-    min_free_mb: Annotated[
-        int | None,
-        typer.Option(min=0, help="Memory of a host that must stay free when a model is loaded. Default: 64."),
-    ] = None,
-    isolation: Isolation = None,
-    engine_dir: EngineDir = None,
-    engine_idle_seconds: EngineIdle = None,
-    engine_memory_mb: EngineMemory = None,
-    usage: Usage = None,
-    adopt_role: AdoptRole = False,
-    json: Json = False,
-) -> None:
-    """If dbinfer is installed already, this changes only the settings that you name. At the end every backend is asked
-    whether it can score. The exit status is 1 when one cannot, for example because the virtual environment is missing.
+def install(*, options: dbinfer.InstallOptions, dsn: Dsn = None, json: Json = False) -> None:
+    """If dbinfer is already installed, this changes only the settings that you name. At the end, every backend is asked
+    whether it can score. The exit status is 1 when one cannot, for example because its virtual environment is missing.
 
     Examples:
 
@@ -103,47 +39,22 @@ def install(
 
         $ dbinfer install --isolation always
     """
-    from dbinfer.install import InstallOptions
-    from dbinfer.install import install as run
-
-    options = InstallOptions(
-        venv=venv,
-        cache_dir=cache_dir,
-        cache_limit_mb=cache_limit_mb,
-        threads=threads,
-        max_models=max_models,
-        max_image_bytes=max_image_bytes,
-        max_image_pixels=max_image_pixels,
-        max_compile_seconds=max_compile_seconds,
-        max_inference_seconds=max_inference_seconds,
-        max_model_mb=max_model_mb,
-        min_free_mb=min_free_mb,
-        isolation=isolation,
-        engine_dir=engine_dir,
-        engine_idle_seconds=engine_idle_seconds,
-        engine_memory_mb=engine_memory_mb,
-        usage=usage,
-        adopt_role=adopt_role,
-    )
     with progress_bar() as progress:
-        report = run(options, dsn, progress)
+        report = dbinfer.install(options, dsn, progress)
     _say(report, json)
     if not report.ok:
         raise typer.Exit(1)
 
 
-def upgrade(dsn: Dsn = None, adopt_role: AdoptRole = False, json: Json = False) -> None:
+def upgrade(*, options: dbinfer.UpgradeOptions, dsn: Dsn = None, json: Json = False) -> None:
     """Open sessions use the new version from their next statement on.
 
     Examples:
 
         $ dbinfer upgrade --dsn "host=coordinator dbname=shop user=gpadmin"
     """
-    from dbinfer.install import UpgradeOptions
-    from dbinfer.install import upgrade as run
-
     with progress_bar() as progress:
-        _say(run(UpgradeOptions(adopt_role), dsn, progress), json)
+        _say(dbinfer.upgrade(options, dsn, progress), json)
 
 
 def uninstall(
@@ -151,29 +62,25 @@ def uninstall(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     json: Json = False,
 ) -> None:
-    """It refuses as long as other objects, such as views of yours, depend on dbinfer.
+    """Nothing is removed while other objects, such as views of yours, depend on dbinfer.
 
     Examples:
 
         $ dbinfer uninstall --yes
     """
-    from dbinfer.install import uninstall as run
-
     if not yes:
         typer.confirm("Remove dbinfer and all deployed models from this database?", abort=True)
     with progress_bar() as progress:
-        _say(run(dsn, progress), json)
+        _say(dbinfer.uninstall(dsn, progress), json)
 
 
 def doctor(
     *,
-    query: Annotated[
-        str | None, typer.Option(help="A statement: say whether its plan moves images. It is not run.")
-    ] = None,
+    options: dbinfer.DoctorOptions,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """The exit status is 1 when something is wrong; so it is where the plan of --query moves images off their segments.
+    """The exit status is 1 when something is wrong, or when the plan of --query moves images off their segments.
 
     Examples:
 
@@ -187,10 +94,7 @@ def doctor(
 
         $ dbinfer doctor --query "SELECT json_agg(dbinfer.predict(img)) FROM images"
     """
-    from dbinfer.install.doctor import DoctorOptions
-    from dbinfer.install.doctor import doctor as run
-
-    report = run(DoctorOptions(query), dsn)
+    report = dbinfer.doctor(options, dsn)
     if json:
         print_json(report.to_dict())
     else:
@@ -201,7 +105,7 @@ def doctor(
     raise typer.Exit(0 if report.ok else 1)
 
 
-def _say(report: InstallReport, json: bool) -> None:
+def _say(report: dbinfer.InstallReport, json: bool) -> None:
     if json:
         print_json(report.to_dict())
         return
@@ -212,7 +116,7 @@ def _say(report: InstallReport, json: bool) -> None:
 
 
 def _show_checks(checks: Sequence[Check]) -> None:
-    """Print a line a check and no table: a cure is a command to copy, which no line break may cut."""
+    """Print a line a check and no table: a hint is a command to copy, which no line break may cut."""
     for check in checks:
         good = Text("note", "yellow") if check.hint else Text("ok  ", "green")
         state = good if check.ok else Text("FAIL", "red")
@@ -221,14 +125,8 @@ def _show_checks(checks: Sequence[Check]) -> None:
             console.print(Text(f"      {check.hint}"), soft_wrap=True)
 
 
-def cache(
-    prune: Annotated[
-        bool, typer.Option("--prune", help="Remove models that no version uses, idle for an hour.")
-    ] = False,
-    dsn: Dsn = None,
-    json: Json = False,
-) -> None:
-    """A cache that several databases share holds models of the others too; --prune leaves those alone.
+def cache(*, options: dbinfer.CacheOptions, dsn: Dsn = None, json: Json = False) -> None:
+    """If several databases share a cache, it also holds the models of the others; --prune leaves those alone.
 
     Examples:
 
@@ -236,11 +134,8 @@ def cache(
 
         $ dbinfer cache --prune --json
     """
-    from dbinfer.install.cache import CacheOptions
-    from dbinfer.install.cache import cache as run
-
     with progress_bar() as progress:
-        report = run(CacheOptions(prune), dsn, progress)
+        report = dbinfer.cache(options, dsn, progress)
     if json:
         print_json(report.to_dict())
         return
@@ -249,7 +144,7 @@ def cache(
         for c in report.caches
     ]
     print_table("caches", ["segment", "host", "folder", "models", "size", "free"], rows, drop=("segment",))
-    if prune:
+    if options.prune:
         count, size = (sum(getattr(c, name) for c in report.caches) for name in ("removed", "removed_bytes"))
         console.print(f"{count} {'model' if count == 1 else 'models'} removed, {bytes_text(size)}.")
 
@@ -260,8 +155,8 @@ def _where(content: int | None) -> str:
     return "coordinator" if content == -1 else str(content)
 
 
-ENGINE_HELP = """A backend that needs the engine starts it, so there is nothing to do. Run it as a service to give it a
-user's limits, or to keep it between sessions.
+ENGINE_HELP = """A backend that needs the engine starts it, so you need not. Run it as a service to give it the limits
+of a user of its own, or to keep it running between sessions.
 
 Examples:
 
@@ -280,9 +175,7 @@ def status(dsn: Dsn = None, json: Json = False) -> None:
 
         $ dbinfer engine status --json
     """
-    from dbinfer.install.engine import engine
-
-    report = engine(None, dsn)
+    report = dbinfer.engine(None, dsn)
     if json:
         print_json(report.to_dict())
         return
@@ -315,47 +208,34 @@ def status(dsn: Dsn = None, json: Json = False) -> None:
     ]
     print_table("engines", columns, rows, drop=("restarts", "errors", "up"))
     if not rows:
-        console.print("No engine runs; the first row that needs one starts it.")
+        console.print("No engine is running; the first row that needs one starts it.")
 
 
 def stop(dsn: Dsn = None, json: Json = False) -> None:
-    """Tell the engines of the database's hosts to finish what runs and go.
+    """Tell the engines of the database's hosts to finish their running work and end.
 
-    The next row that needs an engine starts another. A service is started again by whoever watches it.
+    The next row that needs an engine starts another. An engine that runs as a service is restarted by its manager.
 
     Examples:
 
         $ dbinfer engine stop
     """
-    from dbinfer.install.engine import EngineOptions, engine
-
-    report = engine(EngineOptions(stop=True), dsn)
+    report = dbinfer.engine(dbinfer.EngineOptions(stop=True), dsn)
     if json:
         print_json(report.to_dict())
         return
-    console.print("The engines finish what runs and go.")
+    console.print("The engines finish their running work and end.")
 
 
-def run(
-    venv: Annotated[
-        str, typer.Option(help="Virtual environment of the backends, whose Python runs the engine.")
-    ] = "/opt/dbinfer/venv",
-    folder: Annotated[
-        str | None,
-        typer.Option("--dir", help="Folder of its sockets. Default: /run/dbinfer-engine, else below /tmp."),
-    ] = None,
-    memory_mb: Annotated[
-        int | None, typer.Option(min=1, help="Memory of all its models. Default: half of the host's.")
-    ] = None,
-) -> None:
-    """Be the engine of this host, as a service: until it is told to stop.
+def run(*, options: dbinfer.ServiceOptions) -> None:
+    """Run as the engine of this host, a service, until told to stop.
 
-    Run it as the operating-system user of the database server, with the client's version that the database has.
+    Run it as the operating-system user of the database server. Client and database must have the same version.
 
     Examples:
 
         $ dbinfer engine run --venv /opt/dbinfer/venv --dir /run/dbinfer-engine
     """
-    from dbinfer.install.engine import ServiceOptions, serve
+    from dbinfer.install.hosts import serve
 
-    raise typer.Exit(serve(ServiceOptions(venv, folder, memory_mb)))
+    raise typer.Exit(serve(options))

@@ -1,29 +1,24 @@
-"""load, predict, sample, score, jobs, report: images into tables, results of them, and a page on those."""
+"""load, predict, sample, score, jobs, report: images into tables, their results, and a report on these."""
 
 from __future__ import annotations
 
 import json as json_module
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from dbinfer.base.errors import UsageError
-from dbinfer.base.progress import silent
-from dbinfer.cli.options import Dsn, Json, bytes_text, console, print_json, print_table, say
+import dbinfer
+from dbinfer.cli.options import Dsn, Json
 from dbinfer.cli.progress import progress_bar
-
-if TYPE_CHECKING:
-    from dbinfer.base.progress import Progress
-    from dbinfer.images.load import LoadReport
-    from dbinfer.score import PredictReport, ScoreReport
-
+from dbinfer.cli.screen import bytes_text, console, print_json, print_report, print_table, say
 
 SHOWN = 20
 
 
-def show_load(report: LoadReport) -> None:
+def show_load(report: dbinfer.LoadReport) -> None:
     """Print what was refused, then the counts."""
     rows = [[item.file, item.reason] for item in report.refused]
     if rows:
@@ -42,7 +37,7 @@ def show_load(report: LoadReport) -> None:
         say(f"{report.changed} files have changed since they were loaded; --update replaces their images.")
 
 
-def show_answers(report: PredictReport) -> None:
+def show_answers(report: dbinfer.PredictReport) -> None:
     """Print one row a file."""
     rows = [
         [answer.file, answer.error or _short(answer.value), f"{answer.milliseconds:.1f}"]
@@ -62,15 +57,6 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-Model = Annotated[str | None, typer.Option(help="name, name@3 or name@alias. Default: the default model.")]
-FunctionName = Annotated[
-    str | None,
-    typer.Option(
-        help="classify, classify_top, predict, segment, embed, ... Default: the one for the model's task."
-    ),
-]
-
-
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the application."""
     for command in (load, predict, sample, score, report):
@@ -79,39 +65,19 @@ def register(app: typer.Typer) -> None:
 
 
 def load(
+    *,
     sources: Annotated[
         list[Path] | None,
         typer.Argument(metavar="FOLDER|FILES...", help="Folders, image files, zip and tar archives."),
     ] = None,
-    table: Annotated[
-        str, typer.Option(help="TABLE or SCHEMA.TABLE; created if it does not exist.")
-    ] = "images",
-    label_from: Annotated[
-        str | None,
-        typer.Option(metavar="folder", help="'folder': store the name of each file's folder as its label."),
-    ] = None,
-    base: Annotated[
-        Path | None,
-        typer.Option(help="Store paths relative to this folder. Default: the parent of the folder you load."),
-    ] = None,
-    column: Annotated[str, typer.Option(help="Column with the images.")] = "img",
-    path_column: Annotated[str, typer.Option(help="Column with the paths.")] = "path",
-    label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "label",
-    recursive: Annotated[bool, typer.Option(help="Include subfolders.")] = True,
-    update: Annotated[
-        bool, typer.Option("--update", help="Replace images whose files have changed since they were loaded.")
-    ] = False,
-    from_list: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE|-", help="Load the files named in this file, one a line; - reads stdin."),
-    ] = None,
+    options: dbinfer.LoadOptions,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """All files are loaded in one transaction, or none. The stored path begins with the folder's name, for example
-    photos/cat/1.jpg; images in an archive keep their path there. A file whose size or content has changed is
-    counted, and replaced with --update; its row keeps its id. Files that are not images are listed and left out.
-    The exit status is 1 when there was nothing to load.
+    """All files are loaded in one transaction, or none. Stored paths begin with the folder's name, for example
+    photos/cat/1.jpg; images in an archive keep their path within it. Files that have changed since they were loaded are
+    counted; --update replaces their images, and their rows keep their ids. Files that are not images are listed and
+    skipped. The exit status is 1 when there was nothing to load.
 
     Examples:
 
@@ -127,27 +93,17 @@ def load(
 
         $ find /data -name '*.jpg' -newer last -print0 | dbinfer load --from-list -
     """
-    from dbinfer.images.load import LoadOptions
-    from dbinfer.images.load import load as run
-
-    names = (column, path_column, label_column)
-    options = LoadOptions(table, label_from, base, *names, recursive, update=update, from_list=from_list)
     with progress_bar() as progress:
-        report = run(sources or [], options, dsn, progress)
-    if json:
-        print_json(report.to_dict())
-    else:
-        show_load(report)
+        report = dbinfer.load(sources or [], options, dsn, progress)
+    print_report(report, json, show_load)
     if not report.loaded + report.known:
         raise typer.Exit(1)
 
 
 def predict(
+    *,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Image files on this machine.")],
-    model: Model = None,
-    function: FunctionName = None,
-    top: Annotated[int, typer.Option(min=1, help="How many classes classify_top returns.")] = 5,
-    out: Annotated[Path | None, typer.Option(help="Folder for masks (segment) and tensors.")] = None,
+    options: dbinfer.PredictOptions,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
@@ -161,30 +117,23 @@ def predict(
 
         $ dbinfer predict street.jpg --model roads --function segment --out masks
     """
-    from dbinfer.score import PredictOptions
-    from dbinfer.score import predict as run
-
     with progress_bar() as progress:
-        report = run(files, PredictOptions(function, model, top, out, files_only=True), dsn, progress)
-    if json:
-        print_json(report.to_dict())
-    else:
-        show_answers(report)
+        report = dbinfer.predict(files, replace(options, files_only=True), dsn, progress)
+    print_report(report, json, show_answers)
     if not report.ok:
         raise typer.Exit(1)
 
 
 def sample(
+    *,
     name: Annotated[str, typer.Argument(help="digits, strokes or written.")],
-    table: Annotated[str, typer.Option(help="TABLE or SCHEMA.TABLE. Default: the name of the data.")] = "",
-    part: Annotated[str, typer.Option(help="heldout, or train.")] = "heldout",
-    count: Annotated[int | None, typer.Option(help="How many, of strokes or written. Default: all.")] = None,
+    options: dbinfer.SampleOptions,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """digits are scikit-learn's handwritten digits (column label); strokes are such digits on its photographs (mask);
-    written are photographs with digits beside each other (boxes: which digit, where). Rows that are there already
-    are skipped.
+    """digits are scikit-learn's handwritten digits (column label), strokes are such digits drawn on its photographs
+    (column mask), and written are photographs with several digits (column boxes: which digit, and where). Rows that are
+    already there are skipped.
 
     Examples:
 
@@ -192,11 +141,8 @@ def sample(
 
         $ dbinfer sample strokes --table shop.strokes --part train --count 100
     """
-    from dbinfer.images.sample import SampleOptions
-    from dbinfer.images.sample import sample as run
-
     with progress_bar() as progress:
-        report = run(name, SampleOptions(table, part, count), dsn, silent if json else progress)
+        report = dbinfer.sample(name, options, dsn, dbinfer.silent if json else progress)
     if json:
         print_json(report.to_dict())
     else:
@@ -204,54 +150,12 @@ def sample(
 
 
 def score(
+    *,
     table: Annotated[str, typer.Option(help="The table of images.")] = "images",
-    into: Annotated[str, typer.Option(help="The table of results, created by this command.")] = "predictions",
-    function: FunctionName = None,
-    model: Model = None,
-    column: Annotated[str, typer.Option(help="Column with the images.")] = "img",
-    key: Annotated[
-        str, typer.Option(help="Column (or columns: a,b) that identifies a row; copied into the results.")
-    ] = "id",
-    where: Annotated[
-        str, typer.Option(metavar="SQL", help="Score only rows that meet this condition.")
-    ] = "true",
-    on_error: Annotated[
-        str | None,
-        typer.Option(
-            metavar="record|null|error",
-            help="For a damaged image: note it in the table of errors (default), store NULL, or stop.",
-        ),
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many classes classify_top returns.")] = 5,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace an existing table, in one transaction.")
-    ] = False,
-    append: Annotated[
-        bool, typer.Option("--append", help="Add the rows that an existing table lacks.")
-    ] = False,
-    atomic: Annotated[
-        bool,
-        typer.Option("--atomic", help="One transaction: all rows or none. The table has key and result."),
-    ] = False,
-    retry_errors: Annotated[
-        bool, typer.Option("--retry-errors", help="Try the damaged images of earlier runs again.")
-    ] = False,
-    max_errors: Annotated[
-        int | None, typer.Option(min=0, help="Stop when more images than this are damaged.")
-    ] = None,
-    connections: Annotated[
-        int | None, typer.Option(min=1, help="How many connections score at once. Default: by the server.")
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, help="Rows per transaction. Default: about two seconds' worth.")
-    ] = None,
-    watch: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS", min=0.1, help="Do not end: look for new rows this often, or at a NOTIFY."
-        ),
-    ] = None,
-    channel: Annotated[str, typer.Option(help="The channel of that NOTIFY.")] = "dbinfer",
+    predictions: Annotated[
+        str, typer.Option(help="The table of results, created by this command.")
+    ] = "predictions",
+    options: dbinfer.ScoreOptions,
     dsn: Dsn = None,
     json: Json = False,
     json_lines: Annotated[
@@ -259,47 +163,24 @@ def score(
         typer.Option("--json-lines", help="Print each step as a line of JSON, the report as the last one."),
     ] = False,
 ) -> None:
-    """Only rows that this version of the model has not scored are scored. Each batch of rows is a transaction: whatever
-    happens, run the same command again and it goes on. Damaged images do not stop it: they are in the table
-    predictions_errors with their reasons. --atomic and --replace score all rows in one transaction instead; --replace
-    drops the grants and indexes of the old table, and readers see that table until the new one is complete.
+    """Rows that this version of the model has already scored are skipped. Each batch of rows is a transaction: whatever
+    happens, run the same command again and it continues. Damaged images do not stop it; they go to the table
+    predictions_errors, with the reasons. --atomic and --replace score all rows in one transaction instead. --replace
+    loses the grants and indexes of the old table; readers see that table until the new one is complete.
 
     Examples:
 
-        $ dbinfer score --table images --into predictions
+        $ dbinfer score --table images --predictions predictions
         public.predictions: 359 rows with classify (0.3 s, 1127.9 images/s)
 
         $ dbinfer score --model digits@2 --where "label IS NULL" --max-errors 100
 
-        $ dbinfer score --table shop.images --into shop.masks --function segment --key shop,number --json
+        $ dbinfer score --table shop.images --predictions shop.masks --function segment --key shop,number --json
 
         $ dbinfer score --watch 60
     """
-    from dbinfer.score import ScoreOptions
-    from dbinfer.score import score as run
-
-    if replace and append:
-        raise UsageError("--replace and --append cannot be used together")
-    existing = "replace" if replace else "append" if append else "refuse"
-    options = ScoreOptions(
-        function,
-        model,
-        column,
-        key,
-        where,
-        on_error,
-        top,
-        existing,
-        atomic,
-        retry_errors,
-        max_errors,
-        connections,
-        batch,
-        watch,
-        channel,
-    )
     with progress_bar() as bar:
-        report = run(table, into, options, dsn, _Lines() if json_lines else bar)
+        report = dbinfer.score(table, predictions, options, dsn, _Lines() if json_lines else bar)
     if json_lines:
         say(json_module.dumps(report.to_dict()))
     elif json:
@@ -316,7 +197,7 @@ class _Lines:
     def __init__(self) -> None:
         self._begin = time.monotonic()
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: dbinfer.Progress) -> None:
         """Print where the job is: rows, rows a second, percent, seconds left, errors."""
         rate = progress.done / max(time.monotonic() - self._begin, 1e-3)
         left = None if progress.total is None else progress.total - progress.done
@@ -332,7 +213,7 @@ class _Lines:
         say(json_module.dumps(line))
 
 
-def _show(report: ScoreReport) -> None:
+def _show(report: dbinfer.ScoreReport) -> None:
     speed = f"{report.seconds:.1f} s, {report.images_per_second:.1f} images/s"
     console.print(f"{report.into}: {report.rows} rows with {report.function} ({speed})")
     said = (
@@ -345,35 +226,33 @@ def _show(report: ScoreReport) -> None:
         if count:
             console.print(f"{count} rows {words}")
     if report.state != "done":
-        console.print(f"The job was {report.state}. Run the same command again to go on.")
+        console.print(f"The job was {report.state}. Run the same command again to continue.")
 
 
-JOBS_HELP = """You see your own jobs; administrators see all. A job is lost if its client is gone without a word; run
-the same command again to go on.
-
-Examples:
-
-    $ dbinfer jobs
-
-    $ dbinfer jobs --limit 3 --json
-
-    $ dbinfer jobs cancel 12
-"""
-jobs = typer.Typer(help=JOBS_HELP, invoke_without_command=True, rich_markup_mode="markdown")
+jobs = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
 
 
 @jobs.callback()
 def _jobs(
     ctx: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, help="How many jobs, the last ones first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="How many jobs, the latest first.")] = 20,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
+    """You see your own jobs; administrators see all. A job whose client vanished is shown as lost; run the same
+    command again to continue it.
+
+    Examples:
+
+        $ dbinfer jobs
+
+        $ dbinfer jobs --limit 3 --json
+
+        $ dbinfer jobs cancel 12
+    """
     if ctx.invoked_subcommand is not None:
         return
-    from dbinfer.score import jobs as run
-
-    found = run(limit, dsn).jobs
+    found = dbinfer.jobs(limit, dsn).jobs
     if json:
         print_json(list(found))
         return
@@ -401,54 +280,30 @@ def _jobs(
 def cancel(job: Annotated[int, typer.Argument(metavar="ID")], dsn: Dsn = None) -> None:
     """End a job after its current batch.
 
-    What is scored stays; run the same `dbinfer score` again to go on.
+    Rows that are scored stay so; run the same `dbinfer score` again to continue.
 
     Examples:
 
         $ dbinfer jobs cancel 12
         Job 12 ends after its current batch.
     """
-    from dbinfer.score import cancel_job as run
-
-    run(job, dsn)
+    dbinfer.cancel_job(job, dsn)
     console.print(f"Job {job} ends after its current batch.")
 
 
 def report(
+    *,
     table: Annotated[str, typer.Option(help="The table of images.")] = "images",
     predictions: Annotated[
-        str, typer.Option(help="The table of results that dbinfer score has made.")
+        str, typer.Option(help="The table of results, as dbinfer score made it.")
     ] = "predictions",
-    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
-    column: Annotated[str, typer.Option(help="Column with the images.")] = "img",
-    key: Annotated[
-        str | None,
-        typer.Option(
-            help="Column that identifies a row; several with commas. Default: as the results have it, else id."
-        ),
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(help="Column with the true class. Default: label, where there is one; '': no labels."),
-    ] = None,
-    truth: Annotated[
-        str | None,
-        typer.Option(help="Column with true masks (image files). Default: truth, where there is one."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Show results of name@3. Default: the version that scored last.")
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(help="Compare with results of name@2. Default: the version before; '': none."),
-    ] = None,
-    sample: Annotated[int, typer.Option(min=1, help="Show so many rows of a larger table.")] = 20_000,
+    options: dbinfer.ReportOptions,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """The page is one file that loads nothing from elsewhere. It shows classes, scores, the least certain images, bad
-    rows, speed and provenance; with labels also accuracy, the confusion matrix and calibration; with true masks the
-    worst masks first; with two versions in the table what changed between them.
+    """The report is one HTML file that loads nothing from elsewhere. It shows classes, scores, the least certain
+    images, damaged rows, speed and provenance; with labels, also accuracy, the confusion matrix and calibration; with
+    true masks, the worst masks first; with two versions in the table, what changed between them.
 
     Examples:
 
@@ -459,12 +314,8 @@ def report(
 
         $ dbinfer report --model digits@3 --against digits@1 --json
     """
-    from dbinfer.report import ReportOptions
-    from dbinfer.report import report as run
-
-    options = ReportOptions(out, column, key, label, truth, model, against, sample)
     with progress_bar() as progress:
-        done = run(table, predictions, options, dsn, progress)
+        done = dbinfer.report(table, predictions, options, dsn, progress)
     if json:
         print_json(done.to_dict())
         return

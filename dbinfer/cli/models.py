@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dbinfer.cli.options import (
-    Dsn,
-    Json,
-    ModelIsolation,
-    Stated,
-    bytes_text,
-    console,
-    print_json,
-    print_table,
-    say,
-    takes_manifest,
-)
+import dbinfer
+from dbinfer.cli.options import Dsn, Json, Stated
+from dbinfer.cli.screen import bytes_text, console, print_json, print_table, say
 
 if TYPE_CHECKING:
     from dbinfer.models.precision import Choice
@@ -28,38 +20,17 @@ if TYPE_CHECKING:
 NAMING = ("classify", "detect")
 
 
-@takes_manifest
 def deploy(
     *,
     model: Annotated[Path, typer.Argument(help="The IR's .xml file, with its .bin file next to it.")],
+    options: dbinfer.DeployOptions,
     said: Stated,
-    name: Annotated[
-        str | None, typer.Option(help="Name in the database. Default: the manifest's, else the file's.")
-    ] = None,
-    alias: Annotated[
-        str | None, typer.Option(help="Alias for the new version, for example production.")
-    ] = None,
-    no_activate: Annotated[
-        bool, typer.Option("--no-activate", help="Do not activate the new version.")
-    ] = False,
-    default: Annotated[
-        bool, typer.Option("--default", help="Make it the default model, for calls that name none.")
-    ] = False,
-    private: Annotated[
-        bool, typer.Option("--private", help="Let nobody else run a new model until you grant it.")
-    ] = False,
-    isolation: ModelIsolation = None,
-    images: Annotated[
-        str | None,
-        typer.Option(
-            help="Query for images on which another precision must agree with f32. Default: made-up pictures."
-        ),
-    ] = None,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """The manifest inside the IR, or the model_info of other OpenVINO tools, describes the model. Options override it.
-    Where its precision is auto, the fastest that agrees with f32 is chosen now, on this machine, for all hosts.
+    """The manifest inside the IR describes the model, or the model_info that other OpenVINO tools write; options
+    override both. If its precision is auto, the fastest one that agrees with f32 is chosen now, on this machine, for
+    all hosts.
 
     Examples:
 
@@ -75,23 +46,11 @@ def deploy(
         $ dbinfer deploy resnet50.xml --name flowers --alias production --labels @flowers.txt
     """
     from dbinfer.cli.progress import progress_bar  # Rich's bars, which a list of models does not need
-    from dbinfer.models import DeployOptions
-    from dbinfer.models import deploy as run
     from dbinfer.score.options import BY_TASK
 
-    options = DeployOptions(
-        name=name,
-        alias=alias,
-        activate=not no_activate,
-        default=default,
-        private=private,
-        isolation=isolation,
-        values=said.values,
-        layout=said.layout,
-        images=images,
-    )
+    options = replace(options, values=said.values, layout=said.layout)
     with progress_bar() as progress:
-        done = run(model, options, dsn, progress)
+        done = dbinfer.deploy(model, options, dsn, progress)
     if json:
         print_json(done.to_dict())
         return
@@ -166,9 +125,7 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
 
         $ dbinfer models --json
     """
-    from dbinfer.models import models as run
-
-    found = run(dsn).models
+    found = dbinfer.models(dsn).models
     if json:
         print_json(list(found))
         return
@@ -199,7 +156,7 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
 
 
 def activate(reference: Annotated[str, typer.Argument(metavar="NAME@VERSION")], dsn: Dsn = None) -> None:
-    """Every session uses it from its next statement on. Go back in the same way.
+    """Every session uses it from its next statement on. To go back, activate the earlier version.
 
     Examples:
 
@@ -209,9 +166,7 @@ def activate(reference: Annotated[str, typer.Argument(metavar="NAME@VERSION")], 
         $ dbinfer activate digits@1
         digits@1 is active.
     """
-    from dbinfer.models import activate as run
-
-    run(reference, dsn)
+    dbinfer.activate(reference, dsn)
     console.print(f"{reference} is active.")
 
 
@@ -227,9 +182,7 @@ def alias(
         $ dbinfer alias digits@2 production
         digits@production means digits@2.
     """
-    from dbinfer.models import alias as run
-
-    run(reference, name, dsn)
+    dbinfer.alias(reference, name, dsn)
     console.print(f"{reference.partition('@')[0]}@{name} means {reference}.")
 
 
@@ -241,9 +194,7 @@ def default(name: str, dsn: Dsn = None) -> None:
         $ dbinfer default digits
         digits is the default model.
     """
-    from dbinfer.models import default as run
-
-    run(name, dsn)
+    dbinfer.default(name, dsn)
     console.print(f"{name} is the default model.")
 
 
@@ -254,8 +205,7 @@ def drop(
     ] = False,
     dsn: Dsn = None,
 ) -> None:
-    """A version that is active, or that `dbinfer usage` has seen in use in the last 30 days, is only dropped with
-    --force.
+    """Dropping a version that is active, or that was used in the last 30 days (see `dbinfer usage`), takes --force.
 
     Examples:
 
@@ -265,37 +215,31 @@ def drop(
         $ dbinfer drop digits --force
         digits is dropped.
     """
-    from dbinfer.models import drop as run
-
-    run(reference, force, dsn)
+    dbinfer.drop(reference, force, dsn)
     console.print(f"{reference} is dropped.")
 
 
 def grant(name: str, role: str, dsn: Dsn = None) -> None:
-    """The role `public` is everybody. A role that may run a model still cannot read its weights.
+    """The role `public` means everybody. The right to run a model does not let a role read its weights.
 
     Examples:
 
         $ dbinfer grant digits analysts
         analysts may run digits.
     """
-    from dbinfer.models import grant as run
-
-    run(name, role, dsn)
+    dbinfer.grant(name, role, dsn)
     console.print(f"{role} may run {name}.")
 
 
 def revoke(name: str, role: str, dsn: Dsn = None) -> None:
-    """Open sessions lose it with their next statement.
+    """Open sessions lose the right with their next statement.
 
     Examples:
 
         $ dbinfer revoke digits public
         public may no longer run digits.
     """
-    from dbinfer.models import revoke as run
-
-    run(name, role, dsn)
+    dbinfer.revoke(name, role, dsn)
     console.print(f"{role} may no longer run {name}.")
 
 
@@ -317,8 +261,8 @@ def usage(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """You see your own use; administrators see all, and which versions nobody has used. Rows are counted while the
-    setting `usage` is on: `dbinfer install --usage on`.
+    """You see your own use; administrators see everybody's, and the versions that nobody has used. Rows are counted
+    while the setting `usage` is on: `dbinfer install --usage on`.
 
     Examples:
 
@@ -326,9 +270,7 @@ def usage(
 
         $ dbinfer usage --model digits --json
     """
-    from dbinfer.models import usage as run
-
-    report = run(model, dsn)
+    report = dbinfer.usage(model, dsn)
     if json:
         print_json(report.to_dict())
         return
@@ -352,12 +294,12 @@ def _minute(moment: str) -> str:
 
 
 def judge(
-    query: Annotated[str, typer.Argument(help="Returns true boxes, then found ones.")],
+    query: Annotated[str, typer.Argument(help="A query that returns true boxes, then found boxes.")],
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """The first column of the query has the true boxes: json, jsonb, or an array of rows with label, x, y, width and
-    height. The second one has what dbinfer.detect returns.
+    """The first column of the query holds the true boxes, as json, jsonb, or an array of rows with label, x, y,
+    width and height; the second holds what dbinfer.detect returns. Training reports the same figures.
 
     Examples:
 
@@ -365,9 +307,7 @@ def judge(
 
         $ dbinfer judge "SELECT boxes, dbinfer.detect(img, 'finder@2') FROM written WHERE id % 10 = 0" --json
     """
-    from dbinfer.report.judge import judge as run
-
-    report = run(query, dsn)
+    report = dbinfer.judge(query, dsn)
     if json:
         print_json(report.to_dict())
         return

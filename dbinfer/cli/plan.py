@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from dbinfer.base.progress import silent
-from dbinfer.cli.options import Dsn, Json, bytes_text, console, print_json, print_table
+from dbinfer.cli.options import Dsn, Json
 from dbinfer.cli.progress import progress_bar
-
-if TYPE_CHECKING:
-    from dbinfer.plan import PlanReport
-
-STEPS = {"decode": "decode", "fit": "resize", "infer": "inference", "finish": "result", "row": "row"}
+from dbinfer.cli.screen import console, print_json, print_table
+from dbinfer.plan import PlanOptions, PlanReport
 
 
 def register(app: typer.Typer) -> None:
@@ -24,89 +20,26 @@ def register(app: typer.Typer) -> None:
 
 def plan(
     *,
-    images: Annotated[
-        str | None, typer.Option(help="Images a day, for example 50M. Default: the rows of --table.")
-    ] = None,
     model: Annotated[
-        str | None, typer.Option(help="A measured model, or one of the database. Default: the database's.")
+        str | None, typer.Option(help="NAME, NAME@3 or NAME@alias. Default: the database's.")
     ] = None,
-    hours: Annotated[
-        str | None, typer.Option(help="Within how long, for example 6, 6h or 90m. Default: a day.")
-    ] = None,
-    hosts: Annotated[int | None, typer.Option(help="Tell how long so many hosts take.")] = None,
-    size: Annotated[
-        str | None, typer.Option(help="Width x height of the images, in pixels. Default: 500x375.")
-    ] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="JPEG, PNG, WebP, BMP or TIFF. Default: JPEG.")
-    ] = None,
-    kilobytes: Annotated[
-        float | None, typer.Option(help="Size of an image's file. Default: by its pixels.")
-    ] = None,
-    table: Annotated[str | None, typer.Option(help="Table whose images and rows count instead.")] = None,
-    column: Annotated[str | None, typer.Option(help="Column of the images in --table. Default: img.")] = None,
-    cores: Annotated[
-        int | None, typer.Option(help="Physical cores of a host. Default: the database's, else 16.")
-    ] = None,
-    segments: Annotated[
-        int | None, typer.Option(help="Segments of a host. Default: the database's, else one for each core.")
-    ] = None,
-    skew: Annotated[
-        float | None,
-        typer.Option(help="Rows of the fullest segment / the mean one. Default: the table's, else 1."),
-    ] = None,
-    precision: Annotated[
-        str | None, typer.Option(help="Of a measured model: f32 or int8. Default: f32.")
-    ] = None,
-    here: Annotated[
-        bool,
-        typer.Option(
-            "--here", help="Measure this machine for a second, and scale what was measured elsewhere."
-        ),
-    ] = False,
-    calibrate: Annotated[
-        bool,
-        typer.Option("--calibrate", help="Measure all coefficients on this machine first, and keep them."),
-    ] = False,
-    coefficients: Annotated[
-        Path | None, typer.Option(help="File of coefficients. Default: this machine's, else those shipped.")
-    ] = None,
+    options: PlanOptions,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Without a database, with models and a processor that were measured; with --dsn or --table, with the model's
-    trial, the images and the hosts of that database. The figures count scoring alone: reading from disks that are
-    slower than 'reading a host' in the output, other load and other processors are not in them.
+    """The speed is that of the last job of `dbinfer score` on the table with this version. Where there is none, some
+    rows of the table are scored for a few seconds; without a table, the model's trial at `dbinfer deploy` counts.
 
     Examples:
 
-        $ dbinfer plan --images 50M --model resnet50 --hours 6
+        $ dbinfer plan --table shop.images --model flowers --hours 90m
 
-        $ dbinfer plan --images 1.5M --model mobilenet_v2 --size 4000x3000 --hosts 4 --cores 32
+        $ dbinfer plan --table shop.images --images 50M --host-count 4 --cores 32
 
-        $ dbinfer plan --table shop.images --model flowers --hours 90m --dsn "host=gp dbname=shop"
+        $ dbinfer plan --images 50M --model flowers --hours 6 --kilobytes 400
     """
-    from dbinfer.cli import options as cli_options
-    from dbinfer.plan import PlanOptions
     from dbinfer.plan import plan as run
 
-    options = PlanOptions(
-        images=cli_options.count("images", images),
-        hours=cli_options.hours("hours", hours),
-        hosts=hosts,
-        size=cli_options.pixels("size", size),
-        format=format_,
-        kilobytes=kilobytes,
-        cores=cores,
-        segments=segments,
-        skew=skew,
-        precision=precision,
-        table=table,
-        column=column,
-        coefficients=coefficients,
-        here=here,
-        calibrate=calibrate,
-    )
     with progress_bar() as progress:
         report = run(model, options, dsn, silent if json else progress)
     if json:
@@ -116,58 +49,40 @@ def plan(
 
 
 def _show(report: PlanReport) -> None:
-    from dbinfer.plan.forecast import count_text
-
-    error = report.error.get("largest")
+    least, most = report.hosts_between
+    shortest, longest = map(time_text, report.hours_between)
+    given = "" if least == most else f" ({least:,} to {most:,})"
+    rate = f"{report.images_per_second:,.0f} ({report.images_per_second_host:,.1f} a host)"
     print_table(
-        f"{count_text(report.images)} images with {report.model} in {report.precision}",
+        f"{count_text(report.images)} images with {report.model}",
         ["what", "needs"],
         [
-            ["hosts", _hosts(report)],
-            ["time", _time(report)],
-            ["cores a host", report.cores],
-            ["segments a host", report.segments],
-            ["images/s", f"{report.images_per_second:,.0f} ({report.images_per_second_host:,.1f} a host)"],
-            [
-                "one image, " + ("one core" if report.threads == 1 else f"{report.threads} threads"),
-                f"{sum(report.row_ms.values()):.3g} ms: {_steps(report.row_ms)}",
-            ],
-            ["a core beside busy ones", f"{report.efficiency:.0%} of a core alone"],
-            ["skew", f"{report.skew:.2f}"],
-            ["memory a host", f"{bytes_text(report.host_memory)} for models and sessions"],
-            ["disk a host", f"{bytes_text(report.host_disk)} for the model, {_share(report)} for the images"],
-            ["reading a host", f"{bytes_text(report.host_read)}/s of images"],
-            ["network", "none for images: they are scored where they lie"],
+            ["hosts", f"{report.hosts:,}{given}"],
+            ["time", f"{time_text(report.hours)} ({shortest} to {longest})"],
+            ["images/s", rate],
+            ["a host", f"{report.cores} cores, {report.segments} segments; {report.workers} cores at work"],
         ],
     )
-    for note in report.notes:
-        console.print(f"assumed: {note}", soft_wrap=True)
-    measured = report.measured
-    console.print(
-        f"measured: {measured.get('cpu', '?')}, {measured.get('cores', '?')} cores, {measured.get('date', '?')}"
-        + (f"; largest error there {error:.0%} on statements that were not fitted" if error else ""),
-        soft_wrap=True,
-    )
-    console.print(
-        "Not in it: other processors, disks slower than above, other load, hyperthreads.", soft_wrap=True
-    )
+    for line in (f"measured: {report.measured}", *(f"assumed: {note}" for note in report.notes)):
+        console.print(line, soft_wrap=True)
+    console.print("Not in it: slower disks, other load, hyperthreads.", soft_wrap=True)
 
 
-def _hosts(report: PlanReport) -> str:
-    least, most = report.hosts_between
-    return str(report.hosts) if least == most else f"{report.hosts} ({least} to {most} within the error)"
+def count_text(number: float) -> str:
+    """Return 50M, 1.5k or 999, as the options take it."""
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.4g}{letter}"
+    return f"{number:.4g}"
 
 
-def _time(report: PlanReport) -> str:
-    from dbinfer.plan.forecast import time_text
-
-    found, least, most = map(time_text, (report.hours, *report.hours_between))
-    return found if least == most else f"{found} ({least} to {most} within the error)"
-
-
-def _share(report: PlanReport) -> str:
-    return bytes_text(report.images_bytes / report.hosts)
+def time_text(hours: float) -> str:
+    """Return a time as people say it: 5.4 hours, 1 minute, 3.1 seconds, 2.5 days."""
+    for size, name in ((24.0, "days"), (1.0, "hours"), (1 / 60, "minutes")):
+        if hours >= size * (2 if name == "days" else 1):
+            return _plural(f"{hours / size:.3g}", name)
+    return _plural(f"{hours * 3600:.3g}", "seconds")
 
 
-def _steps(row_ms: dict[str, float]) -> str:
-    return ", ".join(f"{STEPS[name]} {value:.3g}" for name, value in row_ms.items())
+def _plural(number: str, name: str) -> str:
+    return f"{number} {name[:-1] if number == '1' else name}"

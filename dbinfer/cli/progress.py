@@ -14,7 +14,7 @@ from rich.text import Text
 
 from dbinfer.base.errors import harmless, one_line
 from dbinfer.base.progress import OnProgress, Progress
-from dbinfer.cli.options import Screen, bytes_text
+from dbinfer.cli.screen import Screen, bytes_text
 
 
 @contextmanager

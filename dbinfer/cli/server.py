@@ -1,30 +1,29 @@
-"""demo, up, down, status, psql: the whole way on real images, and the embedded server."""
+"""demo, up, down, status, psql: the whole tour on real images, and the embedded server."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from dbinfer.cli.options import Json, print_json, say
+import dbinfer
+from dbinfer.base.errors import ServerError
+from dbinfer.cli.options import Json
 from dbinfer.cli.progress import progress_bar
-
-if TYPE_CHECKING:
-    from dbinfer.server import ServerReport
+from dbinfer.cli.screen import Screen, print_json, say
 
 
 def demo(
+    *,
     dsn: Annotated[
         str | None, typer.Option("--dsn", help="Use this database instead of the embedded server.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for models, images and pictures.")] = Path("out/demo"),
-    picture: Annotated[
-        Path | None, typer.Option(help="Also draw the statements and their results (.png).")
-    ] = None,
+    options: dbinfer.DemoOptions,
 ) -> None:
-    """Models, images and pictures go to out/demo. Without --dsn the demo starts the embedded server.
+    """Models, images and pictures go to out/demo. Without --dsn, the demo starts the embedded server.
 
     Examples:
 
@@ -38,13 +37,8 @@ def demo(
 
         $ dbinfer demo --picture first-look.png
     """
-
-    from dbinfer.cli.options import Screen
-    from dbinfer.demo import DemoOptions
-    from dbinfer.demo import demo as play
-
     with progress_bar(console=Screen(soft_wrap=True)) as progress:
-        play(DemoOptions(out, picture), dsn, progress)
+        dbinfer.demo(options, dsn, progress)
 
 
 # All options are psql's: the command line must not refuse those that it does not know
@@ -55,13 +49,13 @@ def up(
     venv: Annotated[
         str | None,
         typer.Option(
-            help="Virtual environment for the backends, also for later starts; 'own': the one in the state folder."
+            help="Virtual environment for the backends, kept for later starts; 'own': the one in the state folder."
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Everything it needs is kept in one folder: $DBINFER_HOME, by default /var/lib/dbinfer for root and the user's
-    data folder for others.
+    """Everything it needs is in one folder, $DBINFER_HOME: by default /var/lib/dbinfer for root, and a folder in the
+    user's data directory for others.
 
     Examples:
 
@@ -71,27 +65,23 @@ def up(
 
         $ DBINFER_HOME=/srv/dbinfer dbinfer up --json
     """
-    from dbinfer.server import UpOptions
-    from dbinfer.server import up as run
-
     own = venv == "own"
     with progress_bar() as progress:
-        report = run(options=UpOptions(Path(venv) if venv and not own else None, own), progress=progress)
+        options = dbinfer.UpOptions(Path(venv) if venv and not own else None, own)
+        report = dbinfer.up(options=options, progress=progress)
     _show(report, json)
 
 
 def down(json: Json = False) -> None:
-    """Its data stays. Start it again with `dbinfer up`.
+    """The data stays. Start the server again with `dbinfer up`.
 
     Examples:
 
         $ dbinfer down
         stopped; the data stays.
     """
-    from dbinfer.server import down as run
-
     with progress_bar() as progress:
-        report = run(progress=progress)
+        report = dbinfer.down(progress=progress)
     if json:
         print_json(report.to_dict())
     else:
@@ -99,7 +89,7 @@ def down(json: Json = False) -> None:
 
 
 def status(json: Json = False) -> None:
-    """This starts and changes nothing.
+    """It neither starts nor changes anything.
 
     Examples:
 
@@ -107,9 +97,7 @@ def status(json: Json = False) -> None:
 
         $ dbinfer status --json
     """
-    from dbinfer.server import status as run
-
-    _show(run(), json)
+    _show(dbinfer.status(), json)
 
 
 def psql(context: typer.Context) -> None:
@@ -125,14 +113,10 @@ def psql(context: typer.Context) -> None:
          digits |       1 | classification
         (1 row)
     """
-    import shutil
-
-    from dbinfer.base.errors import ServerError
     from dbinfer.database.connection import resolve
-    from dbinfer.server import status as run
 
     dsn = resolve()
-    own = run().bindir
+    own = dbinfer.status().bindir
     # That of the server's own version first: \d of another major version may fail
     program = shutil.which("psql", path=own) or shutil.which("psql")
     if program is None:
@@ -141,7 +125,7 @@ def psql(context: typer.Context) -> None:
     os.execv(program, [program, *([f"--dbname={dsn}"] if dsn else []), *context.args])
 
 
-def _show(report: ServerReport, json: bool) -> None:
+def _show(report: dbinfer.ServerReport, json: bool) -> None:
     if json:
         print_json(report.to_dict())
         return

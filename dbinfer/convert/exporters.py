@@ -35,7 +35,7 @@ ONNX_RANGES = {
     "Normalized_0_1": (0.0, 255.0),
     "Normalized_1_1": (127.5, 127.5),
 }
-# The ends of Hugging Face's names of networks
+# Endings of Hugging Face's network names
 HUGGING_FACE_TASKS = {
     "ForImageClassification": "classification",
     "ForSemanticSegmentation": "segmentation",
@@ -61,7 +61,7 @@ class Told:
 
 
 def with_told(source: Source, path: Path) -> Source:
-    """Return the source with what its exporter says of it; what the file's reader has found stays.
+    """Return the source with what its exporter says of it; what the file's reader found has priority.
 
     Raises:
         ConvertError: a text cannot be read, or says nonsense.
@@ -70,7 +70,7 @@ def with_told(source: Source, path: Path) -> Source:
     if not found:
         return source
     values: dict[str, Any] = {}
-    # those in the file count more than those beside it
+    # Texts in the file count more than files beside it
     for told in reversed(found):
         values.update(told.values)
     return replace(
@@ -82,12 +82,12 @@ def with_told(source: Source, path: Path) -> Source:
 
 
 def fitting(values: Mapping[str, Any], info: GraphInfo) -> dict[str, Any]:
-    """Return what an exporter says as far as the graph leaves it open."""
+    """Return what an exporter says, except what the graph itself settles."""
     inside = [key for key in ("height", "width") if getattr(info, key) is not None]
     if info.channels == 1:
         inside.append("color")
     if info.element == "u8":
-        # the graph converts pixels itself
+        # The graph converts pixels itself
         inside += ["mean", "scale"]
     return {key: value for key, value in values.items() if key not in inside}
 
@@ -104,7 +104,7 @@ def _all_told(source: Source, path: Path) -> list[Told | None]:
 
 
 def _ultralytics(properties: Mapping[str, str], relative: bool = False) -> Told | None:
-    """YOLO's exports: Ultralytics' own have a task, those of the older YOLOv5 `stride` and `names` alone."""
+    """YOLO's exports: Ultralytics' own have a task, those of the older YOLOv5 only `stride` and `names`."""
     if properties.get("author") != "Ultralytics" and not {"stride", "names"} <= properties.keys():
         return None
     task = ULTRALYTICS_TASKS.get(properties.get("task", "detect"))
@@ -143,7 +143,7 @@ def _tflite(described: Described) -> Told | None:
         values["color"] = described.color
     if described.mean and described.std:
         values.update(mean=list(described.mean), scale=list(described.std))
-    # of several outputs nobody knows which one the labels are for: some files list them in another order
+    # With several outputs it is unknown whose labels these are: some files list them in another order
     if described.outputs == 1 and (data := described.files.get(described.labels)) is not None:
         values["labels"] = _text(described.labels, data).split("\n")
         while values["labels"] and not values["labels"][-1].strip():
@@ -195,7 +195,7 @@ def _network_config(name: str, data: bytes) -> dict[str, Any]:
     try:
         said = json.loads(data)
     except ValueError:
-        return {}  # a config.json of anybody's
+        return {}  # another program's config.json
     if not isinstance(said, dict):
         return {}
     if isinstance(said.get("pretrained_cfg"), dict):
@@ -241,7 +241,7 @@ def _processor_config(name: str, data: bytes) -> dict[str, Any]:
     }
     size = said.get("size")
     if isinstance(size, dict) and "shortest_edge" in size and "longest_edge" in size:
-        return values  # of any size: one for all images is the user's to choose
+        return values  # any size: the user chooses one for all images
     crop = said.get("do_center_crop") or (isinstance(size, dict) and "shortest_edge" in size)
     values["resize"] = "crop" if crop else "standard"
     if said.get("resample") == NEAREST:
@@ -295,7 +295,7 @@ def _literal(key: str, text: str) -> Any:
         if len(text) > MOST_BYTES:
             raise ValueError
         return ast.literal_eval(text)
-    # brackets without end: MemoryError or RecursionError, whichever the parser meets first
+    # Endless brackets: MemoryError or RecursionError, whichever comes first
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise _nonsense(key, text, "a list or a map as Python writes it") from None
 
@@ -304,7 +304,7 @@ def _json(name: str, data: bytes) -> dict[str, Any]:
     try:
         said = json.loads(_text(name, data))
     except (ValueError, RecursionError) as err:
-        raise ConvertError(f"{name} is not JSON: {err}", _CURE) from err
+        raise ConvertError(f"{name} is not JSON: {err}", _HINT) from err
     if not isinstance(said, dict):
         raise _nonsense(name, said, "an object")
     return said
@@ -314,7 +314,7 @@ def _text(name: str, data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as err:
-        raise ConvertError(f"{name} is not UTF-8: {err}", _CURE) from err
+        raise ConvertError(f"{name} is not UTF-8: {err}", _HINT) from err
 
 
 def _beside(path: Path, name: str) -> bytes | None:
@@ -325,14 +325,14 @@ def _beside(path: Path, name: str) -> bytes | None:
             return None
         if file.stat().st_size > MOST_BYTES:
             raise ConvertError(
-                f"{file} has {file.stat().st_size} bytes, but at most {MOST_BYTES} are read", _CURE
+                f"{file} has {file.stat().st_size} bytes, but at most {MOST_BYTES} are read", _HINT
             )
         return file.read_bytes()
     except OSError as err:
         raise ConvertError(f"{file} cannot be read: {err.strerror}") from err
 
 
-_CURE = (
+_HINT = (
     "Export the model again, or convert a copy of it without this text and state what it means with options."
 )
 
@@ -340,4 +340,4 @@ _CURE = (
 def _nonsense(key: str, value: Any, wanted: str) -> ConvertError:
     shown = repr(value)
     shown = shown if len(shown) <= 60 else f"{shown[:59]}…"
-    return ConvertError(f"{key} in the model's metadata is {shown}, but must be {wanted}", _CURE)
+    return ConvertError(f"{key} in the model's metadata is {shown}, but must be {wanted}", _HINT)

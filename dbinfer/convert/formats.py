@@ -17,7 +17,7 @@ from dbinfer.base.errors import ConvertError, ModelFileError
 from dbinfer.base.quiet import quiet
 from dbinfer.convert.keras import read_h5, read_keras
 from dbinfer.convert.known import known_torch
-from dbinfer.convert.source import Runner, Search, Source, arrays, differs, tensorflow, to_graph
+from dbinfer.convert.source import Runner, Search, Source, arrays, differs, find_tensorflow, to_graph
 from dbinfer.convert.tflite import described
 from dbinfer.database.pins import install
 from dbinfer.models.describe import from_model_info
@@ -38,7 +38,7 @@ def read_ir(path: Path) -> Source:
     compiled: list[Any] = []
 
     def run(x: Any) -> list[Any]:
-        if not compiled:  # only where it is compared
+        if not compiled:  # only for a comparison
             compiled.append(
                 openvino.Core().compile_model(str(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
             )
@@ -51,7 +51,7 @@ def read_ir(path: Path) -> Source:
     )
 
 
-# Of onnxruntime's log: what it says of errors, it raises, too
+# Level of onnxruntime's log: it raises its errors, too
 FATAL = 4
 NO_LAYERS = ("Parameter", "Constant", "Result")
 
@@ -63,7 +63,7 @@ def read_onnx(path: Path) -> Source:
     except ConvertError as err:
         if not (lacking := _closed_weights(path)):
             raise
-        # what may be read is settled before anybody has looked into the file
+        # Which files may be read is settled before this one is read
         raise ConvertError(
             f"{path} has weights in {lacking}, which is not there or does not begin with {path.name}",
             f"Save it again: onnx.save(model, {path.name!r}, save_as_external_data=True, "
@@ -73,7 +73,7 @@ def read_onnx(path: Path) -> Source:
 
 
 def _closed_weights(path: Path) -> str:
-    """Return the first of the files with its weights that stays closed, "" where none does or nobody can tell."""
+    """Return the first file with its weights that may not be read; "" where there is none, or it is unknown."""
     with suppress(Exception):
         import onnx
 
@@ -90,7 +90,7 @@ def _open(weights: Path, path: Path) -> bool:
 
 def _with_onnxruntime(graph: Any, path: Path) -> Source:
     try:
-        with quiet():  # it looks for other processors, and says which it has not found
+        with quiet():  # it looks for other processors, and reports missing ones
             import onnxruntime
     except ImportError:
         return Source(graph, reason=f"onnxruntime is not installed. {install('convert')}")
@@ -130,7 +130,7 @@ def _first_difference(path: Path, search: Search) -> str:
 
 
 def _onnx_tensors(path: Path, image: Any, wanted: set[str]) -> Iterator[tuple[str, str, Any]]:
-    """Yield (name, layer, value) of tensors inside the model, which become outputs of it for that."""
+    """Yield (name, layer, value) of tensors inside the model, which become outputs for that."""
     import onnx
 
     model = onnx.load(str(path))
@@ -139,7 +139,7 @@ def _onnx_tensors(path: Path, image: Any, wanted: set[str]) -> Iterator[tuple[st
     }
     names = [name for name in layers if name in wanted]
     del model.graph.output[:]
-    # onnxruntime works out their types and shapes by itself
+    # onnxruntime derives their types and shapes
     model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
     session = _session(model.SerializeToString())
     values = session.run(names, {session.get_inputs()[0].name: image})
@@ -201,7 +201,7 @@ def read_tflite(path: Path) -> Source:
 
 
 def _with_tensorflow(graph: Any, path: Path, make: Any) -> Source:
-    tf = tensorflow()
+    tf = find_tensorflow()
     if tf is None:
         return Source(graph, reason=f"TensorFlow is not installed. {install('convert')}")
     try:
@@ -276,7 +276,7 @@ FORMATS: dict[str, Format] = {
     "openvino": Format((".xml",), read_ir),
 }
 
-CURES = {
+HINTS = {
     ".bin": "It is the weights of an IR: give the .xml beside it to 'dbinfer deploy'.",
     ".binarypb": "It is a graph of MediaPipe's steps: convert the networks that it runs, the .tflite files beside it.",
     ".pt": "Export it from PyTorch with torch.onnx.export() and convert the .onnx.",
@@ -302,7 +302,7 @@ def find_format(source: Path) -> str:
     known = ", ".join(suffix for entry in FORMATS.values() for suffix in entry.suffixes)
     raise ConvertError(
         f"{source} has the ending {source.suffix!r}, which is not a known model format",
-        CURES.get(source.suffix.lower(), f"Known endings are {known}; SavedModel folders work, too."),
+        HINTS.get(source.suffix.lower(), f"Known endings are {known}; SavedModel folders work, too."),
     )
 
 

@@ -35,13 +35,13 @@ from dbinfer.models.ir import import_openvino
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 # Keras 2 wrote `groups` for these layers; Keras 3 refuses the key
 NO_GROUPS = ("Conv2DTranspose", "DepthwiseConv2D", "SeparableConv2D")
-# Of a layer, or of a model that is a class itself, as Keras tells it
+# The class of a layer or model in Keras' message
 CUSTOM_CLASS = re.compile(r"(?:Could not locate class|Unknown layer:) '([^']+)'")
-# What makes scores of a network's raw results, by what its loss is called
+# The activation that turns raw results into scores, by the name of the loss
 LOSSES = {"binary": "sigmoid", "categorical": "softmax"}
-# By the number of dimensions of the result
+# The task by the number of dimensions of the result
 TASKS = {2: "classification", 4: "segmentation"}
-# Of an open side, where a layer is tried
+# Length of an open side where a layer is tried out
 SIDE = 8
 
 
@@ -72,10 +72,10 @@ def _read(path: Path, what: str) -> Source:
 
 
 def _loss(path: Path, graph: Any) -> tuple[str, dict[str, str]]:
-    """Return the loss that a network was trained with, and what that says of its result."""
+    """Return the loss that a network was trained with, and what follows for its result."""
     try:
         loss = _trained_with(path)["loss"]
-    # no training is no fault
+    # A network without training is no error
     except (KeyError, TypeError, ValueError, OSError):
         return "", {}
     said = loss if isinstance(loss, dict) else {"class_name": loss}
@@ -138,7 +138,7 @@ def _load(path: Path, what: str) -> Any:
 
     try:
         with quiet():
-            # Not compiled: losses and optimizers are of no use here, and custom ones cannot be loaded
+            # Not compiled: losses and optimizers are not needed, and custom ones cannot be loaded
             return keras.models.load_model(path, compile=False, custom_objects=_keras2_layers())
     except Exception as err:
         text = str(err)
@@ -204,11 +204,11 @@ def _traced(path: Path, tf: Any, model: Any) -> Any:
     spec = tf.TensorSpec(image.shape, image.dtype, name=image.name)
     try:
         with quiet():
-            # identity: an output that another layer reads would be none for OpenVINO
+            # identity: an output that another layer reads would not be an output for OpenVINO
             traced = tf.compat.v1.wrap_function(
                 lambda x: tf.nest.map_structure(tf.identity, model(x, training=False)), [spec]
             )
-            # an augmentation leaves behind what nothing uses, and OpenVINO would take that for outputs
+            # Augmentations leave unused operations behind, which OpenVINO would take for outputs
             return traced.prune(traced.inputs[0], traced.structured_outputs)
     except Exception as err:
         raise ConvertError(
@@ -252,7 +252,7 @@ def _output_names(model: Any) -> list[str]:
 
 
 def _layers(model: Any) -> Iterator[Any]:
-    """Yield layers and operations of a model, those of models inside it, too."""
+    """Yield layers and operations of a model, including those of models inside it."""
     for step in getattr(model, "operations", None) or model.layers:
         yield step
         if hasattr(step, "layers"):
@@ -273,14 +273,14 @@ def _in_training_alone(layer: Any) -> bool:
     if getattr(layer, "weights", None) or not hasattr(given, "shape"):
         return False
     sides = [side or SIDE for side in given.shape[1:]]
-    # dark, so that what would stretch its contrast does
+    # dark, so that a layer that stretches contrast changes it
     image = np.random.default_rng(0).integers(0, 64, (2, *sides)).astype(np.float32)
     with quiet():
         return np.array_equal(np.asarray(layer(image, training=False)), image)
 
 
 def _first_difference(tf: Any, model: Any, search: Search) -> str:
-    """Return the first layer whose IR gives something else, and by how much; "" where none does.
+    """Return the first layer whose IR computes something else, and by how much; "" where none does.
 
     Keras' names do not survive in the IR, so models that end at a layer are converted, by bisection.
     """
@@ -288,7 +288,7 @@ def _first_difference(tf: Any, model: Any, search: Search) -> str:
 
     layers = [layer for layer in model.layers if not isinstance(layer, keras.layers.InputLayer)]
     found, first, last = "", 0, len(layers) - 1
-    # What differs at a layer differs at those behind it, too, but for rare luck
+    # What differs at a layer almost always differs at later ones, too
     while first <= last:
         middle = (first + last) // 2
         difference = _difference(tf, model, layers[middle], search)

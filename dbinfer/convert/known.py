@@ -30,7 +30,7 @@ TORCH: dict[str, Any] = {
     "mean": (123.675, 116.28, 103.53),
     "scale": (58.395, 57.12, 57.375),
 }
-# The network itself begins with what makes pixels its input
+# The network itself begins with the layers that prepare pixels
 INSIDE: dict[str, Any] = {"color": "RGB", "scale": (1.0,)}
 
 
@@ -52,7 +52,7 @@ class Known:
 
 
 def published(known: Known | None, info: GraphInfo, stated: dict[str, Any]) -> dict[str, Any]:
-    """Return the manifest's keys that follow from a known network, but for what was stated."""
+    """Return the manifest's keys that follow from a known network, except what was stated."""
     if known is None or info.channels == 1 or info.element == "u8":
         return {}
     values = dict(known.pixels)
@@ -83,12 +83,12 @@ def _imagenet_labels() -> tuple[str, ...]:
     try:
         index = json.loads((home / "models" / "imagenet_class_index.json").read_text(encoding="utf-8"))
         return tuple(str(index[str(number)][1]) for number in range(CLASSES))
-    # No labels are no fault: numbers do, too
+    # Missing labels are no error: numbers do, too
     except (OSError, ValueError, KeyError, IndexError, TypeError):
         return ()
 
 
-# What changes images in training alone
+# Layers that change images in training only
 ONLY_IN_TRAINING = ("InputLayer", "Dropout", "SpatialDropout2D", "GaussianNoise")
 PREPARING = ("Rescaling", "Normalization", "Resizing", "CenterCrop")
 FEATURES = ("GlobalAveragePooling2D", "GlobalMaxPooling2D", "Flatten")
@@ -147,7 +147,7 @@ def known_keras(model: Any) -> Known | None:
         return None
     name, pixels, size = found
     if of_base and front:
-        # what stands before it may be any preprocessing
+        # What stands before it may be any preprocessing
         pixels = {}
     end = type((_steps(steps[-1]) or steps)[-1]).__name__
     return Known(f"{name} of Keras Applications", {**pixels, "resize": "standard"}, size, end not in FEATURES)
@@ -228,7 +228,7 @@ def known_torch(path: Path) -> Known | None:
 
 
 def _names(path: Path) -> set[str]:
-    """Return the names of weights and operations, read as they are: converted, some weights have lost theirs."""
+    """Return the names of weights and operations in the file; converted, some weights lose theirs."""
     ops = import_openvino().Core().read_model(str(path)).get_ops()
     tensors = (name for op in ops for port in op.outputs() for name in port.get_names())
     return {*tensors, *(op.get_friendly_name() for op in ops)}

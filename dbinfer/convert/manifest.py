@@ -15,18 +15,20 @@ from dbinfer.convert.known import published
 from dbinfer.convert.options import MANIFEST_NAME, ConvertOptions
 from dbinfer.convert.source import Source, as_read
 from dbinfer.models.graph import GraphInfo, scales_pixels
+from dbinfer_models import NETWORKS
 from dbinfer_udf.manifest import Manifest, ManifestError
+from dbinfer_udf.tasks import TASKS, either
 
 SHAPE_KEYS = ("height", "width", "channels")
 PIXEL_KEYS = frozenset(("mean", "scale"))
-# What the zoo and the manifest of a training say of the last layer, and of no other
+# What the zoo and a training's manifest say of the last layer only
 MEANING = ("task", "name", "labels", "activation", "metrics", "threshold")
-# What most models use; the report names those that were taken for granted
+# What most models use; the report names the ones that were assumed
 ASSUMED = {"resize": "standard", "precision": "auto"}
 
 
 class Need(NamedTuple):
-    """Something that must be known: its option with an example, what that means, and how its lack is told."""
+    """Something that must be known: its option with an example, what that means, and its name in messages."""
 
     option: str
     example: str
@@ -52,40 +54,20 @@ def make_manifest(
     Raises:
         ConvertError: something needed is not known, or two statements contradict each other.
     """
-    stated = _from_zoo(options.network or original.name, info, bool(options.network))
-    stated.update(fitting(original.values, info) if original.told else original.values)
-    stated.pop("outputs", None)  # of an IR of ours, of which others may be kept now
-    stated.update(_from_file(source, options.manifest))
-    if original.inner and options.manifest is None:
-        stated = {key: value for key, value in stated.items() if key not in MEANING}
-    stated.update(options.values)
-    _check_outputs(stated.pop("outputs", outputs), outputs)
-    known = original.known
-    if known and (options.outputs or outputs):
-        # of several outputs the first may be any
-        known = replace(known, head=False if original.inner else None)
+    stated = _stated(source, original, info, options, outputs)
     if of_detector:
-        # the head says it, whatever a manifest beside the source calls its raw outputs
+        # The head decides, whatever a manifest beside the source calls its raw outputs
         stated.update(task="detection", activation="none")
-    assumed = published(known, info, stated)
-    assumed.update({key: value for key, value in (of_detector or {}).items() if key not in stated})
-    if original.inner and info.classes and "task" not in stated:
-        assumed["task"] = "embedding"
-    if outputs and "task" not in assumed and not _task(info, {**assumed, **stated}):
-        assumed["task"] = "tensor"
+    assumed = _assumed(original, info, options, outputs, stated=stated, of_detector=of_detector or {})
     scaled = _scaled_inside(source, original, info, {**assumed, **stated}, options)
     if scaled and not PIXEL_KEYS & {*assumed, *stated}:
         assumed["scale"] = [1.0]
     guessed = _from_shapes(info, {**assumed, **stated})
     if "color" not in stated and info.channels == 3:
         assumed.setdefault("color", guessed["color"])
-    for key, value in ASSUMED.items():
-        if key not in stated:
-            assumed.setdefault(key, value)
-    name = source.stem
-    if original.inner:
-        # beside the network that ends where it was trained to end
-        name = re.sub(r"\W", "_", f"{name}_{options.outputs[0]}")
+    for key in ASSUMED.keys() - stated.keys():
+        assumed.setdefault(key, ASSUMED[key])
+    name = _name(source, original, options)
     values = {"name": name, "outputs": outputs, **guessed, **assumed, **stated}
     _require(values, info)
     try:
@@ -96,21 +78,67 @@ def make_manifest(
     return manifest, sorted(assumed), scaled
 
 
+def _stated(
+    source: Path, original: Source, info: GraphInfo, options: ConvertOptions, outputs: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return what is stated: by the zoo, the file or its exporter, a manifest file, options; the last one counts."""
+    stated = _from_zoo(options.network or original.name, info)
+    stated.update(fitting(original.values, info) if original.told else original.values)
+    stated.pop("outputs", None)  # of our own IR; now other outputs may be kept
+    stated.update(_from_file(source, options.manifest))
+    if original.inner and options.manifest is None:
+        stated = {key: value for key, value in stated.items() if key not in MEANING}
+    stated.update(options.values)
+    _check_outputs(stated.pop("outputs", outputs), outputs)
+    return stated
+
+
+def _assumed(
+    original: Source,
+    info: GraphInfo,
+    options: ConvertOptions,
+    outputs: tuple[str, ...],
+    *,
+    stated: dict[str, Any],
+    of_detector: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return what follows from a known network or head, and the task of outputs that were not trained for one."""
+    known = original.known
+    if known and (options.outputs or outputs):
+        # With several outputs, the first may be any of them
+        known = replace(known, head=False if original.inner else None)
+    assumed = published(known, info, stated)
+    assumed.update({key: value for key, value in of_detector.items() if key not in stated})
+    if original.inner and info.classes and "task" not in stated:
+        assumed["task"] = "embedding"
+    if outputs and "task" not in assumed and not _task(info, {**assumed, **stated}):
+        assumed["task"] = "tensor"
+    return assumed
+
+
+def _name(source: Path, original: Source, options: ConvertOptions) -> str:
+    """Return the model's name; up to an inner layer it differs from that of the whole network."""
+    return re.sub(r"\W", "_", f"{source.stem}_{options.outputs[0]}") if original.inner else source.stem
+
+
 def stated_early(source: Path, original: Source, options: ConvertOptions) -> dict[str, Any]:
     """Return what is stated before the graph is understood: by the user, files, the exporter; the zoo's task."""
-    from dbinfer_models import NETWORKS
-
     name = options.network or original.name
     zoo = {"task": NETWORKS[name].manifest().task} if name in NETWORKS else {}
     return {**zoo, **original.values, **_from_file(source, options.manifest), **options.values}
 
 
-def _from_zoo(name: str, info: GraphInfo, asked: bool) -> dict[str, Any]:
-    from dbinfer_models import NETWORKS
+def check_stated(source: Path, options: ConvertOptions) -> None:
+    """Raise ConvertError for a network that the zoo lacks or a broken manifest file, before the source is read."""
+    if options.network and options.network not in NETWORKS:
+        raise ConvertError(
+            f"the zoo has no network {options.network!r}; it has {', '.join(sorted(NETWORKS))}"
+        )
+    _from_file(source, options.manifest)
 
+
+def _from_zoo(name: str, info: GraphInfo) -> dict[str, Any]:
     if name not in NETWORKS:
-        if asked:
-            raise ConvertError(f"the zoo has no network {name!r}; it has {', '.join(sorted(NETWORKS))}")
         return {}
     values = NETWORKS[name].manifest().to_dict()
     if len(values["labels"]) != info.classes:
@@ -161,7 +189,7 @@ def _from_shapes(info: GraphInfo, stated: dict[str, Any]) -> dict[str, Any]:
 def _scaled_inside(
     source: Path, original: Source, info: GraphInfo, known: dict[str, Any], options: ConvertOptions
 ) -> bool:
-    """Look, where nobody else has said how pixels become the input, whether the network does it itself."""
+    """Return whether the network scales pixels itself, where nothing else says how pixels become its input."""
     if info.element == "u8" or (PIXEL_KEYS & known.keys() and not PIXEL_KEYS & options.values.keys()):
         return False
     return scales_pixels(original.as_read() if original.as_read else as_read(source), info)
@@ -190,7 +218,7 @@ def _check_outputs(said: Any, outputs: tuple[str, ...]) -> None:
 
 
 def _require(values: dict[str, Any], info: GraphInfo) -> None:
-    """Ask for all that nobody said, at once."""
+    """Ask for everything that is not known, at once."""
     lacking = list(_lacking(values, info))
     if not lacking:
         return
@@ -203,16 +231,16 @@ def _require(values: dict[str, Any], info: GraphInfo) -> None:
 
 
 def _lacking(values: dict[str, Any], info: GraphInfo) -> Iterator[Need]:
-    """Yield what nobody said, each with the value that fits most models of these shapes."""
+    """Yield what is not known, each with the value that fits most models of these shapes."""
     one = info.classes == 1 or _one_class(info)
-    # a map of one pixel is none
+    # A map of one pixel is not a mask
     rank = 2 if info.output[-1:] == info.output[-2:-1] == (1,) else len(info.output)
     task = values.get("task") or {2: "classification", 4: "segmentation"}.get(rank, "tensor")
     if "task" not in values:
         yield Need(
             "--task",
             task,
-            "what the result is: classification, segmentation, embedding, detection or tensor",
+            f"what the result is: {either(list(TASKS))}",
             "its task",
         )
     if "height" not in values or "width" not in values:
@@ -244,7 +272,7 @@ def _agree(manifest: Manifest, info: GraphInfo) -> None:
         if inside is not None and inside != said:
             raise ConvertError(f"the manifest says {key} {said}, but the model's input has {inside}")
     labels = len(manifest.labels)
-    # one output is the probability of the second of two classes
+    # A single output is the probability of the second of two classes
     fitting = (None, labels, 1) if labels == 2 else (None, labels)
     if manifest.task == "classification" and labels and info.classes not in fitting:
         raise ConvertError(f"there are {labels} labels, but the model has {info.classes} classes")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dbinfer.base.errors import UsageError
+from dbinfer.base.options import check, documented, option
 from dbinfer.base.report import Report
 from dbinfer.models.describe import checked_layout, checked_values
 from dbinfer.models.graph import Port
@@ -30,41 +31,43 @@ BESIDE = ("metadata.yaml", "config.json", "preprocessor_config.json")
 TOLERANCE = {"fp32": 1e-3, "fp16": 1e-2}
 
 
+@documented
 @dataclass(frozen=True)
 class ConvertOptions:
     """How to convert, and what is known of the model.
 
     Attributes:
-        weights: `fp32`, or `fp16` for half the size.
-        tolerance: largest difference allowed between source and IR, as a share of the largest output;
-            None takes 1e-3 for fp32 and 1e-2 for fp16.
-        force: overwrite an output whose content differs.
-        manifest: a manifest file to read in place of the one beside the source.
-        network: name of a zoo network whose preprocessing the model shares.
         layout: `NHWC` or `NCHW`, where the shape leaves it open.
-        output_name: which output to keep, where the model has several, or several names: the first is what the
-            functions of a task read; of a Keras model also layers. None keeps all.
-        detector: the form of a detector's outputs, a key of HEADS; None: as its names and shapes tell.
         values: manifest keys that win over every other source, also `input_size` as (height, width).
     """
 
-    weights: str = "fp32"
-    tolerance: float | None = None
-    force: bool = False
-    manifest: Path | None = None
-    network: str | None = None
+    weights: str = option("fp32", "fp32, or fp16 for half the size.", choices=WEIGHTS)
+    tolerance: float | None = option(
+        None,
+        "Largest difference allowed between source and IR, relative to the largest output. Default: 1e-3, for fp16 "
+        "1e-2.",
+    )
+    force: bool = option(False, "Overwrite an output that has different content.")
+    manifest: Path | None = option(None, "Manifest to read instead of the one next to the source.")
+    network: str | None = option(None, "Use the preprocessing of this network of the zoo.")
     layout: str | None = None
-    output_name: str | Sequence[str] | None = None
-    detector: str | None = None
+    output_name: str | Sequence[str] | None = option(
+        None,
+        "Which output to keep if the model has several; of a Keras model also a layer. Repeat it for more, the main "
+        "one first. Default: all.",
+        typed=list[str],
+    )
+    detector: str | None = option(
+        None,
+        "Form of a detector's outputs, if names and shapes do not tell: {choices}.",
+        choices=DETECTORS,
+    )
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.detector is not None and self.detector not in DETECTORS:
-            raise UsageError(f"--detector is {self.detector!r}, but must be one of {', '.join(DETECTORS)}")
+        check(self)
         if len(set(self.outputs)) < len(self.outputs):
             raise UsageError(f"--output-name names an output twice: {', '.join(self.outputs)}")
-        if self.weights not in WEIGHTS:
-            raise UsageError(f"--weights is {self.weights!r}, but must be fp32 or fp16")
         if self.tolerance is not None and not self.tolerance > 0:
             raise UsageError(f"--tolerance is {self.tolerance!r}, but must be greater than 0")
         object.__setattr__(self, "values", checked_values(self.values))  # the way into a frozen dataclass

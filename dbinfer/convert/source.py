@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dbinfer.base import quiet as base_quiet
 from dbinfer.base.errors import ConvertError
-from dbinfer.base.quiet import quiet
+from dbinfer.base.quiet import quiet, tensorflow
 from dbinfer.convert.known import Known
 from dbinfer.convert.tflite import Described
 from dbinfer.database.pins import install
+from dbinfer.models.graph import output_names, port
 from dbinfer.models.ir import import_openvino
 
 Array = NDArray[Any]
 Runner = Callable[[Array], list[Array]]
 
 
-# Outputs below this are taken for zero
+# Outputs below this count as zero
 SMALLEST = 1e-4
 
 
@@ -50,6 +50,8 @@ RANDOM = ("Random", "StatelessRandom")
 MOST_PLACES = 6
 # What tracing adds to the name of a layer
 TRACED = re.compile(r"_\d+$")
+# OpenVINO's own names: the operation and a number that counts over the whole process
+COUNTED = re.compile(r"[A-Za-z0-9]+_\d+")
 # Colours in an exception's text
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -66,15 +68,15 @@ class Source:
         reason: why `run` is None, or "".
         first_difference: names the first layer whose output differs, "" where none does; None where the
             format does not let us look inside.
-        known: which published network it is, None where it is none that we know.
+        known: which published network it is, None for any other.
         values: keys of the manifest that the file itself holds, or its exporter has written beside it.
         properties: texts that the exporter has put into the file, by their keys.
         described: what a TFLite file says of itself.
-        told: who has said `values`, as a person would say; "" where nobody has.
+        told: who has said `values`, in words; "" where nobody has.
         relative_boxes: a detector's boxes are shares of the image's sides, not pixels.
         part: gives the model that ends at the layers of these names, None where there is no such layer; None where
             the format does not let us cut.
-        inner: whether its first output was cut so; nobody has trained that to mean anything by itself.
+        inner: whether its first output was cut so; it was not trained to mean anything by itself.
         left_out: kinds of layers that work in training alone, so the graph is without them.
         as_read: gives the graph before it was optimised.
     """
@@ -97,6 +99,55 @@ class Source:
     as_read: Callable[[], Any] | None = None
 
 
+def cut(source: Source, names: tuple[str, ...]) -> Source:
+    """Return the source up to the layers of these names, where some are no outputs of it and the format allows."""
+    outputs = source.graph.outputs
+    if source.part is None or all(any(_is_called(output, name) for output in outputs) for name in names):
+        return source
+    return source.part(names) or source
+
+
+def chosen_outputs(graph: Any, names: tuple[str, ...]) -> Any:
+    """Return the graph with one input, and the outputs of these names in their order; with no names, all outputs.
+
+    Raises:
+        ConvertError: several inputs; no output of such a name.
+    """
+    if len(graph.inputs) != 1:
+        inputs = ", ".join(port(entry).name for entry in graph.inputs)
+        raise ConvertError(
+            f"the model has {len(graph.inputs)} inputs ({inputs}); only models of one image are supported"
+        )
+    if not names:
+        return graph
+    nodes = [_called(graph, name).get_node() for name in names]
+    return import_openvino().Model(nodes, graph.get_parameters(), graph.get_friendly_name())
+
+
+def _called(graph: Any, name: str) -> Any:
+    there = output_names(graph)
+    for output, known in zip(graph.outputs, there, strict=True):
+        if name == known or _is_called(output, name):
+            return output
+    raise ConvertError(f"the model has no output {name!r}; it has {', '.join(there)}")
+
+
+def _is_called(output: Any, name: str) -> bool:
+    return name in (*output.get_names(), output.get_node().get_friendly_name())
+
+
+def settle_names(graph: Any) -> None:
+    """Number OpenVINO's counted node names within the graph, so that the same source gives the same bytes.
+
+    Names of inputs and outputs stay.
+    """
+    for position, node in enumerate(graph.get_ordered_ops()):
+        if node.get_type_name() in ("Parameter", "Result"):
+            continue
+        if COUNTED.fullmatch(node.get_friendly_name()):
+            node.set_friendly_name(f"{node.get_type_name()}_{position}")
+
+
 def to_graph(path: Path, what: str, model: Any = None, layers: Sequence[str] = ()) -> Any:
     """Return the OpenVINO model of a file, a folder, or a TensorFlow graph in memory.
 
@@ -112,7 +163,7 @@ def to_graph(path: Path, what: str, model: Any = None, layers: Sequence[str] = (
     try:
         with quiet():
             return convert_model(str(path) if model is None else model)
-    # OpenVINO's front ends raise what their C++ and Python parts raise
+    # OpenVINO's front ends raise exceptions of any kind
     except Exception as err:
         if found := NO_RULE.search(str(err)):
             raise _lacking(path, found[1].split(", "), model, layers) from err
@@ -122,7 +173,7 @@ def to_graph(path: Path, what: str, model: Any = None, layers: Sequence[str] = (
 def _lacking(path: Path, kinds: list[str], graph: Any, layers: Sequence[str]) -> ConvertError:
     """Return the error for operations that OpenVINO lacks, with the layers that they belong to."""
     names: list[str] = []
-    with suppress(Exception), quiet():  # the error stands without the places
+    with suppress(Exception), quiet():  # the error makes sense without the places
         names = _unconverted(path) if graph is None else _of_kinds(graph, kinds)
     places = list(filter(None, dict.fromkeys(_place(name, kinds, layers) for name in names)))
     where = f", in {', '.join(places[:MOST_PLACES])}" if places else ""
@@ -171,10 +222,10 @@ def _place(name: str, kinds: list[str], layers: Sequence[str]) -> str:
     return "/".join(parts[:-1] if len(parts) > 1 and parts[-1].startswith(own) else parts)
 
 
-def tensorflow() -> Any | None:
+def find_tensorflow() -> Any | None:
     """Return the module tensorflow, imported in silence, or None where it is not installed."""
     try:
-        return base_quiet.tensorflow()
+        return tensorflow()
     except ImportError:
         return None
 
@@ -185,14 +236,14 @@ def require_tensorflow(what: str) -> Any:
     Raises:
         ConvertError: it is not installed.
     """
-    tf = tensorflow()
+    tf = find_tensorflow()
     if tf is None:
         raise ConvertError(f"reading {what} needs TensorFlow, which is not installed", install("convert"))
     return tf
 
 
 def differs(difference: float, magnitude: float, tolerance: float) -> bool:
-    """Return whether a difference in values up to `magnitude` is too large; one that is not a number is."""
+    """Return whether a difference in values up to `magnitude` is too large; one that is not a number is, too."""
     return not difference <= tolerance * max(magnitude, SMALLEST)
 
 

@@ -1,7 +1,7 @@
 """Looks into a TFLite file: its custom operations, and the metadata with the files that exporters append.
 
-The file is a flatbuffer: tables whose fields are found by their numbers in the schema, by way of offsets that must not
-be believed.
+The file is a flatbuffer: tables whose fields are found by their numbers in the schema, through offsets that must be
+checked.
 """
 
 from __future__ import annotations
@@ -149,13 +149,13 @@ def _with_metadata(found: Described, data: bytes) -> Described:
     files = [file for output in (graph.tables(3) if graph else ()) for file in output.tables(6)]
     labels = [file.text(0) for file in files if file.number(2, "<b") in LABELS]
     return Described(
-        found.custom,
-        found.outputs,
-        COLORS.get(pixels.number(0, "<b"), "") if pixels else "",
-        norm.floats(0) if norm else (),
-        norm.floats(1) if norm else (),
-        labels[0] if labels else "",
-        found.files,
+        custom=found.custom,
+        outputs=found.outputs,
+        color=COLORS.get(pixels.number(0, "<b"), "") if pixels else "",
+        mean=norm.floats(0) if norm else (),
+        std=norm.floats(1) if norm else (),
+        labels=labels[0] if labels else "",
+        files=found.files,
     )
 
 
@@ -164,7 +164,7 @@ def _appended(path: Path) -> dict[str, bytes]:
     if not zipfile.is_zipfile(path):
         return {}
     with zipfile.ZipFile(path) as archive:
-        # the size in the directory may lie: read() stops at the bound itself
+        # The size in the directory may be wrong: read() stops at the bound
         return {
             entry.filename: archive.open(entry).read(MOST_BYTES)
             for entry in archive.infolist()[:100]

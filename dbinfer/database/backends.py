@@ -1,4 +1,4 @@
-"""Asks every backend that scores what it has, and says for what is wrong there what mends it."""
+"""Checks every backend that scores, with a hint for each problem."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_backends(conn: Connection, platform: Platform, settings: Settings) -> 
     """
     expansion = unfinished(conn, platform)
     if expansion is not None:
-        # Alone: until gpexpand is done functions fail on the new segments, and more checks tell nothing
+        # Alone: functions fail on the new segments until gpexpand is done, and so would the other checks
         return [expansion]
     try:
         rows = _rows(conn, platform, settings)
@@ -101,7 +101,7 @@ def unfinished(conn: Connection, platform: Platform) -> Check | None:
 
 
 def _all_answer(platform: Platform, rows: list[Row]) -> Check:
-    # The coordinator has a row here, too, but is no segment
+    # The coordinator also has a row here, but is no segment
     answers = sum(row["content"] >= 0 for row in rows)
     ok = answers == platform.segments
     return Check("segments", ok, f"{answers} of {platform.segments} answer", "" if ok else DOWN)
@@ -116,10 +116,9 @@ def _backend(row: Row, rows: list[Row], settings: Settings) -> list[Check]:
     named = row["host"] is not None
     where = f"{segment} ({row['host']})" if named else segment
     if row["problem"]:
-        message, _, hint = row["problem"].partition(" On that host: ")
-        cure = hint or "Mend the venv on that host, or name another: dbinfer install --venv PATH"
-        return [Check(f"{where} packages", False, message, cure)]
-    # the coordinator scores in one process a session, beside whatever segments are on its host
+        hint = row.get("hint") or "Mend the venv on that host, or name another: dbinfer install --venv PATH"
+        return [Check(f"{where} packages", False, row["problem"], hint)]
+    # the coordinator scores in one process a session, whatever segments share its host
     left_out = {_threads} if coordinator else set() if named else {_threads, _cache}
     return [check(where, row, rows, settings) for check in CHECKS if check not in left_out]
 
@@ -137,7 +136,7 @@ def _python(where: str, row: Row, rows: list[Row], settings: Settings) -> Check:
 def _packages(where: str, row: Row, rows: list[Row], settings: Settings) -> Check:
     names = ("openvino", "numpy", "opencv", "orjson")
     versions = {name: row[name] for name in names}
-    # Nobody says which version is right: what most backends have counts, so that the odd one out is named
+    # No version is known to be right: the most frequent one counts, so that the odd one out is named
     majority = {
         name: max((r[name] or "" for r in rows), key=[r[name] or "" for r in rows].count) for name in names
     }

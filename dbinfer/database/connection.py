@@ -1,5 +1,5 @@
 """Which server a command talks to, connections and transactions, and the server's errors as one sentence with its
-cure.
+hint.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def connect(dsn: str | None = None) -> Connection:
             "Write it as 'host=... port=... dbname=... user=...' or as postgresql://user@host:port/dbname.",
         ) from err
     except psycopg2.OperationalError as err:
-        # libpq tells of every address that it tried, a line or more each
+        # libpq reports every address that it tried, on a line or more each
         first = str(err).strip().splitlines()[0]
         raise ServerError(
             f"cannot connect to the server: {first}",
@@ -142,7 +142,7 @@ class Installed:
     """Which dbinfer a database has.
 
     Attributes:
-        release: empty before 0.2.0, which does not tell everybody.
+        release: empty before 0.2.0, which shows it to superusers only.
         upgrades: how many changes of its tables it has seen.
     """
 
@@ -173,13 +173,13 @@ class Installed:
         )
         if self.release == __version__:
             there, here = (f"{there} with {self.upgrades} upgrades", f"{here} with {len(upgrades())}")
-        order, cure = "older", "Bring it up to date: dbinfer upgrade"
+        order, hint = "older", "Bring it up to date: dbinfer upgrade"
         if self.newer:
-            order, cure = (
+            order, hint = (
                 "newer",
                 "Install that version of the client: pip install with its wheel, or in a clone.",
             )
-        return error(f"the database has {there}, which is {order} than this client, {here}", cure)
+        return error(f"the database has {there}, which is {order} than this client, {here}", hint)
 
 
 def installed(cur: Cursor) -> Installed | None:
@@ -204,7 +204,7 @@ def one(cur: Cursor) -> Any:
 
 
 def execute_patiently(cur: Cursor, statement: str | sql.Composable) -> None:
-    """Execute a long statement so that Ctrl-C cancels it on the server, too.
+    """Execute a long statement so that Ctrl-C also cancels it on the server.
 
     psycopg2 waits in C, where Python handles no signal; so a thread waits, and this one hears the signal.
     """
@@ -215,15 +215,15 @@ def execute_patiently(cur: Cursor, statement: str | sql.Composable) -> None:
         try:
             wait([future])
         except KeyboardInterrupt:
-            # Allowed while another thread executes: it goes to the server by a connection of its own
+            # Allowed while another thread executes: the cancel request has a connection of its own
             cur.connection.cancel()
-            # Until the server has answered nobody else may use the connection
+            # The connection cannot be used until the server has answered
             wait([future])
             raise
         future.result()
 
 
-# The cures of the server's functions are SQL; who types commands gets theirs
+# Hints of the server's functions are SQL; in a shell the command of the same meaning replaces it
 _IN_A_SHELL = (
     ("force => true", "--force"),
     ("SELECT name, version FROM dbinfer.model_versions", "dbinfer models"),
@@ -233,7 +233,7 @@ _IN_A_SHELL = (
 
 
 def sentence(err: psycopg2.Error, error: type[DbinferError] = DataError) -> DbinferError:
-    """Return the server's error as a sentence with its cure; DETAIL's first line is kept, tracebacks are not."""
+    """Return the server's error as a sentence with its hint; DETAIL's first line is kept, tracebacks are not."""
     primary = (err.diag.message_primary or str(err).strip().split("\n")[0]).rstrip(".")
     # Without a SQLSTATE no server has answered; mistakes in using psycopg2 have none either
     if err.pgcode is None and not isinstance(err, psycopg2.ProgrammingError):
@@ -246,7 +246,7 @@ def sentence(err: psycopg2.Error, error: type[DbinferError] = DataError) -> Dbin
     denied = error.when_denied if isinstance(err, psycopg2.errors.InsufficientPrivilege) else ""
     standby = "A standby takes no changes, nor does a read-only session: do it on the primary server."
     denied = standby if isinstance(err, psycopg2.errors.ReadOnlySqlTransaction) else denied
-    cure = err.diag.message_hint or denied
+    hint = err.diag.message_hint or denied
     for statement, command in _IN_A_SHELL:
-        cure = re.sub(statement, command, cure)
-    return error(f"{primary}{detail}", cure)
+        hint = re.sub(statement, command, hint)
+    return error(f"{primary}{detail}", hint)

@@ -31,7 +31,7 @@ def versions(python: str) -> dict[str, str]:
 
 
 def openvino_note(python: str, found: str) -> str:
-    """Return what there is to say on a backend's OpenVINO that is older than this client's; empty where it is not.
+    """Return a note on a backend's OpenVINO that is older than this client's; empty where it is not.
 
     `dbinfer deploy` prepares and tries models with the client's; each host tries them again
     with its own, at their first use.
@@ -72,7 +72,7 @@ def _module(package: str) -> str:
 
 
 def install(extra: str) -> str:
-    """Return the cure where something of an extra is missing: one command for all of it.
+    """Return the hint where something of an extra is missing: one command for all of it.
 
     It names the packages: dbinfer itself may come from a file, and pip would look for its extras elsewhere.
     """

@@ -3,9 +3,9 @@ their relatives.
 
 SQL files are valid on PostgreSQL as they stand. What is special on one platform stands in a comment like
 `/* greenplum: DISTRIBUTED REPLICATED */`, which `adapt` opens on that platform. Greenplum 6 and 7, WarehousePG,
-Greengage and Cloudberry are all `greenplum` to the SQL files. What Greenplum 6
-takes instead of some text stands before it: `/* greenplum6: instead */ text /* :greenplum6 */`; without the end mark it
-is added.
+Greengage and Cloudberry are all `greenplum` to the SQL files. What Greenplum 6, a PostgreSQL 9.4, takes in place of
+some text stands before that text: `/* greenplum6: instead */ text /* :greenplum6 */`. Without the end mark it is added.
+In PL/Python the marks are lines: `# greenplum6: instead`, the text, `# :greenplum6`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["STRANGERS", "Features", "Product", "probe", "product"]
-
-
 # A name as it stands before its version, in parentheses alone or with the version. The first that is found counts:
-# whoever descends from Greenplum may still name Greenplum, too
+# a descendant of Greenplum may still name Greenplum as well
 RELATIVES = (
     ("Apache Cloudberry", "cloudberry"),
     ("Cloudberry Database", "cloudberry"),
@@ -44,7 +41,7 @@ class Product:
     Attributes:
         name: postgresql, greenplum, warehousepg, greengage, cloudberry, cockroachdb, redshift or yugabytedb.
         version: of that product.
-        brand: another name and version beside it, of who builds it; "" without one.
+        brand: name and version of the vendor's build, where it has its own; "" without one.
     """
 
     name: str
@@ -86,7 +83,7 @@ NEEDED = {
 }
 COLUMNS = tuple(column for columns in NEEDED.values() for column in columns)
 SETTINGS = ("gp_internal_is_singlenode", "gp_role", "optimizer")
-# Tables and columns, because a server without to_regclass is asked, too
+# Tables and columns, because some of these servers have no to_regclass
 COLUMN_QUERY = """
 SELECT pg_catalog.textcat(pg_catalog.textcat(c.relname::pg_catalog.text, '.'), a.attname::pg_catalog.text)
   FROM pg_catalog.pg_attribute a
@@ -163,23 +160,23 @@ PARALLEL_SINCE = 90600
 # Greenplum 6 is a PostgreSQL 9.4, Greenplum 7 a PostgreSQL 12; between them there is nothing that we know
 GREENPLUM7 = 120000
 
-# Upgrades are frozen, and so are not marked; in bodies of PL/Python no mark can stand
-GREENPLUM6 = (
-    (r"/\* greenplum6:((?:(?!\*/).)*)\*/((?:(?!/\* greenplum6:).)*?)/\* :greenplum6 \*/", r"\1"),
-    (r"/\* greenplum6: (.*?) \*/", r"\1"),
-    (r"(, )?\bPARALLEL (= )?(SAFE|RESTRICTED|UNSAFE)\b", ""),
-    (r"SET LOCAL jit = off; ", ""),
-    # hints and comments; no statement of ours names an argument
-    (r"\b(\w+) => ", r"\1 := "),
-    (r"(CREATE SEQUENCE \S+) AS integer", r"\1"),
-    (r"([a-z.]+)::regrole::text", r"pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(\1))"),
-    # plpy.error takes no hint there; this is how PL/Python keeps what an SPIError reports
-    (
-        r'plpy\.error\("dbinfer: ([^"]*)", hint=("[^"]*"), sqlstate="22023"\)',
-        r'told = {"__module__": "builtins", "spidata": (50856066, None, \2, None, 0)}'
-        r'; raise type("dbinfer", (plpy.SPIError,), told)("\1")',
-    ),
+# In place of a text in SQL, in place of lines of PL/Python, and in addition to a text
+GREENPLUM6_MARKS = (
+    re.compile(r"/\* greenplum6:((?:(?!\*/).)*)\*/(?:(?!/\* greenplum6:).)*?/\* :greenplum6 \*/", re.DOTALL),
+    re.compile(r"# greenplum6: ([^\n]*)\n.*?# :greenplum6", re.DOTALL),
+    re.compile(r"/\* greenplum6: (.*?) \*/", re.DOTALL),
 )
+# Words that came later, and what stands in their place where no mark can: nearly every function says PARALLEL, hints
+# and comments are literals, and upgrades are frozen
+GREENPLUM6_WORDS = {
+    " PARALLEL SAFE": "",
+    " PARALLEL RESTRICTED": "",
+    " PARALLEL UNSAFE": "",
+    ", PARALLEL = SAFE": "",
+    " => ": " := ",
+    "dbinfer_private.version_id AS integer": "dbinfer_private.version_id",
+    "a.grantee::regrole::text": "pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee))",
+}
 
 
 @dataclass(frozen=True)
@@ -192,7 +189,7 @@ class Platform:
         version: of the product, as it names itself.
         kernel: server_version_num of the PostgreSQL inside; 0 of servers that have none.
         segments: number of primary segments; 0 on PostgreSQL.
-        brand: who else names itself in the version string, such as a fork.
+        brand: another product named in the version string, such as a fork.
         features: of Greenplum, which the catalog shows whatever the name is.
     """
 
@@ -245,9 +242,11 @@ class Platform:
 
 
 def _for_greenplum6(sql: str) -> str:
-    """Return what a PostgreSQL 9.4 takes: no parallel plans, and no words that came later."""
-    for pattern, instead in GREENPLUM6:
-        sql = re.sub(pattern, instead, sql, flags=re.DOTALL)
+    """Return a text as a PostgreSQL 9.4 takes it."""
+    for mark in GREENPLUM6_MARKS:
+        sql = mark.sub(r"\1", sql)
+    for word, instead in GREENPLUM6_WORDS.items():
+        sql = sql.replace(word, instead)
     return sql
 
 
@@ -264,7 +263,14 @@ def detect(conn: Any) -> Platform:
         # The catalog decides: in the text of its version each fork names itself in its own way
         features = probe(cur)
         segments = _segments(cur) if features.family and not features.single_node else 0
-    return Platform(named.name, named.version, kernel, segments, named.brand, features)
+    return Platform(
+        name=named.name,
+        version=named.version,
+        kernel=kernel,
+        segments=segments,
+        brand=named.brand,
+        features=features,
+    )
 
 
 def _segments(cur: Any) -> int:

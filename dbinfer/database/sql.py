@@ -84,18 +84,18 @@ class TableName:
         """Hold a table that is there until the transaction ends, if nothing of others runs when it is written to.
 
         Args:
-            here: it is held on a cluster's coordinator alone, through which all must go who would change it.
+            here: hold it on a cluster's coordinator alone, which every change passes through.
 
         Raises:
             DataError: it, or a trigger, a default or the like on it, is another user's: that runs with the rights of
-                whoever writes, and its owner may change it at any time.
+                the role that writes, and its owner may change it at any time.
         """
         name = self.identifier.as_string(cur)
         cur.execute(read("client/target.sql"), {"table": name, "into": name})
         kind = cur.fetchone()
         if kind is None or kind[0] not in ("r", "p"):
             return
-        # before it looks, so that nobody adds a part, or puts another table in its place, meanwhile
+        # before it looks, so that no partition is added and the table is not replaced meanwhile
         if not (here and self._hold(cur)):
             cur.execute(SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(self.identifier))
         cur.execute(read("client/own_parts.sql"), {"table": name})

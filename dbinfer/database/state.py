@@ -1,7 +1,7 @@
 """The embedded server's state folder: where it lies, what the server remembers there, and which of its processes
 are alive.
 
-A connection asks here where no server is named, so nothing of this file opens one.
+Connections look here for the server when none is named, so nothing in this file opens one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ import platformdirs
 from psycopg2.extensions import make_dsn
 
 from dbinfer.base.errors import ServerError
-
-__all__ = ["Home", "embedded_dsn", "locate"]
 
 
 def embedded_dsn(folder: Path | str | None = None) -> str | None:
@@ -209,7 +207,7 @@ def _alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    # It lives, and belongs to somebody else
+    # It lives, and belongs to another user
     return True
 
 

@@ -1,6 +1,4 @@
-"""The demo's acts: digits are classified, strokes on photographs segmented; from a network of the zoo to SQL and a
-page.
-"""
+"""The demo's acts: digits are classified and strokes on photographs segmented, from a zoo network to SQL and a page."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ from dbinfer.convert import ConvertOptions, convert
 from dbinfer.database.connection import named, session
 from dbinfer.database.platform import detect
 from dbinfer.database.sql import read
-from dbinfer.demo import pictures
-from dbinfer.demo.pictures import draw_first_look
+from dbinfer.demo.pictures import dice_of_files, draw, draw_first_look
 from dbinfer.demo.story import DemoOptions, DemoReport, Story
 from dbinfer.images.builtin import write_digits, write_strokes
 from dbinfer.images.load import LoadOptions, load
@@ -59,7 +56,7 @@ class Speed:
 
 
 def speed(dsn: str | None) -> Speed:
-    """Score many_images and say how long it took and how many processes shared the rows."""
+    """Score many_images; return how long it took and how the processes shared the rows."""
     with session(dsn, autocommit=True) as conn, conn.cursor() as cur:
         cur.execute(detect(conn).adapt(read("demo/many.sql")))
         cur.execute("ANALYZE many_images")
@@ -103,7 +100,7 @@ def make_model(story: Story, name: str, job: TrainJob, command: str, dsn: str | 
         state = "written" if report.written else "is there already"
         story.say(f"{target} {state}; largest difference to Keras {report.check.difference or 0:.1e}")
     with story.step("Deploy into the database", f"dbinfer deploy {target} --name {name} --precision f32"):
-        # not auto: the README shows what comes out, which shall be the same on every processor
+        # Not auto: the README shows the results, which must be the same on every processor
         done = deploy(target, DeployOptions(name=name, values={"precision": "f32"}), dsn)
         state = "deployed" if done.new else "already deployed"
         story.say(f"{state}: {done.name}@{done.version}, {done.size / 1e6:.1f} MB")
@@ -122,7 +119,7 @@ def _same_run(job: TrainJob) -> bool:
         done = json.loads((folder / "run.json").read_text(encoding="utf-8"))["config"]
     except (OSError, ValueError, KeyError):
         return False
-    # As a file would give it back: tuples are lists there
+    # As read from a file: tuples become lists there
     wanted = json.loads(json.dumps(job.to_dict()))
     return bool(done == wanted) and (folder / f"{job.network}.keras").is_file()
 
@@ -137,8 +134,8 @@ def write_pages(story: Story, out: Path, dsn: str | None, truths: Mapping[str, b
         truths: the true mask of each photograph, by the name of its file.
     """
     _store_truths(dsn, truths)
-    digits = _page(story, "digits", "images", DIGITS, out / "digits.html", dsn)
-    strokes = _page(story, "strokes", "strokes", STROKES, out / "strokes.html", dsn)
+    digits = _page(story, "digits", table="images", into=DIGITS, out=out / "digits.html", dsn=dsn)
+    strokes = _page(story, "strokes", table="strokes", into=STROKES, out=out / "strokes.html", dsn=dsn)
     return digits, strokes
 
 
@@ -241,10 +238,10 @@ def _strokes(story: Story, out: Path, dsn: str | None) -> tuple[float, Path, dic
     with story.step("Find the strokes", "SELECT path, dbinfer.segment(img, 'strokes') FROM strokes"):
         rows = [(Path(path).name, img, mask) for path, img, mask in ask(dsn, "masks")]
         found = [(img, truths[name], mask) for name, img, mask in rows if name in truths]
-        average = float(np.mean([pictures.dice_of_files(mask, truth) for _, truth, mask in found]))
+        average = float(np.mean([dice_of_files(mask, truth) for _, truth, mask in found]))
         story.say(f"dice of the masks that SQL returned: {average:.4f} over {len(found)} images")
         path = out / "strokes.png"
-        pictures.draw(path, found[:SHOWN], f"handwriting on photographs, dice {average:.3f}")
+        draw(path, found[:SHOWN], f"handwriting on photographs, dice {average:.3f}")
     _require("dice", average, LEAST_DICE, str(out / "strokes"))
     return average, path, truths
 

@@ -1,6 +1,4 @@
-"""The demo's pictures: masks beside the true ones, and two statements with what they returned, drawn from the
-demo's own rows.
-"""
+"""The demo's pictures: masks beside the true ones, and two statements with the rows that they returned."""
 
 from __future__ import annotations
 
@@ -12,17 +10,12 @@ from typing import Any
 import cv2
 import numpy as np
 
-
-def dice(found: np.ndarray, truth: np.ndarray) -> float:
-    """Return 2|A and B| / (|A| + |B|) of two masks (uint8, set above 127); 1 where both are empty."""
-    a, b = found > 127, truth > 127
-    total = int(a.sum() + b.sum())
-    return 2 * int((a & b).sum()) / total if total else 1.0
+from dbinfer.models.agree import dice
 
 
 def dice_of_files(found: bytes, truth: bytes) -> float:
-    """Return the dice of two masks in image files."""
-    return dice(decode(found), decode(truth))
+    """Return the Dice coefficient of two masks in image files, set above 127."""
+    return dice(decode(found) > 127, decode(truth) > 127)
 
 
 def decode(data: bytes, flags: int = cv2.IMREAD_GRAYSCALE) -> np.ndarray:
@@ -64,7 +57,7 @@ COLORS = {"keyword": "#ff7b72", "function": "#d2a8ff", "string": "#a5d6ff", "": 
 TOKENS = re.compile(r"(?P<keyword>SELECT|FROM)|(?P<function>dbinfer\.\w+)|(?P<string>'[^']*')|.[^SFd']*")
 MONO, FONT_SIZE = "DejaVu Sans Mono", 21
 CHARACTER = 0.602 * FONT_SIZE / 72 * 100  # pixels of a monospaced character at 100 dots per inch
-COLOURS, DOTS = 256, 80  # of the file, which is to be less than 200 kB
+COLOURS, DOTS = 256, 80  # of the file, which must stay below 200 kB
 
 
 def draw_first_look(path: Path, masks: Sequence[Sequence[Any]], digits: Sequence[Sequence[Any]]) -> None:
@@ -93,7 +86,7 @@ def _draw_masks(canvas: _Canvas, rows: Sequence[Sequence[Any]], top: int) -> int
 
 
 def _draw_digits(canvas: _Canvas, rows: Sequence[Sequence[Any]], top: int) -> None:
-    """Draw digits, and below each what was read and how sure that is."""
+    """Draw digits, and below each the class that was found and its score."""
     canvas.statement(CLASSIFY, top)
     side, top = _side(len(rows)), top + PANEL_HEIGHT + GAP
     for column, (_path, _label, digit, score, image) in enumerate(rows):

@@ -1,4 +1,4 @@
-"""How the demo tells what it does: a title for each step, the command that does the same, and what it measured."""
+"""How the demo reports: a title for each step, the command that does the same, and what was measured."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dbinfer.base.options import documented, option
 from dbinfer.base.progress import OnProgress, Progress
 from dbinfer.base.report import Report
 
 
+@documented
 @dataclass(frozen=True)
 class DemoOptions:
-    """Where the demo keeps its things.
+    """Where the demo keeps its things."""
 
-    Attributes:
-        out: folder for models, images and pictures.
-        picture: a PNG to write in addition, 1280 pixels wide: the statements and what they return.
-    """
-
-    out: Path = Path("out/demo")
-    picture: Path | None = None
+    out: Path = option(Path("out/demo"), "Folder for models, images and pictures.")
+    picture: Path | None = option(
+        None, "Also draw the statements and their results (.png, 1280 pixels wide)."
+    )
 
 
 @dataclass(frozen=True)
@@ -45,20 +44,20 @@ class DemoReport(Report):
     pages: tuple[Path, Path]
 
 
-EVERY = 5.0  # seconds between the notes that are told of a verb that has many
+EVERY = 5.0  # seconds between the notes of a verb that has many
 
 
 class Story:
-    """Steps and their results, told as notes."""
+    """Steps and their results, as notes."""
 
     def __init__(self, progress: OnProgress) -> None:
         self.progress = progress
         self.title = ""
-        self._told = 0.0  # when a line was told last
+        self._told = 0.0  # when the last line was shown
 
     @contextmanager
     def step(self, title: str, command: str = "") -> Iterator[None]:
-        """Tell what is about to happen, the command for it, and afterwards how long it took."""
+        """Show what is about to happen and the command for it, and afterwards how long it took."""
         self.title = title
         self.note(f"\n==> {title}")
         if command:
@@ -68,16 +67,16 @@ class Story:
         self.say(f"{time.monotonic() - begin:.1f} s")
 
     def say(self, text: str) -> None:
-        """Tell one line of a step."""
+        """Show one line of a step."""
         self._told = time.monotonic()
         self.note(f"    {text}")
 
     def note(self, text: str) -> None:
-        """Tell a line that belongs to no step."""
+        """Show a line that belongs to no step."""
         self.progress(Progress(self.title, note=text))
 
     def rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Tell rows as psql shows them."""
+        """Show rows as psql does."""
         table = [list(columns), *([str(value) for value in row] for row in rows)]
         widths = [max(len(line[i]) for line in table) for i in range(len(columns))]
         lines = [
@@ -88,12 +87,12 @@ class Story:
             self.say(line.rstrip())
 
     def retell(self, progress: Progress) -> None:
-        """Tell a verb's notes as lines of the step."""
+        """Show a verb's notes as lines of the step."""
         if progress.note:
             self.say(progress.note)
 
     def within(self, progress: Progress) -> None:
-        """Pass on where a verb is; of its notes those that come after a while, such as the figures of a long epoch."""
+        """Pass on a verb's progress; show its notes if none was shown for a while, as those of long epochs."""
         if progress.note and time.monotonic() - self._told > EVERY:
             self.say(progress.note)
         self.progress(replace(progress, note=""))

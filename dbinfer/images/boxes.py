@@ -18,25 +18,10 @@ from numpy.typing import NDArray
 
 from dbinfer.base.errors import DataError
 
-__all__ = [
-    "CURE",
-    "MOST",
-    "Boxes",
-    "Corners",
-    "average_precision",
-    "check_installed",
-    "in_order",
-    "labels_of",
-    "packed",
-    "padded",
-    "unpacked",
-]
-
-
 SIDES = ("x", "y", "width", "height")
 COLUMNS = 5  # left, top, right, bottom, class
 MOST = 100  # boxes of an image, true ones, and found ones that COCO counts
-CURE = (
+HINT = (
     'Boxes are a list such as [{"label": "cat", "x": 10, "y": 20, "width": 30, "height": 40}], in pixels from the '
     "upper left corner of the image."
 )
@@ -55,7 +40,7 @@ def labels_of(boxes: Any, name: str) -> list[str]:
         DataError: it is no list of objects, or one has no label.
     """
     if not isinstance(boxes, list):
-        raise DataError(f"the boxes of {name} are {_short(boxes)}, but must be a list", CURE)
+        raise DataError(f"the boxes of {name} are {_short(boxes)}, but must be a list", HINT)
     return [_label(box, _place(number, name)) for number, box in enumerate(boxes, 1)]
 
 
@@ -104,11 +89,11 @@ def padded(boxes: Sequence[Any]) -> Corners:
 
 def _label(box: Any, place: str) -> str:
     if not isinstance(box, dict):
-        raise DataError(f"{place} is {_short(box)}, but must be an object", CURE)
+        raise DataError(f"{place} is {_short(box)}, but must be an object", HINT)
     label = box.get("label")
     if isinstance(label, bool) or not isinstance(label, str | int) or label == "":
         raise DataError(
-            f"{place} has the label {_short(label)}, but must have a text or a whole number", CURE
+            f"{place} has the label {_short(label)}, but must have a text or a whole number", HINT
         )
     return str(label)
 
@@ -117,7 +102,7 @@ def _corners(box: Mapping[str, Any], place: str) -> tuple[float, float, float, f
     for key in SIDES:
         value = box.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise DataError(f"{place} has the {key} {_short(value)}, but must have a number", CURE)
+            raise DataError(f"{place} has the {key} {_short(value)}, but must have a number", HINT)
     x, y, width, height = (float(box[key]) for key in SIDES)
     if width <= 0 or height <= 0:
         raise DataError(f"{place} has {width:g} x {height:g} pixels, but must have an area")
@@ -159,7 +144,7 @@ def average_precision(images: Sequence[Boxes]) -> dict[str, float]:
     check_installed()
     from pycocotools.cocoeval import COCOeval
 
-    # It tells the terminal about each of its steps
+    # It prints each of its steps
     with contextlib.redirect_stdout(io.StringIO()):
         judged = COCOeval(_index(_true(images)), _index(_found(images)), "bbox")
         judged.params.imgIds = list(range(1, len(images) + 1))

@@ -1,4 +1,4 @@
-"""Image files of this machine: found in folders, told by their first bytes, and read ahead in threads."""
+"""Image files of this machine: found in folders, recognized by their first bytes, and read ahead in threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from dbinfer.base.errors import DataError, UsageError
 from dbinfer_udf.image.header import FORMATS, HEAD_BYTES, sniff
 
-# How much of a file tells what it is
+# Bytes that show what a file is
 HEAD = HEAD_BYTES
 THREADS = 4
 BATCH, BATCH_BYTES = 16, 1 << 20
@@ -91,7 +91,7 @@ def _looked_at(found: Found) -> Found:
     try:
         facts = os.stat(found.file)
     except (OSError, ValueError):
-        return found  # reading it tells the reason
+        return found  # reading it gives the reason
     # by position: `_replace` would cost more than the rest of a million files together
     return Found(*found[:3], facts.st_size, facts.st_mtime_ns // 1000, facts.st_size)
 
@@ -150,7 +150,7 @@ def read_ahead(files: Iterable[Found]) -> Generator[Outcome, None, None]:
                 waiting.extend(threads.submit(_read_some, batch) for batch in islice(batches, 1))
             yield from outcomes
     finally:
-        # Whoever stops early waits for the reads under way, not for those that are queued
+        # A consumer that stops early waits for the reads under way, not for those that are queued
         threads.shutdown(wait=True, cancel_futures=True)
 
 
@@ -188,7 +188,7 @@ def read(found: Found) -> Outcome:
 
 
 def _planted(name: os.stat_result, file: os.stat_result) -> str:
-    """Return why a name leads to a file that whoever made the name may not be able to read; "" where it does not.
+    """Return why a name leads to a file that the owner of the name may not be able to read; "" where it does not.
 
     As the kernel's protected_symlinks, but in each folder: what is loaded is often read by more people than its files.
     """

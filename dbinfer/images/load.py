@@ -15,6 +15,7 @@ from typing import cast
 from psycopg2 import sql
 
 from dbinfer.base.errors import DataError, UsageError
+from dbinfer.base.options import documented, option
 from dbinfer.base.progress import OnProgress, Progress, silent
 from dbinfer.base.report import Report
 from dbinfer.database.connection import session
@@ -35,32 +36,27 @@ from dbinfer.images.table import (
     timestamp,
 )
 
-__all__ = ["LoadOptions", "LoadReport", "load"]
 
-
+@documented
 @dataclass(frozen=True)
 class LoadOptions:
-    """Where images go, and under which names.
+    """Where images go, and under which names."""
 
-    Attributes:
-        table: the table's name as a user writes it; made where it does not exist.
-        label_from: 'folder': the name of each file's folder is stored as its label; None: no label is stored.
-        base: stored paths are relative to this folder; None: to the parent of the folder that is loaded.
-        column, path_column, label_column: of the image, of the stored path, of the label.
-        recursive: also folders within folders.
-        update: replace the images of files that have changed since they were loaded.
-        from_list: a file that names one file a line, or '-' for standard input.
-    """
-
-    table: str = "images"
-    label_from: str | None = None
-    base: Path | None = None
-    column: str = "img"
-    path_column: str = "path"
-    label_column: str = "label"
-    recursive: bool = True
-    update: bool = False
-    from_list: Path | None = None
+    table: str = option("images", "TABLE or SCHEMA.TABLE; created if it does not exist.")
+    label_from: str | None = option(
+        None, "'folder': store the name of each file's folder as its label.", metavar="folder"
+    )
+    base: Path | None = option(
+        None, "Store paths relative to this folder. Default: the parent of the folder you load."
+    )
+    column: str = option("img", "Column with the images.")
+    path_column: str = option("path", "Column with the paths.")
+    label_column: str = option("label", "Column with the labels.")
+    recursive: bool = option(True, "Include subfolders.")
+    update: bool = option(False, "Replace images whose files have changed since they were loaded.")
+    from_list: Path | None = option(
+        None, "Load the files named in this file, one per line; - reads stdin.", metavar="FILE|-"
+    )
 
     def columns(self) -> Columns:
         """Return the columns as the catalog has them.
@@ -220,7 +216,7 @@ def load(
 
 
 def _teller(sources: list[Source], progress: OnProgress) -> Callable[[int], None]:
-    """Return what counts bytes as done, and tells it."""
+    """Return a function that counts bytes as done and reports them."""
     # the walk that counts them is for the bar alone
     total = None if progress is silent else sum(source.total for source in sources)
     done = 0

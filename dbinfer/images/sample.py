@@ -1,4 +1,4 @@
-"""sample: images that are at hand, in a table, with what one knows of them: digits, strokes, written."""
+"""sample: puts built-in images into a table, with a column that says what they show: digits, strokes, written."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from psycopg2.sql import SQL
 
 from dbinfer.base.errors import UsageError
+from dbinfer.base.options import documented, option
 from dbinfer.base.progress import OnProgress, silent
 from dbinfer.base.report import Report
 from dbinfer.database.connection import session
@@ -20,19 +21,16 @@ from dbinfer.images.load import LoadOptions, load
 Truths = dict[str, bytes | str]  # by the name of the image's file
 
 
+@documented
 @dataclass(frozen=True)
 class SampleOptions:
-    """Which images, and where they go.
+    """Which images, and where they go."""
 
-    Attributes:
-        table: the table's name; made where it does not exist. Empty: the name of the data.
-        part: heldout, or train: what a network has seen that was trained on the data of this name.
-        count: how many of strokes or written; None: as many as there are in training.
-    """
-
-    table: str = ""
-    part: str = "heldout"
-    count: int | None = None
+    table: str = option("", "TABLE or SCHEMA.TABLE. Default: the name of the data.")
+    part: str = option(
+        "heldout", "heldout, or train: the images that a network trained on this data has seen."
+    )
+    count: int | None = option(None, "How many, of strokes or written. Default: all.")
 
 
 @dataclass(frozen=True)

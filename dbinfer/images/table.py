@@ -158,7 +158,7 @@ def differing(outcomes: Outcomes, digests: dict[str, bytes]) -> Compared:
             else:
                 item, data = outcome
                 there = digests.get(item.path, b"")
-                # Greenplum 6 has no other hash; nobody is refused anything by it
+                # Greenplum 6 has no other hash; nothing is refused because of it
                 kind = "md5" if len(there) == MD5_BYTES else "sha256"
                 yield outcome, hashlib.new(kind, data, usedforsecurity=False).digest() != there
 

@@ -1,6 +1,4 @@
-"""Whether the work is spread: tables over segments, scoring over them, and what scores at once over a host's
-cores.
-"""
+"""Whether work is spread evenly: tables and scoring over the segments, processes over a host's cores."""
 
 from __future__ import annotations
 
@@ -17,13 +15,10 @@ from psycopg2.extensions import quote_ident
 from dbinfer.database.backends import Check
 from dbinfer.database.platform import Platform
 
-__all__ = ["crowded_hosts", "moving_images", "skewed_tables"]
-
-
-# Threads on a core: up to so many take turns and lose little; beyond it memory and start-up grow with each, for nothing
+# Threads per core: up to this many cost little; each one beyond adds memory and start-up time, and no speed
 TOO_MANY = 2.0
 PLACES = "SELECT host, cores, threads FROM dbinfer.segments"
-# The leader scores, too; a server may start fewer workers than a plan asks for
+# The leader also scores; a server may start fewer workers than a plan asks for
 PROCESSES = """
 SELECT 1 + least(pg_catalog.current_setting('max_parallel_workers_per_gather')::pg_catalog.int4,
                  pg_catalog.current_setting('max_parallel_workers')::pg_catalog.int4,
@@ -54,7 +49,7 @@ class Host:
 
 
 def crowded_hosts(conn: Connection, platform: Platform, settings: Mapping[str, str]) -> list[Check]:
-    """Return the check of all hosts; none where this role is not told which segments share one.
+    """Return the check of all hosts; none where this role cannot see which segments share one.
 
     Args:
         settings: of the database, as far as this role may read them.
@@ -67,15 +62,15 @@ def crowded_hosts(conn: Connection, platform: Platform, settings: Mapping[str, s
     return [check_crowding([server], SINGLE.format(name, max(0, server.cores - 1)), settings)]
 
 
-def check_crowding(hosts: list[Host], cure: str, settings: Mapping[str, str]) -> Check:
-    """Return what to say of the hosts: named above one thread a core, wrong above TOO_MANY."""
+def check_crowding(hosts: list[Host], hint: str, settings: Mapping[str, str]) -> Check:
+    """Return the check of the hosts: those above one thread a core are named, above TOO_MANY it fails."""
     worst = max(hosts, key=lambda host: host.load)
     if settings.get("isolation") == "always":
         return Check("load", True, f"{worst}; the engine keeps within the cores")
     crowded = sorted((host for host in hosts if host.load > 1), key=lambda host: host.load, reverse=True)
     if not crowded:
         return Check("load", True, str(worst))
-    return Check("load", worst.load <= TOO_MANY, "; ".join(map(str, crowded)), cure)
+    return Check("load", worst.load <= TOO_MANY, "; ".join(map(str, crowded)), hint)
 
 
 def _cluster(conn: Connection) -> list[Host]:
@@ -101,7 +96,7 @@ def _server(conn: Connection) -> Host:
 
 # Of a segment's share, which is the average; hashing alone gives less from a few hundred rows on
 TOO_FULL = 1.5
-# Above its share; less is scored in a moment wherever it lies
+# Bytes above its share; fewer are scored in a moment wherever they lie
 TOO_MANY_BYTES = 16 << 20
 NAMED = 3
 # An ALTER TABLE or a VACUUM FULL may hold a table for hours
@@ -115,12 +110,12 @@ SELECT c.oid, pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident
                 WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
                   AND a.atttypid = 'pg_catalog.bytea'::pg_catalog.regtype)
 """
-# pg_class as each segment has it, where a table has the same oid; the size counts what is stored out of line, too
+# pg_class as each segment has it, where a table has the same oid; the size includes what is stored out of line
 SIZES = """
 SELECT c.oid, c.gp_segment_id, pg_catalog.pg_table_size(c.oid)
   FROM gp_dist_random('pg_catalog.pg_class') c WHERE c.oid = ANY (%s::pg_catalog.oid[])
 """
-SKEW_CURE = "ALTER TABLE {} SET DISTRIBUTED BY (a column that differs in every row, such as id)"
+SKEW_HINT = "ALTER TABLE {} SET DISTRIBUTED BY (a column that differs in every row, such as id)"
 
 
 @dataclass(frozen=True)
@@ -143,7 +138,7 @@ class Spread:
 
     @property
     def skewed(self) -> bool:
-        """Return whether that costs time worth a word."""
+        """Return whether the skew costs noticeable time."""
         above = self.bytes[self.fullest] * (1 - 1 / self.excess)
         return self.excess > TOO_FULL and above > TOO_MANY_BYTES
 
@@ -168,18 +163,18 @@ def skewed_tables(conn: Connection, platform: Platform) -> list[Check]:
             problem = str(err).strip().splitlines()[0]
             return [Check("skew", True, f"not looked at: {problem}")]
         finally:
-            # ends the time limit, too
+            # also ends the time limit
             cur.execute("ROLLBACK TO SAVEPOINT dbinfer_skew")
     return [check_skew(found)]
 
 
 def check_skew(found: list[Spread]) -> Check:
-    """Return what to say of the tables."""
+    """Return the check of the tables."""
     skewed = sorted((one for one in found if one.skewed), key=lambda one: one.excess, reverse=True)
     if not skewed:
         return Check("skew", True, f"{len(found)} tables of images, none of them uneven")
     more = f"; and {len(skewed) - NAMED} more" if len(skewed) > NAMED else ""
-    return Check("skew", False, "; ".join(map(str, skewed[:NAMED])) + more, SKEW_CURE.format(skewed[0].table))
+    return Check("skew", False, "; ".join(map(str, skewed[:NAMED])) + more, SKEW_HINT.format(skewed[0].table))
 
 
 def _spreads(cur: Cursor) -> list[Spread]:
@@ -240,7 +235,7 @@ def moving_images(conn: Connection, query: str) -> Check:
 
 
 def check_motion(plan: dict[str, Any]) -> Check:
-    """Return what to say of a plan."""
+    """Return the check of a plan."""
     if not _calls_below(plan):
         hidden = "A function that the planner does not inline (plpgsql, STRICT) hides its calls."
         return Check("query", True, "its plan shows no call that scores images", hidden)
@@ -251,7 +246,7 @@ def check_motion(plan: dict[str, Any]) -> Check:
 
 
 def _moves(node: dict[str, Any], above: frozenset[Call]) -> Iterator[str]:
-    """Say what moves images to calls above it; calls that the plan below it has, too, were computed there."""
+    """Say what moves images to calls above it; calls that the plan below it also has were computed there."""
     kind = node["Node Type"]
     if "Motion" in kind:
         sent = {match[1] for item in node.get("Output", ()) if (match := COLUMN.fullmatch(item))}

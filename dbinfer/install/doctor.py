@@ -1,6 +1,4 @@
-"""doctor: examines the database, its mirrors and every backend that scores, and says for what is wrong what mends
-it.
-"""
+"""doctor: examines the database, its mirrors and every backend that scores, with a hint for each problem."""
 
 from __future__ import annotations
 
@@ -13,6 +11,7 @@ from psycopg2.extensions import TRANSACTION_STATUS_INERROR
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.base.errors import InstallError, ServerError
+from dbinfer.base.options import documented, option
 from dbinfer.base.report import Report
 from dbinfer.base.version import __version__
 from dbinfer.database.backends import Check, check_backends
@@ -20,9 +19,8 @@ from dbinfer.database.connection import Installed, installed, session
 from dbinfer.database.platform import Platform, detect
 from dbinfer.install.balance import crowded_hosts, moving_images, skewed_tables
 from dbinfer.install.content import Content
-from dbinfer.install.engine import check_engines
-from dbinfer.install.possible import check_server
-from dbinfer.install.steps import check_foreign, lacks_rights
+from dbinfer.install.hosts import check_engines
+from dbinfer.install.steps import check_foreign, check_server, lacks_rights
 from dbinfer.models.precision import slow_hosts
 
 PRIMARY, MIRROR, DOWN, IN_SYNC = "p", "m", "d", "s"
@@ -68,18 +66,18 @@ def judge(found: list[Instance]) -> list[Check]:
     wrong = [pair for pair in said if pair]
     if not wrong:
         return [Check("mirrors", True, f"{len(mirrors)} in sync")]
-    hint = next(cure for cure in (RECOVER, WAIT, SWAP) if any(cure == pair[1] for pair in wrong))
+    hint = next(each for each in (RECOVER, WAIT, SWAP) if any(each == pair[1] for pair in wrong))
     return [Check("mirrors", False, "; ".join(text for text, _ in wrong), hint)]
 
 
 def _pair(acting: Instance, other: Instance) -> tuple[str, str] | None:
-    """Return what is wrong with the two of a segment and its cure; None where all is as it should be."""
+    """Return what is wrong with the two of a segment and its hint; None where all is as it should be."""
     swapped = acting.preferred == MIRROR
     words = list(_words(acting, other, swapped))
     if not words:
         return None
-    cure = RECOVER if other.status == DOWN else WAIT if other.mode != IN_SYNC else SWAP
-    return f"segment {acting.content}: " + ", ".join(words), cure
+    hint = RECOVER if other.status == DOWN else WAIT if other.mode != IN_SYNC else SWAP
+    return f"segment {acting.content}: " + ", ".join(words), hint
 
 
 def _words(acting: Instance, other: Instance, swapped: bool) -> Iterator[str]:
@@ -91,18 +89,15 @@ def _words(acting: Instance, other: Instance, swapped: bool) -> Iterator[str]:
         yield f"{other.host} is not in sync yet"
 
 
-UNPROVED = "try it before you rely on it, and see docs/platforms.md"
+UNPROVED = "try it before you rely on it, and see docs/explanation/platforms.md"
 
 
+@documented
 @dataclass(frozen=True)
 class DoctorOptions:
-    """What to look at besides.
+    """What to look at besides."""
 
-    Attributes:
-        query: a statement, which is planned and not run: do images move before they are scored?
-    """
-
-    query: str | None = None
+    query: str | None = option(None, "A statement: say whether its plan moves images. It is not run.")
 
 
 @dataclass(frozen=True)
@@ -144,7 +139,7 @@ def _examined(dsn: str | None) -> DoctorReport:
             check_server(platform)
         except InstallError as err:
             # More checks would only fail there, each with a sentence of the server's own
-            return DoctorReport((*server, Check("server", False, err.message, err.cure)))
+            return DoctorReport((*server, Check("server", False, err.message, err.hint)))
         with conn.cursor() as cur:
             found = installed(cur)
         if found is None or found.order:
@@ -167,10 +162,12 @@ def _server(platform: Platform) -> list[Check]:
     checks = [Check("server", True, str(platform), platform.warning and f"{platform.warning}: {UNPROVED}")]
     if platform.features.family:
         lacking = platform.features.lacking
-        cure = (
-            "dbinfer needs what is missing; docs/platforms.md says which servers have it" if lacking else ""
+        hint = (
+            "dbinfer needs what is missing; docs/explanation/platforms.md says which servers have it"
+            if lacking
+            else ""
         )
-        checks.append(Check("features", not lacking, str(platform.features), cure))
+        checks.append(Check("features", not lacking, str(platform.features), hint))
     return checks
 
 
@@ -179,7 +176,7 @@ def _unlike(found: Installed | None) -> Check:
     if found is None:
         return Check("installed", False, "dbinfer is not in this database", "dbinfer install")
     refusal = found.refusal(ServerError)
-    return Check("version", False, refusal.message, refusal.cure)
+    return Check("version", False, refusal.message, refusal.hint)
 
 
 def _settings(conn: Any) -> dict[str, str]:
@@ -214,7 +211,7 @@ def _rights(conn: Any) -> list[Check]:
             "objects",
             foreign is None,
             foreign.message if foreign else "all ours",
-            foreign.cure if foreign else "",
+            foreign.hint if foreign else "",
         ),
     ]
 
@@ -229,7 +226,7 @@ def _installed(found: Installed, settings: dict[str, str]) -> list[Check]:
             )
         ]
     content = Content()
-    cure = found.refusal(ServerError).cure if found.newer else "dbinfer upgrade"
+    hint = found.refusal(ServerError).hint if found.newer else "dbinfer upgrade"
     same = found.release == __version__
     runtime = settings.get("runtime_digest") == content.runtime_digest
     return [
@@ -237,12 +234,12 @@ def _installed(found: Installed, settings: dict[str, str]) -> list[Check]:
             "version",
             same,
             f"database {found.release}, client {__version__}",
-            "" if same else cure,
+            "" if same else hint,
         ),
         Check(
             "runtime",
             runtime,
             f"digest {settings.get('runtime_digest', '')[:12]}",
-            "" if runtime else cure,
+            "" if runtime else hint,
         ),
     ]

@@ -1,10 +1,11 @@
-"""The steps of install and upgrade inside one transaction: checks, roles, SQL files, runtime, settings; objects of
-others are refused.
+"""The steps of install and upgrade: what the server must offer, then in one transaction objects of others, roles, SQL
+files, runtime and settings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import psycopg2
@@ -13,10 +14,143 @@ from psycopg2.extensions import cursor as Cursor
 from dbinfer.base.errors import InstallError
 from dbinfer.base.version import __version__
 from dbinfer.database.connection import Installed, one, sentence, session
-from dbinfer.database.platform import Platform
+from dbinfer.database.platform import STRANGERS, Platform
 from dbinfer.database.sql import read
 from dbinfer.install.content import Content, Upgrade
-from dbinfer.install.possible import Offer, refusal
+
+# The role in which each service keeps what it leaves of a superuser, and its name
+SERVICES = {
+    "rds_superuser": "Amazon RDS or Aurora",
+    "alloydbsuperuser": "Google AlloyDB",
+    "cloudsqlsuperuser": "Google Cloud SQL",
+    "azure_pg_admin": "Azure Database for PostgreSQL",
+    "supabase_admin": "Supabase",
+    "neon_superuser": "Neon",
+    "avnadmin": "Aiven",
+    "doadmin": "DigitalOcean",
+    "tsdbadmin": "Timescale",
+}
+# Upgrades and functions use what PostgreSQL 12 brought; Greenplum 6 gets other text (database/platform.py)
+OLDEST = 120000
+BESIDE = (
+    "Run a PostgreSQL of your own beside it, which reads the images there: "
+    "docs/explanation/platforms.md#managed-services"
+)
+ROLE_QUERY = "SELECT rolname, rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user"
+LANGUAGE_QUERY = (
+    "SELECT (SELECT count(*) FROM pg_catalog.pg_language WHERE lanname = 'plpython3u')"
+    " + (SELECT count(*) FROM pg_catalog.pg_available_extensions WHERE name = 'plpython3u')"
+)
+SERVICE_QUERY = "SELECT rolname FROM pg_catalog.pg_roles WHERE rolname = ANY (%s)"
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a server offers to the role that asks.
+
+    Attributes:
+        role: its name; superuser: whether it is one.
+        python: whether PL/Python 3 is there, or can be made.
+        service: the managed service that the roles of the server point to; "" without one.
+        sign: the role that points to it.
+    """
+
+    role: str
+    superuser: bool
+    python: bool
+    service: str = ""
+    sign: str = ""
+
+
+def check_server(platform: Platform) -> None:
+    """Refuse servers on which nothing of dbinfer could run, and sessions that see one node of a cluster alone.
+
+    Raises:
+        InstallError: another kind of server, one that is too old, a relative of Greenplum that lacks something, or
+            utility mode.
+    """
+    if platform.name in STRANGERS:
+        raise InstallError(f"{STRANGERS[platform.name]} {platform.version} has no PL/Python 3", BESIDE)
+    if not platform.mpp:
+        if platform.kernel < OLDEST:
+            raise InstallError(
+                f"{platform} is too old: dbinfer needs a server that is PostgreSQL 12 or newer inside",
+                "Upgrade the server; docs/explanation/platforms.md says on which ones dbinfer was run.",
+            )
+        return
+    if platform.features.lacking:
+        missing = ", ".join(platform.features.lacking)
+        raise InstallError(
+            f"{platform.name} {platform.version} lacks what dbinfer needs on a cluster: {missing}",
+            "Use a newer release; docs/explanation/platforms.md says which servers have it.",
+        )
+    if platform.features.role == "utility":
+        raise InstallError(
+            "this session is in utility mode (gp_role), which reaches one node of the cluster alone",
+            "Connect to the coordinator without gp_role=utility in $PGOPTIONS and in the connection string.",
+        )
+
+
+def note(platform: Platform) -> str:
+    """Return what is unusual about the server, as a sentence that follows another; "" for most."""
+    return f" Note: {platform.warning}." if platform.warning else ""
+
+
+def check_offer(cur: Cursor, platform: Platform) -> None:
+    """Refuse a role and a server with which no function in PL/Python can be made.
+
+    Raises:
+        InstallError: no superuser, or no PL/Python.
+    """
+    found = offer(cur)
+    if not (found.superuser and found.python):
+        raise refusal(found, platform)
+
+
+def offer(cur: Cursor) -> Offer:
+    """Ask the catalog; nothing is tried, because a refused statement would abort the transaction."""
+    cur.execute(ROLE_QUERY)
+    role, superuser = cur.fetchone() or ("", False)
+    cur.execute(LANGUAGE_QUERY)
+    python = bool(one(cur))
+    cur.execute(SERVICE_QUERY, (list(SERVICES),))
+    signs = {row[0] for row in cur.fetchall()}
+    sign = next((name for name in SERVICES if name in signs), "")
+    return Offer(role, superuser, python, SERVICES.get(sign, ""), sign)
+
+
+def refusal(found: Offer, platform: Platform) -> InstallError:
+    """Return the error for an offer that is not enough."""
+    if found.service and not found.superuser:
+        service = f"{found.service} (its role {found.sign!r} is here)"
+        if found.python:
+            message = (
+                f"role {found.role!r} is not a superuser, and {service} does not make anyone a superuser"
+            )
+        else:
+            message = f"{service} does not offer PL/Python (language plpython3u), in which dbinfer runs"
+        return InstallError(message, BESIDE)
+    if found.superuser:
+        return InstallError("the server does not have PL/Python (language plpython3u)", _hint(platform))
+    if found.python:
+        return InstallError(
+            f"role {found.role!r} is not a superuser, and creating functions in PL/Python takes one",
+            "Connect as a superuser.",
+        )
+    return InstallError(
+        f"role {found.role!r} is not a superuser, and the server does not have PL/Python (language plpython3u)",
+        f"Where you can have both: {_hint(platform)} Else: {BESIDE}",
+    )
+
+
+def _hint(platform: Platform) -> str:
+    if platform.features.family:
+        return (
+            "Install the PL/Python 3 of that server on all of its hosts; "
+            "docs/explanation/platforms.md says where it comes from."
+        )
+    return f"Install it on the server's host: apt-get install postgresql-plpython3-{platform.kernel // 10000}"
+
 
 SHOWN = 5
 
@@ -68,12 +202,12 @@ def members(cur: Cursor, role: str = ADMIN) -> list[str]:
 
 
 def make_admin(cur: Cursor, adopt: bool) -> None:
-    """Make the administrator's role, or see that the one which is there is ours.
+    """Make the administrator's role, or check that the existing one is ours.
 
     Raises:
         InstallError: a role of that name is not ours, was not adopted before, and `adopt` is False.
     """
-    # Roles belong to the whole cluster and bear no mark but a comment that says who made them
+    # Roles belong to the whole cluster; only their comment says that dbinfer made them
     exists, said = comment(cur, ADMIN)
     if not exists:
         cur.execute(f"CREATE ROLE {ADMIN} NOLOGIN")
@@ -96,7 +230,7 @@ def check_old_owner(cur: Cursor, adopt: bool) -> bool:
 
 def _not_ours(cur: Cursor, role: str) -> InstallError:
     names = ", ".join(members(cur, role))
-    who = f"its members ({names})" if names else "who gets its membership"
+    who = f"its members ({names})" if names else "roles that are granted it"
     return InstallError(
         f"a role {role} exists already and was not made by dbinfer: {who} could deploy models",
         f"Rename it, or use it as it is: dbinfer install --adopt-role ({role} keeps its members).",
@@ -146,7 +280,7 @@ transaction = partial(any_session, catalog_only=True)
 def installed(cur: Cursor) -> Installed | None:
     """Return which dbinfer this database has, or None; for superusers, also before 0.2.0."""
     cur.execute(
-        # A table: a view of that name, which somebody has planted, would run with a superuser's rights
+        # A table: a view of that name, planted by another user, would run with a superuser's rights
         "SELECT relkind OPERATOR(pg_catalog.=) 'r' FROM pg_catalog.pg_class "
         "WHERE oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('dbinfer_private.setting')::pg_catalog.oid"
     )
@@ -216,7 +350,7 @@ def apply(cur: Cursor, platform: Platform, content: Content, adopt_role: bool = 
     )
     # After a restore roles have other oids than those that the grants remember
     cur.execute("SELECT dbinfer_private.anchor_grants()")
-    # Without it backends compile the sources; where they cannot, whoever looks at the backends says why
+    # Without it backends compile the sources; where they cannot, the checks of the backends say why
     attempt(cur, KEEP_CODE)
 
 
@@ -235,11 +369,11 @@ def _run(cur: Cursor, name: str, sql: str) -> None:
     try:
         cur.execute(sql)
     except psycopg2.errors.LockNotAvailable:
-        # No fault of the file: whoever set the timeout has the words for it
+        # No fault of the file: the caller that set the timeout explains it
         raise
     except psycopg2.Error as err:
         refusal = sentence(err, InstallError)
-        raise type(refusal)(f"sql/{name} failed: {refusal.message}", refusal.cure) from err
+        raise type(refusal)(f"sql/{name} failed: {refusal.message}", refusal.hint) from err
 
 
 def _has_tables(cur: Cursor) -> bool:
@@ -283,7 +417,7 @@ def write_settings(cur: Cursor, values: Mapping[str, str]) -> None:
 
 
 def drop_roles(cur: Cursor) -> None:
-    """Drop the roles of dbinfer that nobody needs any more."""
+    """Drop the roles of dbinfer that no database needs any more."""
     for statement in drop(cur):
         # Another database of the cluster may need the role
         attempt(cur, statement)

@@ -18,9 +18,9 @@ from dbinfer_udf.errors import ImageError
 from dbinfer_udf.image.decode import Decoder, target_of
 from dbinfer_udf.image.resize import Resizer
 from dbinfer_udf.manifest import Manifest
-from dbinfer_udf.result.detection import found
+from dbinfer_udf.result.detection import candidates
 from dbinfer_udf.result.mask import MaskLayout, mask_layout, sigmoid
-from dbinfer_udf.result.postprocess import scores
+from dbinfer_udf.result.vectors import scores
 
 SAME_BOX = 0.9  # intersection / union of two boxes that are one
 NEAR_BOX = 0.5  # of two that show one object, as weights of 8 bits move them
@@ -37,7 +37,7 @@ def agreement(manifest: Manifest, first: Sequence[Any], second: Sequence[Any]) -
         masks = [(mask_of(manifest, layout, a), mask_of(manifest, layout, b)) for a, b in pairs]
         return "IoU", float(np.mean([overlap(a, b) for a, b in masks]))
     if manifest.task == "detection":
-        both = [[found(one, manifest) for one in run] for run in (first, second)]
+        both = [[candidates(one, manifest) for one in run] for run in (first, second)]
         there = any(len(boxes) for run in both for boxes in run)
         return "boxes", _partnered(both[0], both[1], NEAR_BOX) if there else 1.0
     return "cosine", float(np.mean([_cosine(a.ravel(), b.ravel()) for a, b in pairs]))
@@ -91,7 +91,7 @@ def sameness(manifest: Manifest, first: Sequence[Any], second: Sequence[Any]) ->
         seen = [[one[0][one[0][:, 4] >= manifest.threshold] for one in run] for run in (first, second)]
         if any(len(boxes) for run in seen for boxes in run):
             return "boxes", _partnered(seen[0], seen[1])
-        # the order of boxes that nobody sees may differ
+        # boxes below the threshold may differ in order
         first, second = ([np.sort(one[0][:, 4]) for one in run] for run in (first, second))
     if manifest.task == "classification":
         return agreement(manifest, first, second)

@@ -14,12 +14,13 @@ import psycopg2
 from psycopg2.extensions import cursor as Cursor
 
 from dbinfer.base.errors import RegistryError
+from dbinfer.base.options import check, documented, option
 from dbinfer.base.progress import OnProgress, Progress, silent
 from dbinfer.base.report import Report
 from dbinfer.database.connection import one, session
-from dbinfer.models import precision as trials
-from dbinfer.models.describe import check_isolation, checked_layout, checked_values
-from dbinfer.models.precision import AUTO, Choice, choose
+from dbinfer.models import precision
+from dbinfer.models.describe import ISOLATIONS, checked_layout, checked_values
+from dbinfer.models.precision import Choice
 from dbinfer.models.prepare import PreparedModel
 from dbinfer_udf.manifest import Manifest
 from dbinfer_udf.model.trial import Limits, Result
@@ -52,11 +53,13 @@ class Attempt:
     def __call__(self, progress: OnProgress) -> Tried:
         path, manifest, prepared = self.path, self.manifest, self.prepared
         progress(Progress("trying"))
-        if manifest.precision != AUTO:
-            result = trials.try_model(path, prepared, manifest.precision, self.limits)
+        if manifest.precision != precision.AUTO:
+            result = precision.try_model(path, prepared, manifest.precision, self.limits)
             return Tried(manifest, prepared, result, None)
         query = None if self.images is None else (self.images, self.dsn)
-        choice, result = choose(path, prepared, manifest, self.limits, query, progress)
+        choice, result = precision.choose(
+            path, prepared, manifest=manifest, limits=self.limits, query=query, progress=progress
+        )
         return Tried(replace(manifest, precision=choice.precision), prepared, result, choice)
 
 
@@ -142,7 +145,14 @@ def store(cur: Cursor, version: NewVersion, progress: OnProgress) -> Stored:
         (version.name, json.dumps(row), version.activate),
     )
     count = sum(len(blocks) for blocks in parts.values())
-    return Stored(one(cur), version.activate, prepared.size, version.manifest.precision, count, sent)
+    return Stored(
+        version=one(cur),
+        active=version.activate,
+        size=prepared.size,
+        precision=version.manifest.precision,
+        parts=count,
+        new_parts=sent,
+    )
 
 
 def _split(data: bytes) -> list[tuple[str, bytes]]:
@@ -167,36 +177,36 @@ def _send(cur: Cursor, blocks: dict[str, bytes], progress: OnProgress) -> int:
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}")
 
 
+@documented
 @dataclass(frozen=True)
 class DeployOptions:
     """What the user said beside the file.
 
     Attributes:
-        name: of the model; default: the manifest's, else the file's.
-        alias: a second name for the new version.
-        activate: make the new version the one that the plain name means.
-        default: make the model the one that calls without a name use.
-        private: grant it to nobody (otherwise a new model may be run by everybody).
-        isolation: auto, always or never: whether the host's engine runs the model; None: as before, at first as the
-            database's setting says.
         values: manifest keys that override what the IR says, also `input_size` as (height, width).
         layout: NHWC or NCHW, where the shape leaves it open.
-        images: a query for images on which precisions must agree, where the manifest leaves the precision open; None:
-            they are made.
     """
 
-    name: str | None = None
-    alias: str | None = None
-    activate: bool = True
-    default: bool = False
-    private: bool = False
-    isolation: str | None = None
+    name: str | None = option(None, "Name in the database. Default: the manifest's, else the file's.")
+    alias: str | None = option(None, "Alias for the new version, for example production.")
+    activate: bool = option(True, "Let the model's plain name mean the new version.")
+    default: bool = option(False, "Make it the default model, for calls that name none.")
+    private: bool = option(False, "Let nobody else run a new model until you grant it.")
+    isolation: str | None = option(
+        None,
+        "Whether the host's engine runs this model, outside of the database's processes: {choices}. Default: as "
+        "before; for a new model, the database's setting.",
+        choices=ISOLATIONS,
+    )
     values: Mapping[str, Any] = field(default_factory=dict)
     layout: str | None = None
-    images: str | None = None
+    check: str | None = option(
+        None,
+        "Query for images on which another precision must agree with f32. Default: generated pictures.",
+    )
 
     def __post_init__(self) -> None:
-        check_isolation(self.isolation)
+        check(self)
         object.__setattr__(self, "values", checked_values(self.values))  # the way into a frozen dataclass
         object.__setattr__(self, "layout", checked_layout(self.layout))
 
@@ -256,12 +266,14 @@ def deploy(
     weights = check_files(path)
     known, prepared = understand(path, options.values, options.layout, progress)
     name = checked_name(options.name or known.manifest.name or path.stem)
-    # The older form, too, because registries remember versions by it
+    # Both forms, because older registries know versions by the older one
     contents = [_digest(each, known.manifest) for each in digests(path, weights)]
     with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
         there, limits = find_version(cur, name, contents), read_limits(cur)
     # Outside of any transaction: a trial may take minutes, and no other deploy shall wait for it
-    attempt = Attempt(path, known.manifest, prepared, limits, options.images, dsn)
+    attempt = Attempt(
+        path=path, manifest=known.manifest, prepared=prepared, limits=limits, images=options.check, dsn=dsn
+    )
     tried = None if there else attempt(progress)
     with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
         # Two deploys of one model would both take the next number

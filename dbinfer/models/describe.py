@@ -1,7 +1,7 @@
 """The manifest of an IR: ours where it is inside, else from Model API's `model_info`, the graph and what the
 caller says.
 
-What can be known is not asked for; what cannot is asked for by name.
+What can be derived is not asked for; where it cannot, the error names the option that states it.
 """
 
 from __future__ import annotations
@@ -15,22 +15,11 @@ from dbinfer.models.graph import LAYOUTS, GraphInfo, graph_info, output_names
 from dbinfer.models.ir import ModelFile, read_manifest, read_model_info
 from dbinfer_udf import manifest as m
 from dbinfer_udf.manifest import Manifest, ManifestError
+from dbinfer_udf.tasks import TASKS, either
 
 ISOLATIONS = ("auto", "always", "never")
-
-
-def check_isolation(value: str | None) -> None:
-    """Return where the value is one of the three words, or None.
-
-    Raises:
-        UsageError: it is another one.
-    """
-    if value is not None and value not in ISOLATIONS:
-        raise UsageError(f"--isolation is {value!r}, but must be one of {', '.join(ISOLATIONS)}")
-
-
 WORDS = {
-    "task": m.TASKS,
+    "task": tuple(TASKS),
     "color": m.COLORS,
     "resize": m.RESIZES,
     "interpolation": m.INTERPOLATIONS,
@@ -70,7 +59,8 @@ def checked_layout(layout: str | None) -> str | None:
 
 
 TRUE = ("true", "yes", "1")
-TASKS = {"classification": "classification", "segmentation": "segmentation"}
+# By the name that Model API has for them
+MODEL_TYPES = {task.model_type.lower(): name for name, task in TASKS.items() if task.model_type}
 
 
 @dataclass(frozen=True)
@@ -80,7 +70,7 @@ class Description:
     Attributes:
         info: what its graph says.
         manifest: how images become its input, and what its output means.
-        assumed: a sentence for each value that nobody stated.
+        assumed: a sentence for each value that was assumed because nothing stated it.
     """
 
     info: GraphInfo
@@ -111,7 +101,7 @@ def describe(
         known["activation"] = _activation(info, known["task"], found)
         if len(model.graph.outputs) > 1:
             known["outputs"] = output_names(model.graph)
-        # nobody has said it, so deploy chooses
+        # left open, so deploy chooses
         manifest = Manifest.from_dict({"precision": "auto", **known, **given})
     except ManifestError as err:
         raise ModelFileError(f"{model.path}: {err}") from err
@@ -130,7 +120,7 @@ def _from_graph(model: ModelFile, info: GraphInfo, given: Mapping[str, Any]) -> 
 
 def from_model_info(found: Mapping[str, str], info: GraphInfo) -> dict[str, Any]:
     """Return the keys of a manifest that Model API's `model_info` says; ManifestError where it says nonsense."""
-    # Model API reads pixels as BGR unless told to reverse them; without model_info RGB is the custom of our day
+    # Model API reads pixels as BGR unless told to reverse them; without model_info RGB is customary
     reverse = found.get("reverse_input_channels", "False" if found else "True").lower() in TRUE
     embedded = found.get("embedded_processing", "").lower() in TRUE
     values: dict[str, Any] = {"color": "GRAY" if info.channels == 1 else ("RGB" if reverse else "BGR")}
@@ -162,8 +152,8 @@ def _numbers(found: Mapping[str, str], key: str) -> list[float]:
 
 def _task(model: ModelFile, info: GraphInfo, found: Mapping[str, str]) -> str:
     named = found.get("model_type", "").lower()
-    if named in TASKS:
-        return TASKS[named]
+    if named in MODEL_TYPES:
+        return MODEL_TYPES[named]
     if named == "" and len(info.output) == 2:
         return "classification"
     if named == "" and len(info.output) == 4:
@@ -171,12 +161,12 @@ def _task(model: ModelFile, info: GraphInfo, found: Mapping[str, str]) -> str:
     raise ModelFileError(
         f"the task of {model.path} is unknown: its model_type is {named or 'not given'!r}, "
         f"its output {model.graph.output(0).get_partial_shape()}",
-        "Set it with --task: classification, segmentation, embedding, detection or tensor.",
+        f"Set it with --task: {either(list(TASKS))}.",
     )
 
 
 def _activation(info: GraphInfo, task: str, found: Mapping[str, str]) -> str:
-    if task not in TASKS or found.get("output_raw_scores", "").lower() in TRUE:
+    if not TASKS[task].model_type or found.get("output_raw_scores", "").lower() in TRUE:
         return "none"
     if info.activation:
         return "none"

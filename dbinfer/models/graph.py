@@ -96,7 +96,7 @@ def graph_info(graph: Any, layout: str | None = None) -> GraphInfo:
 
 def port(node_output: Any) -> Port:
     """Return name, shape and type of an input or output."""
-    # A tensor may have several names; the shortest is the one that people gave
+    # A tensor may have several names; the shortest is that which its author gave
     names = sorted(node_output.get_names(), key=lambda name: (len(name), name))
     name = names[0] if names else node_output.get_node().get_friendly_name()
     return Port(name, dimensions(node_output), node_output.get_element_type().get_type_name())
@@ -122,7 +122,7 @@ def dimensions(node_output: Any) -> tuple[int, ...]:
 
 def _own_layout(graph: Any) -> str | None:
     """Return the layout that the IR names; None where it names none or a partial one."""
-    # A Layout tells its axes only as a text: [N,H,W,C]
+    # A Layout shows its axes only as a text: [N,H,W,C]
     named = str(graph.get_parameters()[0].get_layout()).strip("[]").replace(",", "")
     return named if named in LAYOUTS else None
 

@@ -19,8 +19,6 @@ from xml.etree import ElementTree
 from dbinfer.base.errors import ModelFileError
 from dbinfer_udf.manifest import Manifest, ManifestError
 
-__all__ = ["embed_manifest", "import_openvino", "last_line", "read_manifest"]
-
 
 def import_openvino() -> Any:
     """Return the module openvino, imported so that it opens no socket and writes nothing into $HOME."""
@@ -266,7 +264,7 @@ def put_in_place(temporary: Path, output: Path, force: bool) -> bool:
     Raises:
         ModelFileError: other content is there and `force` is off.
     """
-    # The .xml last: whoever sees the new .xml finds the new weights
+    # The .xml last: a reader of the new .xml finds the new weights
     pairs = [(temporary.with_suffix(end), output.with_suffix(end)) for end in (".bin", ".xml")]
     there = [new for _, new in pairs if new.exists()]
     # shallow would believe size and time

@@ -23,7 +23,7 @@ from dbinfer.base.errors import ModelFileError
 from dbinfer.base.progress import OnProgress, Progress
 from dbinfer.database.backends import Check
 from dbinfer.models.prepare import PreparedModel
-from dbinfer_udf.host.limits import steps
+from dbinfer_udf.host.limits import threads_to_try
 from dbinfer_udf.host.process import precisions
 from dbinfer_udf.manifest import Manifest
 from dbinfer_udf.model.trial import Limits, Result, Sample, TrialError, run_trial
@@ -49,13 +49,13 @@ def try_model(
             folders = [folder, *({os.path.dirname(path) for path in sample[:2]} if sample else ())]
             guards = (apart.libraries(), folders)
             return run_trial(
-                sys.executable, str(xml), precision, limits, steps({}), sample=sample, guards=guards
+                sys.executable, str(xml), precision, limits, threads_to_try({}), sample=sample, guards=guards
             )
         except TrialError as err:
-            raise ModelFileError(f"{path} was not deployed: {err.message}", _cure(err.setting)) from err
+            raise ModelFileError(f"{path} was not deployed: {err.message}", _hint(err.setting)) from err
 
 
-def _cure(setting: str) -> str:
+def _hint(setting: str) -> str:
     if not setting:
         return "Convert the model again, with the OpenVINO version that the database's hosts have."
     option = setting.replace("_", "-")
@@ -63,17 +63,17 @@ def _cure(setting: str) -> str:
 
 
 AUTO, BASE = "auto", "f32"
-LEAST = 0.999  # top-1, dice or cosine: what of f32 must stay
+LEAST = 0.999  # top-1, dice or cosine: agreement with f32
 LEAST_BOXES = 0.99  # one more or less at the threshold is no fault
 GAIN = 0.95  # of f32's time: below this share a precision is worth its difference
-# A network that is faster than this is not what a row waits for
+# A row hardly waits for a network faster than this
 WORTH_MILLISECONDS = 0.3
 IMAGES, SECONDS = 32, 3.0
 MOST_IMAGES = 512  # of a query
 
 
 @dataclass(frozen=True)
-class Tried:
+class Measured:
     """One precision: milliseconds of an image, and how far it agrees with f32 (None for f32 itself)."""
 
     milliseconds: float
@@ -95,7 +95,7 @@ class Choice:
     measure: str = ""
     images: int = 0
     of_query: bool = False
-    tried: dict[str, Tried] | None = None
+    tried: dict[str, Measured] | None = None
 
 
 def choose(
@@ -115,7 +115,7 @@ def choose(
         ModelFileError: it does not pass its trial in f32.
         DataError: the query gives no images.
     """
-    # the runs keep the first output alone, and of the others nobody knows
+    # the runs keep only the first output, so nothing would be known of the others
     others = [] if _quantized(prepared) or manifest.outputs else precisions()
     with tempfile.TemporaryDirectory(prefix="dbinfer-precision-") as folder:
         compared = _Comparison(path, prepared, manifest, limits, Path(folder))
@@ -171,10 +171,10 @@ class _Comparison:
 
         outputs = {precision: self._outputs(precision) for precision in results}
         count = min(map(len, outputs.values()))
-        tried, measure = {BASE: Tried(self._milliseconds(BASE))}, ""
+        tried, measure = {BASE: Measured(self._milliseconds(BASE))}, ""
         for precision in list(results)[1:]:
             measure, value = sameness(self.manifest, outputs[BASE][:count], outputs[precision][:count])
-            tried[precision] = Tried(self._milliseconds(precision), round(value, 5))
+            tried[precision] = Measured(self._milliseconds(precision), round(value, 5))
         best = _fastest(tried, LEAST_BOXES if measure == "boxes" else LEAST)
         return Choice(best, measure, count if measure else 0, of_query, tried), results[best]
 
@@ -191,7 +191,7 @@ class _Comparison:
         return list(values.reshape(-1, *shape))
 
 
-def _fastest(tried: dict[str, Tried], least: float) -> str:
+def _fastest(tried: dict[str, Measured], least: float) -> str:
     bound = tried[BASE].milliseconds * GAIN
     good = [
         name
@@ -209,7 +209,7 @@ def _quantized(prepared: PreparedModel) -> bool:
 
 MODELS = "SELECT name, precision FROM dbinfer.models WHERE precision OPERATOR(pg_catalog.<>) 'f32' ORDER BY 1"
 SEGMENTS = "SELECT content, host, precisions FROM dbinfer.segments ORDER BY 1"
-CURE = "Deploy it again with --precision f32, which every host computes."
+HINT = "Deploy it again with --precision f32, which every host computes."
 
 
 def slow_hosts(conn: Connection) -> Check:
@@ -227,7 +227,7 @@ def slow_hosts(conn: Connection) -> Check:
         for host in sorted({host for host, able in hosts if able is not None and name not in able})
     ]
     if slow:
-        return Check("precision", False, "; ".join(slow), CURE)
+        return Check("precision", False, "; ".join(slow), HINT)
     return Check("precision", True, "every host has the instructions that the models want")
 
 

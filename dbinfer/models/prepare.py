@@ -1,6 +1,6 @@
 """Compiles the preprocessing into the graph: uint8 image of fixed size in, float32 out; that is what is stored.
 
-A process of its own does it, see dbinfer/base/apart.py: the IR may come from anybody.
+It runs in a process of its own (dbinfer/base/apart.py), because the IR may come from anywhere.
 """
 
 from __future__ import annotations

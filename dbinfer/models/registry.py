@@ -26,7 +26,7 @@ class UsageReport(Report):
     Attributes:
         since: from when on rows are counted, as ISO 8601; None where they are not.
         usage: one dict per model, version and role, with the columns of dbinfer.usage; for administrators also one per
-            version that nobody has used, with role and last_used None.
+            version that was never used, with role and last_used None.
     """
 
     since: str | None
@@ -34,7 +34,7 @@ class UsageReport(Report):
 
 
 def usage(model: str | None = None, dsn: str | None = None) -> UsageReport:
-    """List who used what: the caller's own use, for an administrator all; who may also keeps a copy in the database.
+    """List who used what: the caller's own use; for an administrator all of it, and a copy is kept in the database.
 
     Args:
         model: its name; None: all models.
@@ -51,7 +51,7 @@ def usage(model: str | None = None, dsn: str | None = None) -> UsageReport:
 
 
 def check_unused(cur: Cursor, model: str, version: int | None, days: int = UNUSED_DAYS) -> None:
-    """Raise where somebody has used a version, or any of the model, within so many days.
+    """Raise where a version, or any version of the model, was used within so many days.
 
     Raises:
         RegistryError: says who, when and how much.
@@ -65,7 +65,7 @@ def check_unused(cur: Cursor, model: str, version: int | None, days: int = UNUSE
         name = model if version is None else f"{model}@{version}"
         raise RegistryError(
             f"{name} was used in the last {days} days: by {told}",
-            f"To drop it all the same: dbinfer drop {name} --force. Who used what: dbinfer usage --model {model}",
+            f"To drop it anyway: dbinfer drop {name} --force. Who used what: dbinfer usage --model {model}",
         )
 
 
@@ -134,7 +134,7 @@ def activate(reference: str, dsn: str | None = None) -> RegistryReport:
 
 
 def default(name: str, dsn: str | None = None) -> RegistryReport:
-    """Make a model the one that calls without a name use."""
+    """Make a model the default of calls that name none."""
     _call(dsn, "SELECT dbinfer.set_default(%s)", name)
     return RegistryReport("default", name)
 

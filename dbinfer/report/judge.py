@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dbinfer.images.boxes import Boxes
 
 FETCH = 200  # rows at a time
-CURE = "Write it as SELECT boxes, dbinfer.detect(img, 'model') FROM ...; boxes are the true ones."
+HINT = "Write it as SELECT boxes, dbinfer.detect(img, 'model') FROM ...; boxes are the true ones."
 Pair = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
 
@@ -69,7 +69,7 @@ def _rows(query: str, dsn: str | None) -> Iterator[Pair]:
         if len(names) != 2:
             raise DataError(
                 f"the query returns the columns {', '.join(names)}, but must return true and found boxes",
-                CURE,
+                HINT,
             )
         with conn.cursor("dbinfer_judge") as cursor:
             cursor.itersize = FETCH
@@ -108,7 +108,7 @@ def _best(found: Any, number: int) -> Any:
         return found  # whoever reads them says what they are
     for box in found:
         if not isinstance(box.get("score"), int | float):
-            raise DataError(f"a found box of {_row(number)} has no score", CURE)
+            raise DataError(f"a found box of {_row(number)} has no score", HINT)
     best = sorted(found, key=lambda box: -box["score"])[:MOST]
     return [{**box, "label": box.get("label") or box.get("class")} for box in best]
 

@@ -6,35 +6,35 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dbinfer.base.errors import UsageError
+from dbinfer.base.options import documented, option
 from dbinfer.base.report import Report
 
 # The share of keys is a whole number of 2 ** 20, see sql/client/report_sample.sql
 MAX_SAMPLE = 1_000_000
 
 
+@documented
 @dataclass(frozen=True)
 class ReportOptions:
-    """What the page shows, and where it is written.
+    """What the page shows, and where it is written."""
 
-    Attributes:
-        out: the HTML file.
-        column, key: of the table of images: the image, and what names a row (several columns with commas); key None:
-            the columns that a table of results has before its column `model`, else `id`.
-        label: column with the true class; None: `label`, where there is one; '': no labels.
-        truth: column with true masks (image files); None: `truth`, where there is one.
-        model: name@3, which results are shown; None: those of the version that scored last.
-        against: name@2, which results these are compared with; None: those of the version before.
-        sample: of a larger table so many rows are shown, chosen by the hash of their keys.
-    """
-
-    out: Path = Path("report.html")
-    column: str = "img"
-    key: str | None = None
-    label: str | None = None
-    truth: str | None = None
-    model: str | None = None
-    against: str | None = None
-    sample: int = 20_000
+    out: Path = option(Path("report.html"), "The HTML file to write.")
+    column: str = option("img", "Column with the images.")
+    key: str | None = option(
+        None,
+        "Column (or columns: a,b) that identifies a row. Default: the columns before `model` in the results, else id.",
+    )
+    label: str | None = option(
+        None, "Column with the true class. Default: label, if there is one; '': no labels."
+    )
+    truth: str | None = option(None, "Column with true masks (image files). Default: truth, if there is one.")
+    model: str | None = option(None, "Show results of name@3. Default: the version that scored last.")
+    against: str | None = option(
+        None, "Compare with results of name@2. Default: the version before; '': none."
+    )
+    sample: int = option(
+        20_000, "How many rows of a larger table to show, chosen by the hash of their keys.", least=1
+    )
 
     def check(self) -> None:
         """Raise UsageError for values that make no page."""

@@ -21,17 +21,27 @@ from dbinfer.base.errors import DataError
 from dbinfer.base.progress import OnProgress, Progress
 from dbinfer.base.version import __version__
 from dbinfer.database.connection import session
-from dbinfer.report import figures, provenance, sections
-from dbinfer.report import pictures as report_pictures
+from dbinfer.report import figures, sections
 from dbinfer.report.figures import SHOWN_CLASSES, Answer, Map, accuracy, answers, compare, peaks
 from dbinfer.report.options import PageReport, ReportOptions
-from dbinfer.report.pictures import BoxSection, Mask, Thumbnail, judge, pictures, thumbnail
-from dbinfer.report.provenance import Job, ModelFacts
+from dbinfer.report.pictures import (
+    BoxSection,
+    Mask,
+    Thumbnail,
+    box_section,
+    boxed,
+    evaluate,
+    most_objects,
+    pictures,
+    thumbnail,
+)
 from dbinfer.report.sections import (
     SHOWN,
     ClassSection,
     Fact,
+    Job,
     MaskSection,
+    ModelFacts,
     Tile,
     VersionSection,
     class_section,
@@ -213,12 +223,12 @@ class _Maker:
         self.overlays: dict[Key, Thumbnail] = {}
         self.page = Page(self._title(), str(self.source.table), str(self.source.predictions), self._when())
 
-    def _models(self) -> list[provenance.ModelFacts]:
+    def _models(self) -> list[ModelFacts]:
         cur = self.rows.cur
         if self.newer.model is None:
-            return [provenance.named_facts(cur, self.options.model)] if self.options.model else []
+            return [sections.named_facts(cur, self.options.model)] if self.options.model else []
         found = [
-            provenance.model_facts(cur, version.model, version.number)
+            sections.model_facts(cur, version.model, version.number)
             for version in (self.newer, self.older)
             if version is not None and version.model is not None
         ]
@@ -250,7 +260,7 @@ class _Maker:
             fill[self.source.kind](sample)
         self.page.models, self.page.jobs = (
             self.models,
-            provenance.jobs(self.rows.cur, self.source, self.newer),
+            sections.jobs(self.rows.cur, self.source, self.newer),
         )
         names = self.rows.names(list(dict.fromkeys(self.page.rows())))
         html = render(self.page, self._thumbnails(), names)
@@ -337,12 +347,12 @@ class _Maker:
         keys = [row.key for row in sample if row.found and row.result[0]]
         masks: list[Mask] = []
         for picture in pictures(self.conn, self.source, keys, self.newer, self.older):
-            masks.append(judge(picture))
+            masks.append(evaluate(picture))
             self.progress(Progress("reading masks", len(masks), len(keys), "images"))
         self.page.masks = mask_section(masks)
-        judged = [mask for mask in masks if mask.dice is not None]
+        measured = [mask for mask in masks if mask.dice is not None]
         for name in ("dice", "iou"):
-            values = [getattr(mask, name) for mask in judged]
+            values = [getattr(mask, name) for mask in measured]
             caption = f"mean {'IoU' if name == 'iou' else name} of {len(values):,} masks"
             self._figure(name, float(np.mean(values)) if values else None, caption)
         if self.older is not None:
@@ -351,10 +361,10 @@ class _Maker:
         self.overlays = {mask.key: mask.overlay for mask in masks}
 
     def _boxes(self, sample: Sequence[Row]) -> None:
-        self.page.boxes = report_pictures.section(sample)
-        chosen = report_pictures.most_objects(sample)
+        self.page.boxes = box_section(sample)
+        chosen = most_objects(sample)
         for done, picture in enumerate(pictures(self.conn, self.source, list(chosen)), 1):
-            self.page.boxes.shown.append(report_pictures.boxed(picture, chosen[picture.key]))
+            self.page.boxes.shown.append(boxed(picture, chosen[picture.key]))
             self.progress(Progress("reading images", done, len(chosen), "images"))
         self.page.boxes.shown.sort(key=lambda one: (-one.objects, one.key))
         self.page.summary.append(Fact(f"{sum(one.found for one in self.page.boxes.counts):,}", "objects"))

@@ -18,7 +18,7 @@ from dbinfer.report.figures import Count
 from dbinfer.report.tables import Key, Row, Source, Version, of
 from dbinfer_udf.errors import UdfError
 from dbinfer_udf.image.decode import Decoder, Target
-from dbinfer_udf.image.draw import put_on
+from dbinfer_udf.image.draw import draw_boxes
 
 # A larger file would be read for a thumbnail of 3 kB
 MAX_IMAGE_BYTES = 32 << 20
@@ -171,7 +171,7 @@ class Mask:
     before: float | None = None
 
 
-def judge(picture: Picture) -> Mask:
+def evaluate(picture: Picture) -> Mask:
     """Return the figures of one mask, and the image with it."""
     try:
         found = decode(picture.mask, "GRAY", None)
@@ -198,7 +198,17 @@ def judge(picture: Picture) -> Mask:
         agreement = overlap(found, other)[0]
         before = overlap(other, truth)[1] if truth is not None else None
     covered = float((found > 0).mean())
-    return Mask(picture.key, overlay, covered, classes, iou, dice, problem, agreement, before)
+    return Mask(
+        key=picture.key,
+        overlay=overlay,
+        covered=covered,
+        classes=classes,
+        iou=iou,
+        dice=dice,
+        problem=problem,
+        agreement=agreement,
+        before=before,
+    )
 
 
 def overlap(found: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
@@ -265,7 +275,7 @@ class BoxSection:
     shown: list[Boxed]
 
 
-def section(sample: Sequence[Row]) -> BoxSection:
+def box_section(sample: Sequence[Row]) -> BoxSection:
     """Return the figures of the objects in a sample; its pictures come later."""
     found = [row.result[0] for row in sample if row.result[0] is not None]
     names = Counter(name(one) for objects in found for one in objects)
@@ -296,7 +306,9 @@ def boxed(picture: Picture, objects: list[dict[str, Any]]) -> Boxed:
         return Boxed(picture.key, Thumbnail(problem=str(err).splitlines()[0]), len(objects))
     small = np.ascontiguousarray(shrunk(whole, MASK_SIDE * 2))
     scale = small.shape[1] / whole.shape[1]
-    put_on(small, [{**one, **{field: _scaled_box(one[field], scale) for field in FIELDS}} for one in objects])
+    draw_boxes(
+        small, [{**one, **{field: _scaled_box(one[field], scale) for field in FIELDS}} for one in objects]
+    )
     return Boxed(picture.key, encode(small), len(objects))
 
 

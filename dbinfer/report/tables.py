@@ -15,18 +15,15 @@ from dbinfer.base.errors import DataError
 from dbinfer.database.connection import execute_patiently, one
 from dbinfer.database.sql import TableName, column, read
 from dbinfer.report.options import ReportOptions
+from dbinfer.score.options import FUNCTIONS
 
 # By the first column of the result, as dbinfer.score.FUNCTIONS name them
-KINDS = {
+KINDS = dict.fromkeys((function.columns[0] for function in FUNCTIONS.values()), "values") | {
     "class": "classes",
     "classes": "classes",
     "mask": "masks",
     "detections": "boxes",
     "embedding": "vectors",
-    "prediction": "values",
-    "tensor": "values",
-    "microseconds": "values",
-    "format": "values",
 }
 Type = tuple[str, str]
 Columns = dict[str, Type]
@@ -106,18 +103,18 @@ def find(cur: Cursor, table: str, predictions: str, options: ReportOptions) -> S
     _bytea(images, has, img)
     errors = TableName(results.schema, f"{results.name}_errors")
     return Source(
-        images,
-        results,
-        errors
+        table=images,
+        predictions=results,
+        errors=errors
         if {"reason", "at", "model", "version", *keys} <= set(columns(cur, errors, missing=True))
         else None,
-        {name: has[name] for name in keys},
-        first,
-        img,
-        _label(images, has, options.label),
-        _truth(images, has, options.truth),
-        {"model", "version", "scored_at"} <= set(gives),
-        _name(cur, images, has),
+        keys={name: has[name] for name in keys},
+        first=first,
+        img=img,
+        label=_label(images, has, options.label),
+        truth=_truth(images, has, options.truth),
+        versioned={"model", "version", "scored_at"} <= set(gives),
+        name=_name(cur, images, has),
     )
 
 
@@ -145,9 +142,9 @@ def _keys(asked: str | None, gives: Columns, first: str) -> list[str]:
     return names[: names.index(first if taken_over else "model")] or ["id"]
 
 
-def _require(table: TableName, has: Columns, name: str, cure: str) -> None:
+def _require(table: TableName, has: Columns, name: str, hint: str) -> None:
     if name not in has:
-        raise DataError(f"table {table} has no column {name!r}", cure)
+        raise DataError(f"table {table} has no column {name!r}", hint)
 
 
 def _bytea(table: TableName, has: Columns, name: str) -> None:
@@ -254,7 +251,7 @@ class Rows:
             table, into = self.source.table, self.source.predictions
             raise DataError(
                 f"table {into} has no rows, so there is nothing to report",
-                f"Score the images first: dbinfer score --table {table} --into {into}",
+                f"Score the images first: dbinfer score --table {table} --predictions {into}",
             )
         return found
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dbinfer.score.files import Answer, PredictOptions, PredictReport, predict
-from dbinfer.score.listing import CancelReport, JobsReport, cancel_job, jobs
-from dbinfer.score.options import EXISTING, FUNCTIONS, ScoreOptions, ScoreReport
-from dbinfer.score.scoring import Scoring, score
+from dbinfer.score.options import FUNCTIONS, ScoreOptions, ScoreReport
+from dbinfer.score.scoring import CancelReport, JobsReport, Scoring, cancel_job, jobs, score
 
 __all__ = [
-    "EXISTING",
     "FUNCTIONS",
     "Answer",
     "CancelReport",

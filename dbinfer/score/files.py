@@ -1,4 +1,4 @@
-"""predict: sends local image files to a database function, one by one."""
+"""predict: sends local image files to a database function, one at a time."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from psycopg2 import sql
 from psycopg2.extensions import cursor as Cursor
 
 from dbinfer.base.errors import UsageError
+from dbinfer.base.options import documented, option
 from dbinfer.base.progress import OnProgress, Progress, silent
 from dbinfer.base.report import Report
 from dbinfer.database.connection import one, sentence, session
@@ -24,31 +25,30 @@ from dbinfer.score.options import Arguments, Function, choose
 IMAGE_STATES = ("22P03", "54000")
 
 
+@documented
 @dataclass(frozen=True)
 class PredictOptions:
     """Which function is asked, and where its files go.
 
     Attributes:
-        function: one of dbinfer.score.FUNCTIONS; None: the one for the model's task.
-        model: name, name@3 or name@alias; None: the default model.
-        top: number of classes of classify_top.
-        out: folder for masks and tensors, which the answers then name; None: the answers hold them as bytes.
         files_only: without `out` refuse a function that returns bytes; for callers that can only print.
     """
 
-    function: str | None = None
-    model: str | None = None
-    top: int = 5
-    out: Path | None = None
+    function: str | None = option(
+        None, "classify, classify_top, predict, segment, embed, ... Default: the one for the model's task."
+    )
+    model: str | None = option(None, "name, name@3 or name@alias. Default: the default model.")
+    top: int = option(5, "How many classes classify_top returns.", least=1)
+    out: Path | None = option(None, "Folder for masks (segment) and tensors.")
     files_only: bool = False
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the database said of one file.
+    """What the database answered for one file.
 
     Attributes:
-        file: as it was named.
+        file: as the caller named it.
         value: numbers, lists, a dict of a composite's fields, bytes, or the path of a file; None with an error.
         error: one sentence on why this file has no result, or empty.
         milliseconds: from sending the image to having the result.
@@ -62,10 +62,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class PredictReport(Report):
-    """What the database said of all files.
+    """What the database answered for all files.
 
     Attributes:
-        function, model: that were called; answers: one a file, in their order.
+        function, model: what was called; answers: one per file, in the same order.
     """
 
     function: str
@@ -112,7 +112,7 @@ def predict(
 
 
 def _check_names(files: Sequence[Path], out: Path) -> None:
-    """Refuse two files of one name: their results would lie in one file."""
+    """Refuse two files of one name: their results would overwrite each other."""
     for name, count in Counter(file.name for file in files).most_common(1):
         if count > 1:
             raise UsageError(
@@ -148,7 +148,7 @@ def _ask(cur: Cursor, file: Path, data: bytes, function: Function, arguments: Ar
 
 
 def _keep(answer: Answer, function: Function, out: Path | None) -> Answer:
-    """Return the answer with the path of a file in place of its bytes, where there is a folder for them."""
+    """Return the answer with the path of a file in place of its bytes, if there is a folder for it."""
     if out is None or not isinstance(answer.value, bytes):
         return answer
     out.mkdir(parents=True, exist_ok=True)

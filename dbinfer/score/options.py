@@ -1,4 +1,4 @@
-"""The database functions that clients call, what a score is told, and what it tells."""
+"""The database functions that clients call, and the options and the report of `score`."""
 
 from __future__ import annotations
 
@@ -8,23 +8,18 @@ from psycopg2 import sql
 from psycopg2.extensions import cursor as Cursor
 
 from dbinfer.base.errors import UsageError
+from dbinfer.base.options import check, documented, option
 from dbinfer.base.report import Report
 from dbinfer.database.connection import one
 from dbinfer.database.sql import read
+from dbinfer_udf import tasks
 
-BY_TASK = {
-    "classification": "classify",
-    "segmentation": "segment",
-    "embedding": "embed",
-    "detection": "detect",
-}
-FLOATS, BYTES = "pg_catalog.float4[]", "pg_catalog.bytea"
-DETECTIONS = "dbinfer.detection[]"
+BY_TASK = {name: task.functions[0].sql for name, task in tasks.TASKS.items() if task.functions}
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Arguments beside the image: a model's name (None: the default one), error or null, number of classes."""
+    """Arguments besides the image: a model's name (None: the default model), error or null, the number of classes."""
 
     model: str | None = None
     on_error: str = "error"
@@ -37,11 +32,12 @@ class Function:
 
     Attributes:
         name: in the schema dbinfer.
-        columns: of the result: the fields of a composite, or the one that a single value gets.
+        columns: of the result: the fields of a composite, or one column for a single value.
         types: of those columns, as the server writes them.
-        k: takes a number of classes; model, on_error: takes that argument.
+        k: it takes a number of classes; model, on_error: it takes this argument.
         binary: returns bytea.
-        batched: the type of its results where it scores in batches, too.
+        batched: the type of its results in batches; None: it does not score in batches.
+        task: that the model must have; None: any.
     """
 
     name: str
@@ -52,9 +48,23 @@ class Function:
     on_error: bool = True
     binary: bool = False
     batched: str | None = None
+    task: str | None = None
+
+    @classmethod
+    def of_runtime(cls, function: tasks.Function) -> Function:
+        """Return a function of the runtime's table of tasks."""
+        return cls(
+            function.sql,
+            tuple(function.columns),
+            tuple(function.columns.values()),
+            k=function.argument == "classes",
+            binary=function.result == tasks.BYTEA,
+            batched=function.result if function.batch else None,
+            task=function.task,
+        )
 
     def call(self, img: sql.Composable, arguments: Arguments) -> sql.Composed:
-        """Return the call as SQL, model and on_error as constants, so that they are resolved once."""
+        """Return the call as SQL; model and on_error are constants, so they are resolved once."""
         values: list[sql.Composable] = [img]
         values += [sql.Literal(arguments.top)] if self.k else []
         values += [sql.Literal(arguments.model)] if self.model else []
@@ -79,18 +89,7 @@ class Function:
 FUNCTIONS = {
     function.name: function
     for function in (
-        Function("predict", ("prediction",), (FLOATS,), batched=FLOATS),
-        Function("predict_tensor", ("tensor",), (BYTES,), binary=True),
-        Function(
-            "classify",
-            ("class", "label", "score"),
-            ("integer", "pg_catalog.text", "pg_catalog.float4"),
-            batched="dbinfer.classification",
-        ),
-        Function("classify_top", ("classes",), ("dbinfer.classification[]",), k=True),
-        Function("segment", ("mask",), (BYTES,), binary=True, batched=BYTES),
-        Function("detect", ("detections",), (DETECTIONS,), batched=DETECTIONS),
-        Function("embed", ("embedding",), (FLOATS,), batched=FLOATS),
+        *map(Function.of_runtime, tasks.FUNCTIONS.values()),
         Function(
             "image_info",
             ("format", "width", "height", "channels", "bytes"),
@@ -119,75 +118,59 @@ def choose(cur: Cursor, function: str | None, model: str | None) -> Function:
     return FUNCTIONS[function]
 
 
-EXISTING = ("refuse", "replace", "append")
-
-
+@documented
 @dataclass(frozen=True)
 class ScoreOptions:
-    """Which rows are scored, with what, and what becomes of an older table of results.
+    """Which rows are scored, with what, and what becomes of an existing table of results."""
 
-    Attributes:
-        function: one of dbinfer.score.FUNCTIONS; None: the one for the model's task.
-        model: name, name@3 or name@alias; None: the default model.
-        column, key: of the table of images: the image, and what names a row (several columns: "shop, number"); the key
-            is copied into the results.
-        where: a SQL condition on the rows.
-        on_error: a bad image: 'record' puts it into the table of errors, 'error' stops the scoring, 'null' gives a row
-            without a result. Default: record; in one transaction: error.
-        top: number of classes of classify_top.
-        existing: what to do when the table of results is there and no job has made it: refuse, replace, or append (the
-            keys that it lacks). A table that a job has made is always completed.
-        atomic: one transaction, whose table holds key and result alone; so does `existing='replace'`.
-        retry_errors: score the rows again that stand in the table of errors.
-        max_errors: stop where more rows than this are bad; None: never.
-        connections: that score at once; None: as many as a parallel plan has processes.
-        batch: rows that one transaction scores; None: as many as take about two seconds.
-        watch: seconds between two looks for new rows, or less where a NOTIFY says that there are some; None: end.
-        channel: whose NOTIFY is listened to while watching.
-    """
-
-    function: str | None = None
-    model: str | None = None
-    column: str = "img"
-    key: str = "id"
-    where: str = "true"
-    on_error: str | None = None
-    top: int = 5
-    existing: str = "refuse"
-    atomic: bool = False
-    retry_errors: bool = False
-    max_errors: int | None = None
-    connections: int | None = None
-    batch: int | None = None
-    watch: float | None = None
-    channel: str = "dbinfer"
+    function: str | None = option(
+        None, "classify, classify_top, predict, segment, embed, ... Default: the one for the model's task."
+    )
+    model: str | None = option(None, "name, name@3 or name@alias. Default: the default model.")
+    column: str = option("img", "Column with the images.")
+    key: str = option("id", "Column (or columns: a,b) that identifies a row; copied into the results.")
+    where: str = option("true", "Score only rows that meet this condition.", metavar="SQL")
+    on_error: str | None = option(
+        None,
+        "For a damaged image: record it in the table of errors, store NULL, or stop with an error. Default: record; "
+        "with one transaction for all rows: error.",
+        choices=("record", "null", "error"),
+    )
+    top: int = option(5, "How many classes classify_top returns.", least=1)
+    replace: bool = option(False, "Replace an existing table, in one transaction.")
+    append: bool = option(False, "Add the rows that an existing table lacks.")
+    atomic: bool = option(False, "One transaction: all rows or none. The table has key and result.")
+    retry_errors: bool = option(False, "Try the damaged images of earlier runs again.")
+    max_errors: int | None = option(None, "Stop when more images than this are damaged.", least=0)
+    connections: int | None = option(
+        None,
+        "How many connections score at once. Default: as many as a parallel plan has processes.",
+        least=1,
+    )
+    batch: int | None = option(None, "Rows per transaction. Default: about two seconds' worth.", least=1)
+    watch: float | None = option(
+        None,
+        "Keep running, and look for new rows this often, or at once after a NOTIFY.",
+        metavar="SECONDS",
+        least=0.1,
+    )
+    channel: str = option("dbinfer", "Channel of that NOTIFY.")
 
     def check(self) -> None:
-        """Raise UsageError for a word that is none of those above, and for options that do not go together."""
-        words = {"on_error": (None, "record", "error", "null"), "existing": EXISTING}
-        for name, allowed in words.items():
-            if (value := getattr(self, name)) not in allowed:
-                named = ", ".join(word for word in allowed if word)
-                raise UsageError(f"{name} is {value!r}, but must be one of {named}")
-        for name in ("connections", "batch", "watch"):
-            if (value := getattr(self, name)) is not None and value <= 0:
-                raise UsageError(f"{name} is {value!r}, but must be greater than 0")
-        if self.max_errors is not None and self.max_errors < 0:
-            raise UsageError(f"max_errors is {self.max_errors}, but must be 0 or greater")
+        """Raise UsageError for a value that is wrong, and for options that do not go together."""
+        check(self)
+        if self.replace and self.append:
+            raise UsageError("replace and append cannot be used together")
         if self.at_once:
             self._check_at_once()
 
     @property
     def at_once(self) -> bool:
         """Return whether one transaction does it all."""
-        return self.atomic or self.existing == "replace"
+        return self.atomic or self.replace
 
     def _check_at_once(self) -> None:
-        wrong = [
-            name
-            for name in ("retry_errors", "max_errors", "watch")
-            if getattr(self, name) not in (None, False)
-        ]
+        wrong = [name for name in ("retry_errors", "max_errors", "watch") if getattr(self, name)]
         wrong += ["on_error='record'"] if self.on_error == "record" else []
         if wrong:
             raise UsageError(
@@ -198,16 +181,16 @@ class ScoreOptions:
 
 @dataclass(frozen=True)
 class ScoreReport(Report):
-    """What a score did.
+    """What `score` did.
 
     Attributes:
-        table, into: full names; function, model: that were called.
-        rows: of the result; nulls: those of them without one (bad or missing images).
+        table, into: full names of the tables; function, model: what was called.
+        rows: in the result; nulls: rows without a result among them (bad or missing images).
         seconds: of the scoring.
-        version: of the model; None where all went in one transaction.
-        errors: rows that were bad, and stand in the table of errors.
-        gone, changed: results of this version whose rows are no longer there, or were changed after they were scored.
-        state: done, or cancelled by somebody; job: its number in dbinfer.jobs.
+        version: of the model; None if all rows went in one transaction.
+        errors: bad rows, which are in the table of errors.
+        gone, changed: results of this version whose rows were deleted or changed after they were scored.
+        state: done, or cancelled; job: its number in dbinfer.jobs.
     """
 
     derived = ("images_per_second",)

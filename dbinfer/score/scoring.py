@@ -1,14 +1,16 @@
 """score: a table of images into a table of results, in batches that can be killed at any moment, or in one
-transaction.
+transaction; and the list of such jobs, as the database knows them.
 """
 
 from __future__ import annotations
 
+import json
 import queue
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg2
@@ -16,38 +18,76 @@ from psycopg2 import errors, sql
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import cursor as Cursor
 
-from dbinfer.base.errors import DataError, DbinferError, UsageError
+from dbinfer.base.errors import DataError, DbinferError
 from dbinfer.base.progress import OnProgress, Progress, silent
+from dbinfer.base.report import Report
 from dbinfer.database.connection import execute_patiently, one, sentence, session
 from dbinfer.database.platform import Platform, detect
 from dbinfer.database.sql import TableName, column, read
 from dbinfer.score.files import IMAGE_STATES
-from dbinfer.score.listing import Ledger, Tally
 from dbinfer.score.options import Arguments, ScoreOptions, ScoreReport, choose
 from dbinfer.score.statements import Plan, columns_of
 from dbinfer.score.tables import ask_once, errors_name, make_tables, prepare, target_kind
 from dbinfer.score.workers import Crew, Outcome, open_more, processes, too_many
 
-BEAT = 1.0  # seconds between two words to the ledger
+BEAT = 1.0  # seconds between two updates of the ledger
+
+
+@dataclass
+class Tally:
+    """How far a job has come: rows done (bad ones included), rows in all, bad rows, and the last reason."""
+
+    done: int = 0
+    total: int = 0
+    errors: int = 0
+    last_error: str | None = None
+
+
+class Ledger:
+    """The row of one job in the database, on a connection of its own; each update is a transaction."""
+
+    def __init__(self, conn: Connection, plan: Plan, connections: int) -> None:
+        self._conn = conn
+        facts = {
+            "source": str(plan.table),
+            "target": str(plan.into),
+            "function": plan.function.name,
+            "model": plan.model,
+            "version": plan.version,
+            "connections": connections,
+        }
+        with conn.cursor() as cur:
+            cur.execute(read("client/job_begin.sql"), {"facts": json.dumps(facts)})
+            number, began = cur.fetchone() or (0, None)
+        self.job = int(number)
+        self.began = str(began)
+        self.connections = connections
+
+    def tell(self, tally: Tally, state: str = "running") -> bool:
+        """Record how far the job has come; return whether it should end."""
+        values = {"job": self.job, "state": state} | vars(tally)
+        with self._conn.cursor() as cur:
+            cur.execute(read("client/job_tell.sql"), values)
+            return bool((cur.fetchone() or (False,))[0])
 
 
 class Scoring:
-    """A job as something to go through: one item for each row, as it is scored; `len` is the number of rows.
+    """A job to iterate over: one item for each row, as it is scored; `len` is the number of rows.
 
-    The job begins with the first item, and ends after the current batch where the loop is left. Afterwards `report`
-    says what it did.
+    The job begins with the first item. Leaving the loop ends it after the current batch. Afterwards `report` says what
+    it did.
     """
 
     def __init__(
         self,
         table: str = "images",
-        into: str = "predictions",
+        predictions: str = "predictions",
         options: ScoreOptions | None = None,
         dsn: str | None = None,
     ) -> None:
         self._options = options or ScoreOptions()
         self._options.check()
-        self._names, self._dsn = (table, into), dsn
+        self._names, self._dsn = (table, predictions), dsn
         self.report: ScoreReport | None = None
 
     def __len__(self) -> int:
@@ -55,7 +95,7 @@ class Scoring:
             return self._prepare(cur)[1]
 
     def _prepare(self, cur: Cursor) -> tuple[Plan, int, str]:
-        """Return the plan, the number of open rows and a note; the tables are there afterwards."""
+        """Make the tables; return the plan, the number of rows to score, and a note."""
         plan = prepare(cur, *self._names, self._options, detect(cur.connection))
         note = make_tables(cur, plan)
         cur.execute(plan.total(self._options.retry_errors))
@@ -68,7 +108,7 @@ class Scoring:
             before = progress.done
 
     def batches(self) -> Iterator[Progress]:
-        """Yield the progress after each batch, or each second; at the end `report` is there."""
+        """Yield the progress after each batch; at the end, set `report`."""
         with ExitStack() as stack:
             conn = stack.enter_context(session(self._dsn))
             yield Progress("counting the rows")
@@ -104,7 +144,7 @@ class Scoring:
 
 
 def _listen(ledger: Ledger, crew: Crew, tally: Tally) -> Any:
-    """Yield the progress until all threads are done; return whether somebody has cancelled the job."""
+    """Yield the progress until all threads are done; return whether the job was cancelled."""
     cancelled, beat, here = False, time.monotonic(), True
     first: Exception | None = None
     living = 1 + ledger.connections
@@ -137,7 +177,7 @@ def _listen(ledger: Ledger, crew: Crew, tally: Tally) -> Any:
 
 def _count(tally: Tally, event: Outcome) -> None:
     tally.done += event.rows + event.errors
-    # Rows that came meanwhile
+    # Rows may have been added meanwhile
     tally.total = max(tally.total, tally.done)
     tally.errors += event.errors
     tally.last_error = event.reason or tally.last_error
@@ -153,19 +193,19 @@ def _report(
         if tally.done:
             cur.execute("ANALYZE " + plan.into.identifier.as_string(cur))
     return ScoreReport(
-        str(plan.table),
-        str(plan.into),
-        plan.function.name,
-        plan.options.model,
-        tally.done - tally.errors,
-        nulls,
-        seconds,
-        plan.version,
-        tally.errors,
-        gone,
-        changed,
-        state,
-        ledger.job,
+        table=str(plan.table),
+        into=str(plan.into),
+        function=plan.function.name,
+        model=plan.options.model,
+        rows=tally.done - tally.errors,
+        nulls=nulls,
+        seconds=seconds,
+        version=plan.version,
+        errors=tally.errors,
+        gone=gone,
+        changed=changed,
+        state=state,
+        job=ledger.job,
     )
 
 
@@ -178,13 +218,13 @@ def score_at_once(
 ) -> ScoreReport:
     """Score the rows of a table in one transaction; the images stay in the database, all its cores share the work.
 
-    The result is made beside `into` and takes its name at the end, so that readers of an old one need not wait.
+    The result is made in a scratch table that takes the name at the end, so readers of the old table need not wait.
 
     Args:
         table, into: names of tables as a user writes them.
 
     Raises:
-        DataError: `into` exists (with existing='refuse'), or the server refused: a bad image, an unknown model.
+        DataError: `into` exists (without replace or append), or the server refused: a bad image, an unknown model.
         UsageError: names that are none, or values that do not fit.
     """
     # Not catalog_only: `where` is the user's SQL, which means what their search_path says
@@ -208,38 +248,22 @@ class _Job:
         self.cur, self.options, self.platform = cur, options, platform
         self.table = TableName.parse(table).resolve(cur)
         self.into = TableName.parse(into).resolve(cur)
-        # Random, because two may score into one table; in its schema, because a rename does not move it
+        # Random, because two clients may score into one table; in its schema, because a rename does not move it
         self.scratch = TableName(self.into.schema, f"dbinfer_score_{uuid.uuid4().hex[:12]}")
         self.key, self.img = sql.Identifier(column(options.key)), sql.Identifier(column(options.column))
         self.function = choose(cur, options.function, options.model)
         self.arguments = Arguments(options.model, options.on_error or "error", options.top)
         img = columns_of(cur, self.table).get(column(options.column))
-        # What is not there the statement itself says
+        # If the column is missing, the statement itself says so
         if img is not None:
             ask_once(cur, self.table, img, self.function, self.arguments)
-        self.exists = self._target_exists()
-        self.append = self.exists and options.existing == "append"
-
-    def _target_exists(self) -> bool:
-        names = {"into": self.into, "table": self.table}
-        self.cur.execute(
-            read("client/target.sql"),
-            {key: name.identifier.as_string(self.cur) for key, name in names.items()},
-        )
-        kind, source = self.cur.fetchone() or (None, False)
-        if source:
-            raise UsageError(
-                f"--into names {self.into}, which is the table of images", "Choose another table."
-            )
-        # An ordinary table or a partitioned one
-        if kind is not None and kind not in "rp":
-            raise DataError(f"{self.into} is not a table", "Choose another name with --into.")
-        if kind is not None and self.options.existing == "refuse":
+        self.exists = target_kind(cur, self.table, self.into) is not None
+        self.append = self.exists and options.append
+        if self.exists and not (options.append or options.replace):
             raise DataError(
                 f"table {self.into} already exists",
-                "Use --replace to replace it, --append to add the missing rows, or --into to choose another table.",
+                "Use --replace to replace it, --append to add the missing rows, or --predictions for another table.",
             )
-        return kind is not None
 
     def format(self, text: str, **more: sql.Composable) -> sql.Composed:
         """Return SQL with this scoring's names filled in."""
@@ -304,28 +328,28 @@ class _Job:
 
 def score(
     table: str = "images",
-    into: str = "predictions",
+    predictions: str = "predictions",
     options: ScoreOptions | None = None,
     dsn: str | None = None,
     progress: OnProgress = silent,
 ) -> ScoreReport:
     """Score the rows of a table that this version of the model has not scored; the images stay in the database.
 
-    Each batch is a transaction: what is scored stays, whatever happens, and the next call goes on. Two tables are made:
-    `into` (key, model, version, result, scored_at), and `into`_errors with the reasons of bad images.
+    Each batch is a transaction: scored rows stay, whatever happens, and the next call continues. Two tables are made:
+    `predictions` (key, model, version, result, scored_at), and `predictions`_errors with the reasons of bad images.
 
     Args:
-        table, into: names of tables as a user writes them.
+        table, predictions: names of tables as a user writes them.
 
     Raises:
-        DataError: `into` has another shape, rows have no key, too many are bad, or the server refused.
+        DataError: `predictions` has another shape, rows have no key, too many are bad, or the server refused.
         UsageError: names that are none, or values that do not fit.
     """
     options = options or ScoreOptions()
     options.check()
-    if options.at_once or _appends(table, into, options, dsn):
-        return score_at_once(table, into, options, dsn, progress)
-    scoring = Scoring(table, into, options, dsn)
+    if options.at_once or _appends(table, predictions, options, dsn):
+        return score_at_once(table, predictions, options, dsn, progress)
+    scoring = Scoring(table, predictions, options, dsn)
     for event in scoring.batches():
         progress(event)
     assert scoring.report is not None
@@ -333,6 +357,47 @@ def score(
 
 
 def _appends(table: str, into: str, options: ScoreOptions, dsn: str | None) -> bool:
-    """Return whether to append to a table that no job has made: one of 0.1.0, or a user's own."""
+    """Return whether to append to a table that no job made: one of 0.1.0, or a user's own."""
     with session(dsn) as conn, conn.cursor() as cur:
-        return target_kind(cur, table, into) == "other" and options.existing == "append"
+        names = (TableName.parse(name).resolve(cur) for name in (table, into))
+        return target_kind(cur, *names) == "other" and options.append
+
+
+@dataclass(frozen=True)
+class JobsReport(Report):
+    """Jobs, the latest first.
+
+    Attributes:
+        jobs: one dict per job, with the columns of dbinfer.jobs.
+    """
+
+    jobs: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class CancelReport(Report):
+    """A job that was told to end.
+
+    Attributes:
+        job: its number.
+    """
+
+    job: int
+
+
+def jobs(limit: int = 20, dsn: str | None = None) -> JobsReport:
+    """List the jobs that the caller may see: their own, or all of them for an administrator."""
+    with session(dsn, catalog_only=True) as conn, conn.cursor() as cur:
+        cur.execute(read("client/jobs.sql"), {"limit": limit})
+        return JobsReport(tuple(row[0] for row in cur.fetchall()))
+
+
+def cancel_job(job: int, dsn: str | None = None) -> CancelReport:
+    """End a job after its current batch; scored rows stay.
+
+    Raises:
+        DataError: there is no such job, or it is not running.
+    """
+    with session(dsn, catalog_only=True) as conn, conn.cursor() as cur:
+        cur.execute("SELECT dbinfer.cancel_job(%s)", (job,))
+        return CancelReport(job)

@@ -15,6 +15,7 @@ from dbinfer.base.errors import DataError, UsageError
 from dbinfer.database.platform import Platform
 from dbinfer.database.sql import TableName, column, read
 from dbinfer.score.options import Arguments, Function, ScoreOptions
+from dbinfer_udf.tasks import OF_A_JOB
 
 # btree's numbers of its operators
 UPTO, SAME, ABOVE = "2", "3", "5"
@@ -280,8 +281,7 @@ class Plan:
             function=sql.Literal(self.function.name),
             kind=sql.SQL("files" if self.function.binary else "texts"),
             result_type=sql.SQL(str(self.function.batched)),
-            # by its name the runtime knows that these statements ask for nothing that is left
-            scan=sql.Literal("job" + uuid.uuid4().hex),
+            scan=sql.Literal(OF_A_JOB + uuid.uuid4().hex),
             reference=sql.Literal(self.reference),
             **self._stored(False),
         )

@@ -1,6 +1,4 @@
-"""Looks at what a job is asked before anything is made, then makes its two tables, or goes on with those that are
-there.
-"""
+"""Checks what a job is asked to do before anything is made, then makes its tables or continues with existing ones."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from dbinfer.database.platform import Platform
 from dbinfer.database.sql import MAX_BYTES, TableName, column, read
 from dbinfer.score.options import BY_TASK, Arguments, Function, ScoreOptions, choose
 from dbinfer.score.statements import Column, Key, Plan, columns_of, find, indexes
-from dbinfer_udf.functions import pays
+from dbinfer_udf.tasks import pays
 
 OURS = ("model", "version", "scored_at")
 # What ALTER TABLE may call a type, and what the catalog calls it
@@ -25,7 +23,7 @@ CATALOG = {"float4": "real", "int4": "integer", "int8": "bigint", "timestamptz":
 
 
 def check_shape(cur: Cursor, plan: Plan) -> None:
-    """Raise DataError where a table of results is there that this job cannot fill."""
+    """Raise DataError if there is a table of results that this job cannot fill."""
     there = columns_of(cur, plan.into)
     if not there:
         return
@@ -36,12 +34,12 @@ def check_shape(cur: Cursor, plan: Plan) -> None:
 
 
 def of_a_job(there: dict[str, Column]) -> bool:
-    """Return whether a table of these columns is one that a job has made."""
+    """Return whether a job made the table of these columns."""
     return set(OURS) <= set(there)
 
 
 def _results(plan: Plan) -> dict[str, str]:
-    """Return names and types of the columns that all tables of results have: the key's and the function's."""
+    """Return names and types of the columns that every table of results has: the key's and the function's."""
     key = {c.name: c.type for c in plan.key.columns}
     return key | dict(zip(plan.function.columns, plan.function.types, strict=True))
 
@@ -54,7 +52,7 @@ def _check_job(cur: Cursor, plan: Plan, there: dict[str, Column]) -> None:
             raise DataError(
                 f"{plan.into} has another shape: this job needs a column {name} of type {_plain(kind)}, "
                 f"which it has {found}",
-                "Choose another table with --into, or replace this one with --replace.",
+                "Choose another table with --predictions, or replace this one with --replace.",
             )
     full = Key((*plan.key.columns, there["model"], there["version"]))
     numbers = Key(tuple(there[name] for name in full.names))
@@ -66,12 +64,12 @@ def _check_job(cur: Cursor, plan: Plan, there: dict[str, Column]) -> None:
 
 
 def _check_old(cur: Cursor, plan: Plan, there: dict[str, Column]) -> None:
-    """Refuse a table that is none of 0.1.0 or of --atomic, and one that does not say which version has made it."""
+    """Refuse a table that was made neither by 0.1.0 nor with --atomic, or that does not say which version made it."""
     shape = {name: _plain(kind) for name, kind in _results(plan).items()}
     if {name: _plain(column.type) for name, column in there.items()} != shape:
         raise DataError(
             f"table {plan.into} already exists, and no job has made it",
-            "Use --replace to replace it, --append to add the missing rows, or --into to choose another table.",
+            "Use --replace to replace it, --append to add the missing rows, or --predictions for another table.",
         )
     names = ", ".join(plan.key.names)
     if indexes(cur, plan.into, Key(tuple(there[name] for name in plan.key.names)))[0]:
@@ -107,7 +105,7 @@ def errors_name(name: str) -> str:
 
 
 def make_tables(cur: Cursor, plan: Plan) -> str:
-    """Make the tables of results and of bad images where they are not there; return what is to be said of them."""
+    """Make the tables of results and of bad images if they are missing; return a note about them."""
     results: list[sql.Composable] = [
         sql.SQL("ADD COLUMN {} {}").format(sql.Identifier(name), sql.SQL(kind))
         for name, kind in zip(plan.function.columns, plan.function.types, strict=True)
@@ -125,7 +123,7 @@ def make_tables(cur: Cursor, plan: Plan) -> str:
 
 
 def _adopt(cur: Cursor, plan: Plan) -> str:
-    """Give a table of 0.1.0, which `check_shape` has looked at, the columns and the index of a job."""
+    """Give a table of 0.1.0, which `check_shape` has checked, the columns and the index of a job."""
     names = {
         "into": plan.into.identifier,
         "keys": plan.key.listed(),
@@ -149,13 +147,13 @@ def _make(cur: Cursor, plan: Plan, name: TableName, columns: Sequence[sql.Compos
 
 
 def spread_by(cur: Cursor, table: TableName) -> list[str]:
-    """Return by which columns Greenplum spreads a table; none where it spreads it at random, or is a view."""
+    """Return the columns by which Greenplum distributes a table; none for a random distribution or a view."""
     cur.execute(read("client/job_distribution.sql"), {"table": table.identifier.as_string(cur)})
     return [row[0] for row in cur.fetchall()]
 
 
 def _distribution(cur: Cursor, plan: Plan) -> list[str]:
-    """Return by which columns Greenplum spreads the results: those of the images, where the key has them."""
+    """Return the columns by which Greenplum distributes the results: those of the images, if the key has them."""
     if not plan.platform.mpp:
         return []
     found = spread_by(cur, plan.table)
@@ -163,29 +161,31 @@ def _distribution(cur: Cursor, plan: Plan) -> list[str]:
 
 
 WHOLE_NUMBERS = ("smallint", "integer", "bigint")
-TASKS = {name: task for task, name in BY_TASK.items()} | {"classify_top": "classification"}
 
 
-def target_kind(cur: Cursor, table: str, into: str) -> str | None:
-    """Return 'job' or 'other' for a table of results that is there, None for none.
+def target_kind(cur: Cursor, images: TableName, into: TableName) -> str | None:
+    """Return 'job' or 'other' for an existing table of results, None if there is none.
 
     Raises:
         UsageError: it is the table of images.
         DataError: it is no table.
     """
-    names = {"table": TableName.parse(table).resolve(cur), "into": TableName.parse(into).resolve(cur)}
-    texts = {key: name.identifier.as_string(cur) for key, name in names.items()}
-    cur.execute(read("client/target.sql"), texts)
-    kind, source = cur.fetchone() or (None, False)
+    kind, source = _relation(cur, into, images)
     if source:
-        raise UsageError(
-            f"--into names {names['into']}, which is the table of images", "Choose another table."
-        )
+        raise UsageError(f"--predictions names {into}, which is the table of images", "Choose another table.")
     if kind is None:
         return None
+    # an ordinary table or a partitioned one
     if kind not in "rp":
-        raise DataError(f"{names['into']} is not a table", "Choose another name with --into.")
-    return "job" if of_a_job(columns_of(cur, names["into"])) else "other"
+        raise DataError(f"{into} is not a table", "Choose another name with --predictions.")
+    return "job" if of_a_job(columns_of(cur, into)) else "other"
+
+
+def _relation(cur: Cursor, name: TableName, images: TableName) -> tuple[str | None, bool]:
+    """Return the kind of a relation (None: there is none), and whether it is the table of images."""
+    texts = {"into": name.identifier.as_string(cur), "table": images.identifier.as_string(cur)}
+    cur.execute(read("client/target.sql"), texts)
+    return cur.fetchone() or (None, False)
 
 
 def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform: Platform) -> Plan:
@@ -221,19 +221,19 @@ def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform:
     errors = TableName(target.schema, errors_name(target.name))
     marked = _marked(cur, source, platform)
     plan = Plan(
-        source,
-        target,
-        errors,
-        key,
-        function,
-        model,
-        version,
-        options,
-        platform,
-        ordered,
-        grouped,
-        milliseconds or 10.0,
-        marked,
+        table=source,
+        into=target,
+        errors=errors,
+        key=key,
+        function=function,
+        model=model,
+        version=version,
+        options=options,
+        platform=platform,
+        ordered=ordered,
+        grouped=grouped,
+        milliseconds=milliseconds or 10.0,
+        marked=marked,
     )
     for name in plan.targets:
         name.require_own(cur)
@@ -243,12 +243,12 @@ def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform:
 
 
 def _may_group(key: Key, platform: Platform) -> bool:
-    """Return whether images can be taken in groups: on segments a number alone goes with each through its batch."""
+    """Return whether images can be taken in groups: on segments only a number goes with each through its batch."""
     return not platform.mpp or (len(key.columns) == 1 and key.columns[0].type in WHOLE_NUMBERS)
 
 
 def _spread(cur: Cursor, table: TableName, key: Key, there: dict[str, Column], function: Function) -> Key:
-    """Return the key with the columns by which the images are spread: results that lie beside them move no image."""
+    """Return the key with the columns by which the images are distributed: then no image moves to its result."""
     more = [there[name] for name in spread_by(cur, table) if name not in key.names]
     taken = (*OURS, *function.columns, "reason", "at")
     if any(c.nullable or c.name in taken for c in more):
@@ -280,7 +280,7 @@ def _version(cur: Cursor, reference: str | None) -> tuple[str, int, float | None
     cur.execute(read("client/job_version.sql"), values)
     found: tuple[str, int, float | None, float | None] | None = cur.fetchone()
     if found is None:
-        # The server's own words
+        # The server says it in its own words
         cur.execute("SELECT dbinfer.predict(%s, %s)", (psycopg2.Binary(b"x"), reference))
         raise DataError(f"model {reference!r} does not exist", "List the models: dbinfer models")
     model, version, alone, within = found
@@ -288,12 +288,12 @@ def _version(cur: Cursor, reference: str | None) -> tuple[str, int, float | None
 
 
 def _check_task(cur: Cursor, function: Function, model: str) -> None:
-    """Refuse a function for models of another task; a NULL image would be answered without a look at the model."""
+    """Refuse a function for models of another task; the server answers a NULL image without looking at the model."""
     cur.execute(read("client/task.sql"), {"name": model})
-    wanted, task = TASKS.get(function.name), one(cur)
-    if wanted and task != wanted:
+    task = one(cur)
+    if function.task not in (None, task):
         raise DataError(
-            f'model "{model}" is for {task}, but {function.name}() needs {wanted}',
+            f'model "{model}" is for {task}, but {function.name}() needs {function.task}',
             f"Leave out --function: dbinfer.{BY_TASK.get(task, 'predict')} is the one for this model.",
         )
 
@@ -316,7 +316,7 @@ def ask_once(cur: Cursor, table: TableName, img: Column, function: Function, arg
 
 _VIEW = (
     "make a view, and name it with --table: CREATE VIEW photos AS SELECT id, {} AS img FROM ... "
-    "(docs/arriving.md says who may)."
+    "(docs/how-to/arriving.md says who may)."
 )
 _OTHER_TYPES = {
     "text": f"If it holds paths of files on the server, {_VIEW.format('pg_read_binary_file(path)')}",
@@ -328,9 +328,7 @@ def _marked(cur: Cursor, table: TableName, platform: Platform) -> bool:
     """Return whether rows have xmin; on Greenplum each segment counts its own transactions."""
     if platform.mpp:
         return False
-    names = {"into": table.identifier.as_string(cur), "table": table.identifier.as_string(cur)}
-    cur.execute(read("client/target.sql"), names)
-    return one(cur) in ("r", "p", "m")
+    return _relation(cur, table, table)[0] in ("r", "p", "m")
 
 
 def _check_rows(cur: Cursor, plan: Plan, unique: bool) -> None:
@@ -341,15 +339,15 @@ def _check_rows(cur: Cursor, plan: Plan, unique: bool) -> None:
         )
         _ask(cur, plan, "client/job_keyless.sql", missing=missing)
         if count := one(cur):
-            raise DataError(f"{count} rows of {plan.table} have no key: {', '.join(nullable)} is NULL", _CURE)
+            raise DataError(f"{count} rows of {plan.table} have no key: {', '.join(nullable)} is NULL", _HINT)
     if not unique:
         _ask(cur, plan, "client/job_twice.sql", texts=plan.key.texts())
         if row := cur.fetchone():
             named = ", ".join(row[:-1])
-            raise DataError(f"the key of {plan.table} is not unique: {named} stands in {row[-1]} rows", _CURE)
+            raise DataError(f"the key of {plan.table} is not unique: {named} is in {row[-1]} rows", _HINT)
 
 
-_CURE = "Name another key with --key, or number the rows: ALTER TABLE ... ADD COLUMN id bigserial"
+_HINT = "Name another key with --key, or number the rows: ALTER TABLE ... ADD COLUMN id bigserial"
 
 
 def _ask(cur: Cursor, plan: Plan, file: str, **more: sql.Composable) -> None:

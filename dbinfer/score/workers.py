@@ -35,7 +35,7 @@ SEGMENT = re.compile(r"\s+\((?:seg\d+|entry db)\b[^()]*\bpid=\d+\)$")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a batch: results, bad rows, and why the last of them is bad."""
+    """The outcome of a batch: results, bad rows, and why the last of these is bad."""
 
     rows: int = 0
     errors: int = 0
@@ -43,7 +43,7 @@ class Outcome:
 
 
 class Limit:
-    """How many bad rows a job takes, counted by all its workers."""
+    """How many bad rows a job tolerates, counted by all its workers."""
 
     def __init__(self, most: int | None) -> None:
         self._most = most
@@ -57,12 +57,12 @@ class Limit:
 
     @property
     def passed(self) -> bool:
-        """Return whether there are more bad rows than the job takes."""
+        """Return whether there are more bad rows than the job tolerates."""
         return self._most is not None and self._count > self._most
 
 
 def too_many(plan: Plan, reason: str, errors: int) -> DataError:
-    """Return what to raise where a job stops for its bad rows."""
+    """Return the error of a job that stops because of bad rows."""
     if plan.options.on_error == "error":
         return DataError(
             reason, f"The row is in {plan.errors}; leave out --on-error error to go on without it."
@@ -101,7 +101,7 @@ def _whole(cur: Cursor, plan: Plan, keys: Range) -> int:
     prefix = _prefix(plan)
     if plan.function.on_error:
         return _count(cur, plan, keys, prefix)
-    # A function that cannot answer NULL for a bad image: then one by one
+    # A function that cannot answer NULL for a bad image: its rows are scored one by one
     cur.execute("SAVEPOINT dbinfer_batch")
     try:
         return _count(cur, plan, keys, prefix)
@@ -152,24 +152,24 @@ def _single(cur: Cursor, plan: Plan, key: Bound) -> str | None:
 SECONDS = 2.0  # of a batch: what is lost when somebody kills the client
 FIRST, LEAST, MOST = 64, 32, 20_000
 EDGE = 8  # rows of the last batches
-# Rows that arrive while a job runs, before where it is: looked for again, but not for ever
+# How often to look again for rows that arrive while a job runs, before where it is
 PASSES = 10
 # Looking for new keys among the old ones takes at most this part of the time
 SHARE = 20
 KEYS_BY_INDEX = (
     "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_sort = off; "
-    "SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off; "
+    "SET LOCAL enable_bitmapscan = off; /* greenplum6: */ SET LOCAL jit = off; /* :greenplum6 */ "
 )
 
 
 class Pace:
     """How many rows a batch has.
 
-    So many that it takes about SECONDS, and fewer towards the end, so that all workers end together.
+    As many as take about SECONDS, and fewer towards the end, so that all workers end together.
 
     Args:
-        fixed: always so many; floor: never fewer.
-        total: of all batches; workers: that share them; segments: that share each batch.
+        fixed: always this many; floor: never fewer.
+        total: rows of all batches; workers: that share them; segments: that share each batch.
     """
 
     def __init__(
@@ -184,17 +184,17 @@ class Pace:
         """Return the rows of the next batch."""
         if self._fixed:
             return self._fixed
-        # One worker waits for nobody. Rows that came meanwhile are not counted: then nothing seems to lie ahead
+        # A single worker waits for no other. Rows added meanwhile are not counted, so nothing may seem to lie ahead
         shared = self._workers > 1 and self._ahead > 0
         share = max(EDGE, self._ahead // (2 * self._workers)) if shared else self._most
         return max(min(self._size, share), self._floor)
 
     def fed(self, rows: int) -> None:
-        """Take note of a batch that is cut off."""
+        """Count a batch that was cut."""
         self._ahead -= rows
 
     def measured(self, rows: int, seconds: float) -> None:
-        """Take note of a batch that is scored; at most four times its rows, for it may have been a lucky one."""
+        """Adapt to a scored batch, by at most four times its rows: it may have been an easy one."""
         wanted = int(rows / max(seconds, 1e-3) * SECONDS)
         self._size = max(LEAST, min(self._most, wanted, 4 * max(rows, LEAST))) // LEAST * LEAST
 
@@ -204,7 +204,7 @@ class Feeder:
 
     Args:
         conn: its own connection.
-        stopped: says whether the job shall end.
+        stopped: says whether the job should end.
         settle: waits until all batches that were yielded are done.
     """
 
@@ -222,7 +222,7 @@ class Feeder:
         self._looked = 0.0  # seconds of the last pass's queries
 
     def batches(self) -> Iterator[tuple[Range, bool]]:
-        """Yield each batch, and whether its bad rows are tried again."""
+        """Yield each batch, and whether its bad rows are to be tried again."""
         retry = self._plan.options.retry_errors
         for _ in range(PASSES):
             found = False
@@ -258,7 +258,7 @@ class Feeder:
         return Range(low, row[1:], int(row[0])) if row else None
 
     def _watch(self) -> Iterator[Range]:
-        """Yield new rows as they come: mostly above the highest key, at times among all."""
+        """Yield new rows as they come: mostly above the highest key, now and then among all keys."""
         with self._conn, self._conn.cursor() as cur:
             cur.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._plan.options.channel)))
         due = time.monotonic() + SHARE * self._looked
@@ -287,7 +287,7 @@ LITTLE = 500.0  # milliseconds of work that need no second process
 
 
 class Crew:
-    """The threads of a job: one cuts batches, the others score them; what comes of it waits in `outcomes`."""
+    """The threads of a job: one cuts batches, the others score them; the outcomes wait in `outcomes`."""
 
     def __init__(self, plan: Plan, feeding: Connection, scoring: list[Connection], total: int) -> None:
         options = plan.options
@@ -308,16 +308,16 @@ class Crew:
         ]
 
     def start(self) -> None:
-        """Let all threads begin."""
+        """Start all threads."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Let everybody end after the batch that they are at."""
+        """Let all threads end after their current batch."""
         self._stop.set()
 
     def end(self, at_once: bool = False) -> None:
-        """Wait for all; `at_once` cancels the batches that they are at."""
+        """Wait for all threads; `at_once` cancels their current batches."""
         self.stop()
         for conn in self._conns if at_once else ():
             with suppress(psycopg2.Error):
@@ -338,7 +338,7 @@ class Crew:
             for batch in feeder.batches():
                 self._put(batch)
         finally:
-            # The workers' sign to go home
+            # Tells the workers to end
             for _ in self._conns[1:]:
                 self._put(None)
 
@@ -370,7 +370,7 @@ class Crew:
 
 
 def processes(cur: Cursor, plan: Plan, total: int) -> int:
-    """Return how many connections score at once: as many as a parallel plan has processes; segments share alone."""
+    """Return how many connections score at once: as many as a parallel plan has processes; one where segments share."""
     # Loading the libraries takes a process longer than scoring a few images
     if plan.platform.mpp or (total * plan.milliseconds < LITTLE and not plan.options.watch):
         return 1
@@ -379,7 +379,7 @@ def processes(cur: Cursor, plan: Plan, total: int) -> int:
 
 
 def open_more(stack: ExitStack, dsn: str | None, wanted: int) -> list[Connection]:
-    """Open up to so many connections, at least two."""
+    """Open up to `wanted` connections, at least two."""
     found: list[Connection] = []
     while len(found) < wanted:
         try:
@@ -389,7 +389,7 @@ def open_more(stack: ExitStack, dsn: str | None, wanted: int) -> list[Connection
                 break
             raise DataError(
                 f"the server has no free connection for this job, which needs three: {err.message}",
-                "Wait for others to end, raise max_connections, or use --atomic, which needs one.",
+                "Wait until others end, raise max_connections, or use --atomic, which needs one connection.",
             ) from err
         stack.callback(conn.close)
         conn.set_client_encoding("UTF8")

@@ -9,12 +9,13 @@ import os
 import pwd
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from dbinfer.base.errors import ServerError
+from dbinfer.base.progress import Say
 from dbinfer.database.state import Home
 from dbinfer_udf.host.own_python import instructions
 
@@ -53,12 +54,12 @@ class Account:
         )
 
     def own_folder(self, folder: Path, mode: int) -> None:
-        """Make a folder of this user; refuse one that somebody else put there.
+        """Make a folder of this user; refuse one that another user put there.
 
         Raises:
             ServerError: the path is a link, a file, or a folder of another user.
         """
-        # Links first: exists, chown and chmod follow them to wherever somebody points
+        # Links first: exists, chown and chmod would follow them anywhere
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
             raise ServerError(f"{folder} exists but is not a folder", "Remove it, then try again.")
         if not folder.exists():
@@ -133,7 +134,6 @@ def utf8_locale() -> str:
     return "C.UTF-8"
 
 
-Say = Callable[[str], None]
 # Linux has room for 108 bytes, the final zero among them
 SOCKET_PATH_LIMIT = 107
 LONGEST_SOCKET_NAME = len("/.s.PGSQL.65535.lock")
@@ -175,7 +175,7 @@ def socket_dir(home: Home, account: Account) -> Path:
         return home.run
     base = Path("/run") if os.access("/run", os.W_OK) else Path("/tmp")
     short = base / home.mark
-    # In /tmp anybody may have put something of that name; own_folder refuses it
+    # In /tmp another user may have taken that name; own_folder refuses it
     account.own_folder(short, 0o755 if account.switch else 0o700)
     return short
 

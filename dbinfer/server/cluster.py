@@ -15,12 +15,12 @@ from pathlib import Path
 
 from dbinfer.base import apart
 from dbinfer.base.errors import ServerError
-from dbinfer.database import state as database_state
-from dbinfer.database.state import USER, Home, State
-from dbinfer.server.account import Account, Say, discard, utf8_locale
+from dbinfer.base.progress import Say
+from dbinfer.database.state import USER, Home, State, children, recorded_pid
+from dbinfer.server.account import Account, discard, utf8_locale
 
 SUPPORTED = range(14, 19)
-# no longer mended by its makers: only where DBINFER_PG_BIN names it
+# no longer maintained: used only where DBINFER_PG_BIN names it
 OLDEST = 13
 # As Debian's packages and the RPMs of postgresql.org lay it out
 PATTERNS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
@@ -42,7 +42,7 @@ class Installation:
 
 
 def find(major: int | None = None) -> Installation:
-    """Return the newest usable installation, or the one that an existing data folder needs.
+    """Return the newest usable installation, or that of the version which an existing data folder needs.
 
     Args:
         major: the data folder's major version; None when there is no data folder yet.
@@ -95,7 +95,7 @@ def inspect(bindir: Path) -> Installation | None:
     """Return what is installed in this folder; None when it is no PostgreSQL server (nor is Greenplum)."""
     if not (bindir / "postgres").exists() or not (bindir / "initdb").exists():
         return None
-    # Greenplum has programs of these names, too, but says (Greenplum Database)
+    # Greenplum also has programs of these names, but says (Greenplum Database)
     match = re.search(r"\(PostgreSQL\) (\d+)(?:\.(\d+))?", _output([str(bindir / "postgres"), "--version"]))
     if match is None:
         return None
@@ -290,7 +290,7 @@ class Cluster:
             ServerError: it does not start; the message holds the end of its log.
         """
         self._clear_stale(state, say)
-        # Before the start: pg_ctl -l appends for ever, and the server keeps the file open
+        # Before the start: pg_ctl -l only appends, and the server keeps the file open
         self._rotate_log()
         for _ in range(PORTS_TRIED):
             choose_port(state, say)
@@ -308,7 +308,7 @@ class Cluster:
 
     def _start_on(self, state: State) -> bool:
         self.home.settings.write_text(render(self.home, state, this_machine()))
-        # Under root the server is another user, who reads it; there is no secret in it
+        # Under root the server runs as another user, who must read it; it holds no secret
         self.home.settings.chmod(0o644)
         return self._pg_ctl("start", "-l", str(self.home.log), "-t", str(START_SECONDS))
 
@@ -331,7 +331,7 @@ class Cluster:
         return self.account.run(args).returncode == 0
 
     def _clear_stale(self, state: State, say: Say) -> None:
-        recorded = database_state.recorded_pid(self.home)
+        recorded = recorded_pid(self.home)
         # Before any file goes: postmaster.pid keeps a second server away from files that orphans still write
         self._await_orphans(say)
         if recorded is not None:
@@ -341,13 +341,13 @@ class Cluster:
             path.unlink(missing_ok=True)
 
     def _await_orphans(self, say: Say) -> None:
-        orphans = database_state.children(self.home)
+        orphans = children(self.home)
         if orphans:
             say(f"waiting for {len(orphans)} processes of the earlier server to end.")
         deadline = time.monotonic() + ORPHAN_SECONDS
         while orphans and time.monotonic() < deadline:
             time.sleep(0.1)
-            orphans = database_state.children(self.home)
+            orphans = children(self.home)
         if orphans:
             pids = " ".join(map(str, orphans))
             raise ServerError(

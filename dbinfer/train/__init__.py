@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dbinfer.train.options import TrainJob, TrainOptions, make_job, read_options
 from dbinfer.train.report import Epoch, TrainReport
-from dbinfer.train.start import run, train
+from dbinfer.train.strategies import run, train
 
 __all__ = [
     "Epoch",

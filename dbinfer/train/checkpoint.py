@@ -17,24 +17,11 @@ from dbinfer.train.report import Epoch
 
 PREFIX = "checkpoint-"
 STATE, WEIGHTS, OPTIMIZER = "checkpoint.json", "weights.npz", "optimizer.npz"
-# What a run must have in common with the one it goes on from; epochs, hosts and launcher may differ
+# What a run must have in common with the one that it continues; epochs, hosts and launcher may differ
 FIXED = (
-    "network",
-    "network_options",
-    "data",
-    "batch",
-    "optimizer",
-    "momentum",
-    "lr",
-    "seed",
-    "shuffle",
-    "augment",
-    "strategy",
-    "mesh",
-    "ranks",
-    "sharding",
+    *("network", "network_options", "data", "batch", "optimizer", "momentum", "lr", "seed"),
+    *("shuffle", "augment", "strategy", "mesh", "ranks", "sharding"),
 )
-
 BEFORE = {"momentum": 0.9, "strategy": "horovod", "mesh": ""}  # what checkpoints of 0.1.0 do not say
 
 
@@ -56,9 +43,9 @@ class Checkpoint:
 
 
 def write(folder: Path, model: Any, state: Checkpoint) -> Path:
-    """Write folder/checkpoint-EPOCH; what has this name before is replaced."""
+    """Write folder/checkpoint-EPOCH, and replace one of this name."""
     final = folder / f"{PREFIX}{state.epoch}"
-    # A name that `epochs` does not see: what is half written is no checkpoint yet
+    # Under a name that `epochs` does not see until it is complete
     temporary = folder / f".{final.name}.{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
@@ -84,7 +71,7 @@ def epochs(folder: Path) -> list[int]:
 
 
 def choose(folder: Path, resume: str) -> int:
-    """Return the epoch to go on after.
+    """Return the epoch to continue after.
 
     Raises:
         TrainError: there is no such checkpoint.
@@ -148,22 +135,22 @@ def load_weights(folder: Path, epoch: int, model: Any) -> None:
 
 def prune(folder: Path, keep: int, best: int) -> None:
     """Remove all checkpoints but the newest `keep` and the best."""
-    # With keep 0 all go: [:-0] would be empty
+    # [:-0] would be empty, but with keep 0 all must go
     for epoch in epochs(folder)[: -keep or None]:
         if epoch != best:
             shutil.rmtree(folder / f"{PREFIX}{epoch}")
 
 
 def clear(folder: Path) -> None:
-    """Remove all checkpoints: a run starts afresh here."""
+    """Remove all checkpoints: a run starts over here."""
     for path in [*folder.glob(f"{PREFIX}*"), *folder.glob(f".{PREFIX}*")]:
         shutil.rmtree(path)
 
 
 def _save(path: Path, variables: Any) -> None:
-    # Four digits, because _load takes the names in the order of texts
+    # Four digits, because _load sorts the names as texts
     arrays = {f"{number:04d}": np.asarray(variable) for number, variable in enumerate(variables)}
-    # A file of ours, which fsync can wait for before the folder gets its final name
+    # A file of our own, so that fsync is possible before the folder gets its final name
     with path.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
         file.flush()

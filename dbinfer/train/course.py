@@ -1,20 +1,20 @@
-"""The course of a training, whatever the strategy: resume, epochs, checkpoints, the files of the run."""
+"""The course of a training, whatever the strategy: resume, learning rate, epochs, checkpoints, the run's files."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
 from dbinfer.train import checkpoint
 from dbinfer.train.options import TrainJob
-from dbinfer.train.plan import Plan
 from dbinfer.train.report import (
     CURVES,
     HISTORY,
     Epoch,
+    OnEvent,
     best_epoch,
     metrics_of,
     save_model,
@@ -23,8 +23,61 @@ from dbinfer.train.report import (
     write_curves,
     write_run,
 )
+from dbinfer.train.setup import Setup
 
-Report = Callable[[dict[str, Any]], None]
+REPORT_EVERY = 0.25  # seconds
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The learning rate as a function of the step: warm-up to lr x ranks (Goyal et al. 2017, arXiv:1706.02677).
+
+    Attributes:
+        lr: rate of one rank.
+        ranks: the rate grows to `lr` x `ranks`: the batch is that much larger.
+        warmup: steps of that growth, from `lr` on in equal parts; none with one rank.
+        total: steps of the whole run.
+        kind: constant, or cosine (from the end of the warm-up down to 0).
+        done: steps of the run before those that are counted here.
+    """
+
+    lr: float
+    ranks: int
+    warmup: int
+    total: int
+    kind: str = "constant"
+    done: int = 0
+
+    @classmethod
+    def of(cls, job: TrainJob, ranks: int, steps: int) -> Schedule:
+        """Return the rates of a job with this number of ranks, and of steps in an epoch."""
+        return cls(job.lr, ranks, job.warmup * steps, job.epochs * steps, job.schedule)
+
+    def at(self, step: int) -> float:
+        """Return the rate of one step, counted from 0 over the whole run."""
+        step += self.done
+        warmup = self.warmup if self.ranks > 1 else 0
+        full = self.lr * self.ranks
+        if step < warmup:
+            return self.lr + (full - self.lr) * step / warmup
+        if self.kind == "cosine":
+            done = (step - warmup) / max(1, self.total - warmup)
+            return full * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+        return full
+
+
+class StepReports:
+    """Reports the steps of an epoch to a listener: the last one, and before it at most four a second."""
+
+    def __init__(self, on_event: OnEvent, epoch: int, steps: int) -> None:
+        self._on_event, self._epoch, self._steps = on_event, epoch, steps
+        self._reported = 0.0
+
+    def __call__(self, step: int) -> None:
+        """Report that so many steps are done."""
+        if time.monotonic() - self._reported > REPORT_EVERY or step == self._steps:
+            self._reported = time.monotonic()
+            self._on_event({"event": "step", "epoch": self._epoch, "step": step, "steps": self._steps})
 
 
 @dataclass(frozen=True)
@@ -46,26 +99,25 @@ class Trained(Protocol):
     """A network in training, as far as the files of the run show it.
 
     Attributes:
-        plan: what is trained.
+        setup: what is trained.
         first: whether this process writes the files.
-        plain: the Keras model that is saved.
         model: its `weights` and `optimizer.variables` are what a checkpoint holds.
     """
 
-    plan: Plan
+    setup: Setup
     first: bool
     model: Any
 
     @property
     def plain(self) -> Any:
-        """See above."""
+        """The Keras model that is saved."""
 
     def about(self) -> dict[str, Any]:
         """Return what run.json says of this strategy: hosts, one for each rank, and the like."""
 
 
 class Trainer(Trained, Protocol):
-    """What a strategy brings; each process that calls `follow` has one, and they make each call together.
+    """What a strategy brings: each process that calls `follow` has one, and all make each call together.
 
     Attributes:
         steps: of an epoch.
@@ -77,13 +129,13 @@ class Trainer(Trained, Protocol):
         """Return the first process's value in every process."""
 
     def begin(self) -> None:
-        """Give all processes the weights and the optimizer's state of the first one."""
+        """Give all processes the first one's weights and optimizer state."""
 
-    def epoch(self, number: int, report: Report) -> Pass:
+    def epoch(self, number: int, on_event: OnEvent) -> Pass:
         """Train one epoch; `model` has its result afterwards."""
 
-    def judge(self) -> dict[str, float]:
-        """Return val_loss and the metrics of the validation; nothing without one."""
+    def evaluate(self) -> dict[str, float]:
+        """Return val_loss and the validation's metrics; nothing without a validation."""
 
 
 @dataclass
@@ -91,37 +143,37 @@ class Training:
     """A trainer, its listener, and the epochs so far."""
 
     trainer: Trained
-    report: Report
+    on_event: OnEvent
     history: list[Epoch] = field(default_factory=list)
 
     @property
     def job(self) -> TrainJob:
         """The options of the run."""
-        return self.trainer.plan.job
+        return self.trainer.setup.job
 
     @property
     def metric(self) -> str:
         """Name of the metric that decides which epoch is best."""
-        return self.trainer.plan.network.metrics[0]
+        return self.trainer.setup.network.metrics[0]
 
 
-def follow(trainer: Trainer, report: Report) -> None:
+def follow(trainer: Trainer, on_event: OnEvent) -> None:
     """Train; the first process leaves checkpoints, the model and the files of dbinfer.train.report.
 
     Raises:
         DbinferError: an image is unreadable, a checkpoint does not fit, ...
     """
     started = datetime.now(timezone.utc)
-    training = Training(trainer, report)
+    training = Training(trainer, on_event)
     first = _resume(training, trainer)
-    report({"event": "start", "first": first, "steps": trainer.steps, "batch": training.job.batch})
+    on_event({"event": "start", "first": first, "steps": trainer.steps, "batch": training.job.batch})
     for number in range(first, training.job.epochs + 1):
         _epoch(training, trainer, number)
     finish(training, started)
 
 
 def _resume(training: Training, trainer: Trainer) -> int:
-    """Load the checkpoint to go on from, make all processes alike, and return the first epoch to train."""
+    """Load the checkpoint to continue from, make all processes alike, and return the first epoch to train."""
     job, folder = training.job, training.job.folder
     done = 0
     if trainer.first:
@@ -133,7 +185,7 @@ def _resume(training: Training, trainer: Trainer) -> int:
             checkpoint.load(folder, done, trainer.model)
             training.history = state.history
         else:
-            # A later --resume would go on from those of an earlier run
+            # Otherwise a later --resume would continue an earlier run
             checkpoint.clear(folder)
     trainer.begin()
     told = trainer.share([epoch.to_dict() for epoch in training.history])
@@ -143,15 +195,22 @@ def _resume(training: Training, trainer: Trainer) -> int:
 
 def _epoch(training: Training, trainer: Trainer, number: int) -> None:
     started = time.monotonic()
-    done = trainer.epoch(number, training.report)
+    done = trainer.epoch(number, training.on_event)
     seconds = time.monotonic() - started
     started = time.monotonic()
-    values = {**done.values, **trainer.judge()}
-    entry = Epoch(number, seconds, time.monotonic() - started, done.images, done.rate, values)
+    values = {**done.values, **trainer.evaluate()}
+    entry = Epoch(
+        epoch=number,
+        seconds=seconds,
+        val_seconds=time.monotonic() - started,
+        images=done.images,
+        lr=done.rate,
+        values=values,
+    )
     training.history.append(entry)
     if trainer.first:
         record(training)
-    training.report({"event": "epoch", **entry.to_dict()})
+    training.on_event({"event": "epoch", **entry.to_dict()})
 
 
 def record(training: Training) -> None:
@@ -166,19 +225,19 @@ def record(training: Training) -> None:
 
 
 def finish(training: Training, started: datetime) -> None:
-    """Write the model and what is known of the run."""
+    """Write the model, its manifest, run.json and the curves."""
     trainer, job, history = training.trainer, training.job, training.history
-    # Before the other processes leave: all must take part in it
+    # Before the other processes leave: all must take part
     about = trainer.about()
     if not trainer.first:
         return
     best = best_epoch(history, training.metric)
     there = checkpoint.epochs(job.folder)
-    # With --keep 0 there is no checkpoint of the best epoch to go back to
+    # With --keep 0 no checkpoint of the best epoch exists
     chosen = best if job.final == "best" and best in there else len(history)
     if chosen != len(history):
         checkpoint.load_weights(job.folder, chosen, trainer.model)
-    plan = trainer.plan
+    setup = trainer.setup
     run = {
         "config": job.to_dict(),
         "started": started.isoformat(timespec="seconds"),
@@ -186,14 +245,14 @@ def finish(training: Training, started: datetime) -> None:
         "ranks": job.ranks,
         "versions": versions(job),
         **about,
-        "images": {"train": len(plan.train.rows), "validation": len(plan.val.rows) if plan.val else 0},
+        "images": {"train": len(setup.train.rows), "validation": len(setup.val.rows) if setup.val else 0},
         "epoch": chosen,
         "best_epoch": best,
         "metrics": metrics_of(history, chosen),
         "history": [entry.to_dict() for entry in history],
     }
-    # The plain network: no other program knows classes of ours
-    save_model(job.folder, trainer.plain, plan.manifest, run)
+    # The plain network: no other program knows our classes
+    save_model(job.folder, trainer.plain, setup.manifest, run)
     title = f"{job.network}, {job.ranks} {'rank' if job.ranks == 1 else 'ranks'}"
     write_curves(job.folder / CURVES, history, training.metric, title)
     write_run(job.folder, run)

@@ -1,4 +1,4 @@
-"""What computes: the GPUs of this host or its cores; and the libraries that train, imported quietly."""
+"""What computes (GPUs or cores of this host), and TensorFlow's quiet import."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def _missing() -> TrainError:
 
 
 def choose_device(device: str, place: int = 0) -> None:
-    """Let this process see the GPU of its own, or none.
+    """Let this process see one GPU of its own, or none.
 
     Args:
         device: auto (a GPU where there is one), cpu or gpu.
-        place: number of this process on its host; two with one GPU share it.
+        place: number of this process on its host; processes share GPUs where there are fewer.
 
     Raises:
-        TrainError: a GPU is asked for where none is.
+        TrainError: a GPU is requested, but there is none.
     """
     import tensorflow as tf
 
     found = gpus(device)
-    # Where TensorFlow has computed in this process before it keeps its devices
+    # Once TensorFlow has computed in this process, it keeps its devices
     with suppress(RuntimeError):
         tf.config.set_visible_devices([found[place % len(found)]] if found else [], "GPU")
 
@@ -56,7 +56,7 @@ def gpus(device: str) -> Sequence[Any]:
     """Return the GPUs that may be used; none for `cpu`.
 
     Raises:
-        TrainError: a GPU is asked for where none is.
+        TrainError: a GPU is requested, but there is none.
     """
     import tensorflow as tf
 
@@ -70,11 +70,11 @@ def gpus(device: str) -> Sequence[Any]:
 
 
 def limit_threads(threads: int) -> None:
-    """Let TensorFlow compute with so many threads in this process."""
+    """Let TensorFlow compute with this number of threads in this process."""
     import tensorflow as tf
 
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(max(2, threads))
     except RuntimeError:
-        pass  # TensorFlow has computed in this process before: it keeps its threads
+        pass  # once TensorFlow has computed in this process, it keeps its threads

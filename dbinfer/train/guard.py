@@ -1,7 +1,8 @@
-"""Runs a command, and ends it when the process that started this one has ended, however: `python -I guard.py COMMAND`.
+"""Runs a command, and ends it when the process that started this one ends for any reason: `python -I guard.py COMMAND`.
 
-Launchers go on without the command that started them: horovodrun trains to the last epoch, and the processes of a
-split network wait for each other. The standard input is a pipe from that command; its end is the command's end.
+By themselves launchers go on: horovodrun trains to the last epoch, and the processes of a split network wait for each
+other. The standard input is a pipe from the process that started this one; when the pipe ends, so does the command.
+A file of its own, because it needs nothing of dbinfer and stays in memory for the whole training.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import threading
 import time
 from contextlib import suppress
 
-PATIENCE = 10.0  # seconds between asking and not asking
+PATIENCE = 10.0  # seconds from SIGTERM to SIGKILL
 
 
 def main(command: list[str]) -> int:
-    """Return the exit status of the command, and negative the signal that ended it."""
+    """Return the exit status of the command, or minus the signal that ended it."""
     # Whoever ends the group by a signal waits for this process: it ends after the command
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)

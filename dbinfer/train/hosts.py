@@ -1,22 +1,26 @@
-"""The hosts of a run (a:2,b:2), checked before anything is started, and the addresses on which their processes
-listen.
+"""The hosts of a run (a:2,b:2), how processes start there, and the addresses on which they listen.
 
-TensorFlow's protocol and JAX's ask nobody who he is, and TensorFlow's runs whatever he sends. So there is no other
-choice.
+The protocols of TensorFlow and JAX authenticate nobody, and TensorFlow's runs whatever it is sent. So processes listen
+on loopback or in a private network only.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import os
+import shlex
 import shutil
 import socket
 import subprocess
+from collections.abc import Mapping, Sequence
 
 from dbinfer.base.errors import TrainError, UsageError
 from dbinfer.train.options import TrainJob
 
-# ssh must not ask: a password cannot be typed, a new host's key is taken, a changed key remains an error
+# ssh must not ask: nobody can type a password; a new host's key is accepted, a changed key remains an error
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "StrictHostKeyChecking=accept-new")
+# Variables that a process on another host needs from its start on; it gets others by its standard input
+PASSED = ("PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL", "KERAS_BACKEND", "PYTHONUNBUFFERED")
 
 
 def hosts_of(job: TrainJob) -> dict[str, int]:
@@ -28,7 +32,7 @@ def slots_of(hosts: str, asked: int, what: str) -> dict[str, int]:
     """Return how many processes run on each host of a:2,b:2.
 
     Raises:
-        UsageError: the text cannot be understood, or its slots are not as many as the processes.
+        UsageError: the text cannot be understood, or has another number of slots than there are processes.
     """
     slots: dict[str, int] = {}
     for entry in hosts.split(","):
@@ -50,6 +54,14 @@ def slots_of(hosts: str, asked: int, what: str) -> dict[str, int]:
 def is_here(host: str) -> bool:
     """Return whether the name is this machine's, on which processes start without ssh."""
     return host in ("localhost", "127.0.0.1", socket.gethostname())
+
+
+def started_on(host: str, command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """Return the command that starts this one on a host in this same folder: by ssh, unless the host is this one."""
+    if is_here(host):
+        return list(command)
+    words = [f"{name}={environment[name]}" for name in PASSED if name in environment]
+    return [*SSH, host, f"cd {shlex.quote(os.getcwd())} && exec {shlex.join(['env', *words, *command])}"]
 
 
 def check_reachable(hosts: dict[str, int]) -> None:
@@ -75,7 +87,7 @@ def _ssh(host: str) -> str | None:
             text=True,
             check=False,
             timeout=15,
-            # ssh would read what is typed for the next command
+            # Else ssh reads what is typed for the next command
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
@@ -85,7 +97,7 @@ def _ssh(host: str) -> str | None:
 
 
 LOOPBACK = "127.0.0.1"
-# Not ip_network.is_private, which says yes to 0.0.0.0/0
+# Not ip_network.is_private, which is true of 0.0.0.0/0
 PRIVATE = [
     ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8")
 ]
@@ -110,12 +122,12 @@ def check_network(job: TrainJob) -> None:
     elif not all(map(is_here, hosts_of(job))):
         raise UsageError(
             f"the strategy {job.strategy} needs a private network to listen on where hosts is {job.hosts!r}",
-            "Name it, because everybody who reaches these ports may run what he likes: --private-network 10.1.2.0/24",
+            "Name it, because whoever reaches these ports may run any code: --private-network 10.1.2.0/24",
         )
 
 
 def own_address(network: str) -> str:
-    """Return this host's address in the network; without one that of loopback.
+    """Return this host's address in the network; without a network, that of loopback.
 
     Raises:
         TrainError: it has none.
@@ -125,7 +137,7 @@ def own_address(network: str) -> str:
     named = ipaddress.IPv4Network(network)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            # Sends nothing: it only asks from which address this host would
+            # Sends nothing: it only shows from which address this host would send
             probe.connect((str(named[min(1, named.num_addresses - 1)]), 9))
             found = probe.getsockname()[0]
         except OSError:
@@ -139,14 +151,14 @@ def own_address(network: str) -> str:
 
 
 def hold_port(address: str, port: int) -> socket.socket:
-    """Return a socket on this port, or on any free one for 0; it keeps others off until TensorFlow listens there.
+    """Return a socket on this port, or on any free one for 0; it reserves the port until TensorFlow listens there.
 
     Raises:
         TrainError: it is in use.
     """
-    # Asked here, because TensorFlow's own servers share a port without a word
+    # Checked here, because TensorFlow's own servers share a port without a warning
     held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # As TensorFlow's: the connections of a worker that died may linger, and the two do not exclude each other
+    # As TensorFlow does: connections of a worker that died may linger, and then both can bind the port
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         held.bind((address, port))

@@ -1,4 +1,4 @@
-"""From encoded files to batches that a network trains on, with the very code that prepares images in the backend.
+"""From encoded files to batches that a network trains on, with the same code that prepares images in the backend.
 
 Decoder and Resizer come from dbinfer_udf, so that training and scoring cannot drift apart.
 """
@@ -19,17 +19,17 @@ from dbinfer.base.errors import DataError
 from dbinfer.images import boxes
 from dbinfer.images.boxes import Corners
 from dbinfer.models.graph import normalized
-from dbinfer.train.data.source import Samples, Target
 from dbinfer.train.options import TrainJob
+from dbinfer.train.source import Samples, Target
 from dbinfer_udf.errors import ImageError
 from dbinfer_udf.image.decode import Decoder, reduction_of, target_of
 from dbinfer_udf.image.resize import Resizer
 from dbinfer_udf.manifest import Manifest
-from dbinfer_udf.result.detection import Way, way_back
+from dbinfer_udf.result.detection import Way, way_to_image
 
 
 def placed(found: Corners, way: Way, size: tuple[int, int], name: str) -> Corners:
-    """Return boxes of the image as shown in pixels of the network's input: against the way of dbinfer.detect.
+    """Return boxes of the image as shown in pixels of the network's input, the inverse of what dbinfer.detect does.
 
     Args:
         found: left, top, right, bottom and class; what reaches over the image's edge is cut off.
@@ -54,7 +54,7 @@ def placed(found: Corners, way: Way, size: tuple[int, int], name: str) -> Corner
 
 
 def inside(found: Corners, frame: Sequence[float]) -> Corners:
-    """Return the boxes whose centre lies within the frame, cut off at its edges: of the others little is to be seen.
+    """Return the boxes whose centre lies within the frame, cut off at its edges: little of the others is visible.
 
     Args:
         frame: begins with x, y, width and height.
@@ -68,7 +68,7 @@ def inside(found: Corners, frame: Sequence[float]) -> Corners:
 
 Pixels = NDArray[np.uint8]
 
-# What augmentation changes, at most
+# The most that augmentation changes
 DEGREES = 10.0
 SCALE = 0.1
 SHIFT = 0.08  # of the side
@@ -76,7 +76,7 @@ BRIGHTNESS = 0.15
 
 
 def augment(image: Pixels, target: Any, rng: np.random.Generator) -> tuple[Pixels, Any]:
-    """Return the image turned, scaled, moved and made lighter or darker by a little; edges are repeated.
+    """Return the image slightly turned, scaled, moved, and made lighter or darker; edges are repeated.
 
     Args:
         image: uint8 (height, width, channels).
@@ -86,7 +86,7 @@ def augment(image: Pixels, target: Any, rng: np.random.Generator) -> tuple[Pixel
     """
     height, width = image.shape[:2]
     boxed = isinstance(target, np.ndarray) and target.dtype != np.uint8
-    # A box that is turned is no longer one, and the upright one around it would be too large
+    # A turned box is no box any more, and the upright box around it would be too large
     angle = 0.0 if boxed else rng.uniform(-DEGREES, DEGREES)
     move = cv2.getRotationMatrix2D((width / 2, height / 2), angle, rng.uniform(1 - SCALE, 1 + SCALE))
     move[:, 2] += rng.uniform(-SHIFT, SHIFT, 2) * (width, height)
@@ -125,7 +125,7 @@ class Seed:
     epoch: int
 
     def generator(self, *more: int) -> np.random.Generator:
-        """Return a generator for this epoch and rank, and for what `more` tells apart."""
+        """Return a generator for this epoch and rank, one for each value of `more`."""
         return np.random.default_rng([self.seed, self.rank, self.epoch, *more])
 
 
@@ -145,7 +145,7 @@ class Loader:
         self._decode = Decoder(manifest.color, target=self._target)
         self._decode_mask = Decoder("GRAY")
         self._resize = Resizer(manifest).resize
-        # What the image is padded with belongs to no object
+        # The padding of an image belongs to no object
         mask = replace(manifest, channels=1, color="GRAY", pad_value=0, mean=(), scale=())
         self._resize_mask = Resizer(mask).resize
         self._boxes = manifest.task == "detection"
@@ -179,7 +179,7 @@ class Loader:
         except DataError as err:
             if not self._skip_bad:
                 raise
-            # Once: it comes up again in every epoch
+            # Once, not in every epoch
             if index not in self._warned:
                 self._warned.add(index)
                 print(f"dbinfer: left out: {err.message}", file=sys.stderr, flush=True)
@@ -191,7 +191,7 @@ class Loader:
         tensor = np.empty((self._manifest.height, self._manifest.width, self._manifest.channels), np.uint8)
         placement = self._resize(image, tensor)
         if self._boxes and isinstance(target, bytes):
-            way = way_back(placement, header, reduction_of(header, self._target))
+            way = way_to_image(placement, header, reduction_of(header, self._target))
             found = placed(boxes.unpacked(target), way, header.size, self.samples.name(index))
             return tensor, inside(found, placement)
         return tensor, self._mask(target, header.size, index) if isinstance(target, bytes) else target
@@ -270,17 +270,17 @@ class Pipeline:
         return self._stacked([self._readable(row, seed) for row in rows])
 
     def validation(self) -> Any:
-        """Return all images once, unchanged and in order; unreadable ones are left out if skipped at all."""
+        """Return all images once, unchanged and in order; unreadable ones are left out if they are to be skipped."""
         count, size = len(self.loader.samples), self.job.batch
         return self._dataset(
-            lambda step: self.judged(range(step * size, min(count, (step + 1) * size))),
+            lambda step: self.unchanged(range(step * size, min(count, (step + 1) * size))),
             math.ceil(count / size),
         )
 
-    def judged(self, rows: Sequence[int]) -> tuple[Any, Any]:
-        """Return these images unchanged; unreadable ones are left out if skipped at all."""
+    def unchanged(self, rows: Sequence[int]) -> tuple[Any, Any]:
+        """Return these images unchanged; unreadable ones are left out if they are to be skipped."""
         pairs = [pair for row in rows if (pair := self._try(row, None)) is not None]
-        # Where all of a batch are unreadable another image stands in: an empty batch cannot be judged
+        # Where all of a batch are unreadable another image stands in: an empty batch cannot be evaluated
         return self._stacked(pairs or [self._readable(rows[0], None)])
 
     def _dataset(self, load: Any, steps: int) -> Any:
@@ -289,16 +289,16 @@ class Pipeline:
         image, truth = self._stacked([self._readable(0, None)])
 
         def batch(step: Any) -> tuple[Any, Any]:
-            # Not tf.image: training must see the very pixels that scoring sees
+            # Not tf.image: training must see the same pixels as scoring
             x, y = tf.numpy_function(load, [step], (image.dtype, truth.dtype))
             # numpy_function forgets the shapes, which Keras needs
             return tf.ensure_shape(x, (None, *image.shape[1:])), tf.ensure_shape(y, (None, *truth.shape[1:]))
 
         options = tf.data.Options()
         options.autotune.enabled = False  # it can stall a rank for seconds at the end of an epoch
-        options.threading.private_threadpool_size = self.job.workers
-        # Deterministic: a batch that is ready early waits for its turn, or no run could be repeated
-        dataset = tf.data.Dataset.range(steps).map(batch, self.job.workers, deterministic=True)
+        options.threading.private_threadpool_size = self.job.decode_threads
+        # Deterministic: a batch that is ready early waits for its turn, so that runs can be repeated
+        dataset = tf.data.Dataset.range(steps).map(batch, self.job.decode_threads, deterministic=True)
         return dataset.prefetch(2).with_options(options)
 
     def _try(self, row: int, seed: Seed | None) -> tuple[Any, Any] | None:
@@ -309,7 +309,7 @@ class Pipeline:
             raise
 
     def _readable(self, row: int, seed: Seed | None) -> tuple[Any, Any]:
-        """Return this image, or the next readable one: every rank must come to the same number of steps."""
+        """Return this image, or the next readable one: every rank must have the same number of steps."""
         count = len(self.loader.samples)
         for step in range(count):
             pair = self._try((row + step) % count, seed)
@@ -323,7 +323,7 @@ class Pipeline:
 
 
 def read_batches(pipeline: Pipeline, batches: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the batches as arrays, for loops without Keras; the first unreadable image is raised as it was."""
+    """Yield the batches as arrays, for loops without Keras; raise the first unreadable image's own error."""
     import tensorflow as tf
 
     try:

@@ -1,16 +1,23 @@
-"""The network in training: a train_step that averages gradients over the ranks, and what else they keep equal."""
+"""The network in training: with Keras' own steps, or as a function of its variables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from dbinfer.base.errors import TrainError, UsageError
-from dbinfer.images.boxes import check_installed
-from dbinfer.train.loader import Seed
+import keras
+import numpy as np
+
+from dbinfer.base.errors import UsageError
+from dbinfer.train.course import Schedule, StepReports
+from dbinfer.train.loader import Pipeline, Seed
 from dbinfer.train.options import TrainJob
 from dbinfer.train.ranks import Ranks
+from dbinfer.train.report import OnEvent
 from dbinfer_models import Network
 from dbinfer_udf.manifest import Manifest
+
+QUIETLY: dict[str, Any] = {"return_dict": True, "verbose": 0}
 
 
 def build(network: Network, options: dict[str, Any]) -> tuple[Any, Manifest]:
@@ -25,9 +32,33 @@ def build(network: Network, options: dict[str, Any]) -> tuple[Any, Manifest]:
         raise UsageError(f"the network {network.name} cannot be built with {options}: {err}") from err
 
 
+def compile_model(model: Any, network: Network, job: TrainJob, jit: bool = False) -> None:
+    """Give the model its loss, metrics and optimizer, and make the optimizer's variables.
+
+    Args:
+        model: of Keras.
+        network: names loss and metrics.
+        job: names the optimizer.
+        jit: whether XLA compiles the steps; not with Horovod, whose operations are not XLA's.
+    """
+    makers = {
+        "adam": lambda: keras.optimizers.Adam(job.lr),
+        "sgd": lambda: keras.optimizers.SGD(job.lr, momentum=job.momentum, nesterov=job.momentum > 0),
+        "adagrad": lambda: keras.optimizers.Adagrad(job.lr),
+        "rmsprop": lambda: keras.optimizers.RMSprop(job.lr),
+    }
+    model.compile(
+        optimizer=makers[job.optimizer](),
+        loss=network.make_loss(),
+        metrics=network.make_metrics(),
+        jit_compile=jit,
+    )
+    # Now and not in the first step: its variables are broadcast and loaded before that
+    model.optimizer.build(model.trainable_variables)
+
+
 def distributed(model: Any, ranks: Ranks) -> Any:
     """Return the same network (the same layers and variables) with gradients averaged over the ranks."""
-    import keras
     import tensorflow as tf
 
     class Distributed(keras.Model):  # type: ignore[misc]
@@ -53,47 +84,18 @@ def distributed(model: Any, ranks: Ranks) -> Any:
     return Distributed(inputs=model.inputs, outputs=model.outputs, name=model.name)
 
 
-def compile_model(model: Any, network: Network, job: TrainJob, jit: bool = False) -> None:
-    """Give the model its loss, metrics and optimizer, and make the optimizer's variables.
-
-    Args:
-        model: of Keras.
-        network: names loss and metrics.
-        job: names the optimizer.
-        jit: whether XLA compiles the steps; not with Horovod, whose operations are not XLA's.
-    """
-    import keras
-
-    makers = {
-        "adam": lambda: keras.optimizers.Adam(job.lr),
-        "sgd": lambda: keras.optimizers.SGD(job.lr, momentum=job.momentum, nesterov=job.momentum > 0),
-        "adagrad": lambda: keras.optimizers.Adagrad(job.lr),
-        "rmsprop": lambda: keras.optimizers.RMSprop(job.lr),
-    }
-    model.compile(
-        optimizer=makers[job.optimizer](),
-        loss=network.make_loss(),
-        metrics=network.make_metrics(),
-        jit_compile=jit,
-    )
-    # Now: its variables are broadcast and loaded before the first step, which would make them
-    model.optimizer.build(model.trainable_variables)
-
-
 def synchronise(model: Any, ranks: Ranks) -> None:
-    """Make all ranks start alike: rank 0's weights and optimizer state."""
+    """Make all ranks start alike, with rank 0's weights and optimizer state."""
     ranks.broadcast([*model.weights, *model.optimizer.variables])
 
 
 def average_batch_norm(model: Any, ranks: Ranks) -> None:
-    """Give every rank the moving statistics over all ranks: each has seen its own images only.
+    """Give every rank the moving statistics over all ranks: each has only seen its own images.
 
     The variance over all is the mean of the ranks' variances plus how far their means lie apart:
     mean(variance + mean^2) - mean(mean)^2.
     """
-    from keras import layers
-
-    norms = [layer for layer in model.layers if isinstance(layer, layers.BatchNormalization)]
+    norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
     if ranks.size == 1 or not norms:
         return
     means = [norm.moving_mean.value for norm in norms]
@@ -106,7 +108,7 @@ def average_batch_norm(model: Any, ranks: Ranks) -> None:
 
 def reseed(model: Any, seed: Seed) -> None:
     """Set the state of dropout and the like to what this rank must have in this epoch, also after a resume."""
-    # What is a variable, but no weight, may be the state of a random generator
+    # Variables that are not weights may be the state of a random generator
     known = {id(variable) for variable in model.weights}
     for number, variable in enumerate(v for v in model.variables if id(v) not in known):
         if "seed_generator_state" in variable.path or variable.dtype in ("uint32", "int64"):
@@ -114,23 +116,166 @@ def reseed(model: Any, seed: Seed) -> None:
             variable.assign(state.astype(variable.dtype))
 
 
-def check_task(network: Network, task: str) -> None:
-    """Raise TrainError where the network cannot learn what the data shows."""
-    own = network.manifest().task
-    if own != task:
-        raise TrainError(
-            f"the data is for {task}, but the network {network.name} is for {own}",
-            "Choose another network, or data of the other kind (masks, boxes or classes).",
-        )
+class Meter(keras.callbacks.Callback):  # type: ignore[misc]
+    """Sets the learning rate before each step and reports the progress after it."""
+
+    def __init__(self, model: Any, schedule: Schedule, on_event: OnEvent, epoch: int, steps: int) -> None:
+        super().__init__()
+        self.rate = schedule.at(0)
+        self.epoch = epoch
+        self._optimizer, self._schedule, self._steps = model.optimizer, schedule, steps
+        self._tell = StepReports(on_event, epoch, steps)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self.rate = self._schedule.at((self.epoch - 1) * self._steps + batch)
+        self._optimizer.learning_rate = self.rate
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._tell(batch + 1)
 
 
-def check_boxes(network: Network, job: TrainJob) -> None:
-    """Raise where a network that finds boxes cannot be trained or judged so."""
-    if not network.finds_boxes:
-        return
-    if job.strategy != "horovod":
-        raise UsageError(
-            f"the strategy {job.strategy} does not train networks that find boxes, as {network.name} does",
-            "Leave out --strategy.",
+def one_epoch(model: Any, pipeline: Pipeline, meter: Meter, ranks: Ranks) -> dict[str, float]:
+    """Train one epoch and return loss and metrics, the mean over all ranks (they saw equally many images)."""
+    import tensorflow as tf
+
+    epoch = meter.epoch
+    try:
+        # One epoch per call, with its own number: between epochs ranks pool statistics, and rank 0 writes files
+        history = model.fit(
+            pipeline.training(epoch),
+            initial_epoch=epoch - 1,
+            epochs=epoch,
+            steps_per_epoch=pipeline.steps,
+            callbacks=[meter],
+            shuffle=False,
+            verbose=0,
         )
-    check_installed()
+    except tf.errors.OpError as err:
+        # tf.data passes on no more than the text of an exception; the pipeline has kept it whole
+        raise pipeline.failure or err from err
+    values = {name: float(series[-1]) for name, series in history.history.items()}
+    return _mean(values, 1.0, ranks)
+
+
+def evaluate(model: Any, pipeline: Pipeline | None, ranks: Ranks) -> dict[str, float]:
+    """Return val_loss and metrics over the validation images of all ranks; a rank without any has None."""
+    import tensorflow as tf
+
+    names = ["loss", *(metric.name for metric in model.metrics if metric.name != "loss")]
+    # A rank without images has no weight, but takes part in the gather that the others wait for
+    values, weight = dict.fromkeys(names, 0.0), 0.0
+    if pipeline is not None:
+        try:
+            values = {name: float(v) for name, v in model.evaluate(pipeline.validation(), **QUIETLY).items()}
+        except tf.errors.OpError as err:
+            raise pipeline.failure or err from err
+        weight = float(pipeline.length)
+    return {f"val_{name}": value for name, value in _mean(values, weight, ranks).items()}
+
+
+def _mean(values: dict[str, float], weight: float, ranks: Ranks) -> dict[str, float]:
+    """Return the weighted mean over the ranks."""
+    gathered = ranks.gather((values, weight))
+    weights = [entry[1] for entry in gathered]
+    return {
+        name: float(np.average([entry[0][name] for entry in gathered], weights=weights))
+        for name in sorted(values)
+    }
+
+
+class Metrics:
+    """Keras' own loss and metrics over all images of an epoch.
+
+    Args:
+        model: the network; only the shape of its output is used.
+        network: gives loss and metrics.
+    """
+
+    def __init__(self, model: Any, network: Network) -> None:
+        import tensorflow as tf
+
+        scores = keras.Input(model.output.shape[1:], dtype=model.output.dtype)
+        self._same = keras.Model(scores, keras.layers.Identity()(scores))
+        self._same.compile(loss=network.make_loss(), metrics=network.make_metrics(), jit_compile=False)
+        # Not test_on_batch, which starts over with every batch
+        self._step = tf.function(self._same.test_step, reduce_retracing=True)
+
+    def reset(self) -> None:
+        """Start over."""
+        self._same.reset_metrics()
+
+    def add(self, scores: Any, truths: Any) -> None:
+        """Add one batch."""
+        self._step((scores, truths))
+
+    def values(self, prefix: str = "") -> dict[str, float]:
+        """Return loss and metrics, means over all images."""
+        return {f"{prefix}{name}": float(value) for name, value in self._same.get_metrics_result().items()}
+
+
+class Pure:
+    """A Keras model whose step has no side effects.
+
+    Attributes:
+        trainable: its weights that gradients change.
+        statistics: its other weights: the moving statistics of batch normalisation.
+
+    Args:
+        model: Keras model; its variables give shapes and first values, and are not touched.
+        network: gives the loss.
+    """
+
+    def __init__(self, model: Any, network: Network) -> None:
+        self._model = model
+        self._loss = keras.losses.get(network.make_loss())
+        weights = {id(variable) for variable in model.weights}
+        self._others = list(model.non_trainable_variables)
+        # Other variables are the states of random generators, such as dropout's
+        self._drawn = [id(variable) not in weights for variable in self._others]
+        self.trainable = list(model.trainable_variables)
+        self.statistics = [one for one, drawn in zip(self._others, self._drawn, strict=True) if not drawn]
+
+    def states(self, seed: Seed, step: int) -> list[Any]:
+        """Return the random generators' states for one step: the same whenever the step is repeated."""
+        random = [one for one, drawn in zip(self._others, self._drawn, strict=True) if drawn]
+        return [
+            seed.generator(step, number).integers(0, 2**31, one.shape).astype(one.dtype)
+            for number, one in enumerate(random)
+        ]
+
+    def gradients(
+        self, values: Sequence[Any], others: tuple[Sequence[Any], Sequence[Any]], images: Any, truths: Any
+    ) -> Any:
+        """Return gradients of the loss summed over the images, the scores, and the statistics afterwards.
+
+        Args:
+            values: of the trainable variables.
+            others: values of the statistics, and states of the random generators.
+            images, truths: one batch.
+        """
+        import tensorflow as tf
+
+        statistics, states = map(iter, others)
+        arranged = [next(states if drawn else statistics) for drawn in self._drawn]
+        with tf.GradientTape() as tape:
+            tape.watch(values)
+            scores, after = self._model.stateless_call(values, arranged, images, training=True)
+            loss = self.loss(truths, scores)
+        changed = [one for one, drawn in zip(after, self._drawn, strict=True) if not drawn]
+        return tape.gradient(loss, values), scores, changed
+
+    def scores(self, values: Sequence[Any], statistics: Sequence[Any], images: Any) -> Any:
+        """Return the scores as the network is used: without dropout, with the statistics."""
+        import tensorflow as tf
+
+        kept = iter(statistics)
+        pairs = zip(self._others, self._drawn, strict=True)
+        arranged = [tf.zeros(one.shape, one.dtype) if drawn else next(kept) for one, drawn in pairs]
+        return self._model.stateless_call(values, arranged, images, training=False)[0]
+
+    def loss(self, truths: Any, scores: Any) -> Any:
+        """Return the sum of the images' losses."""
+        import tensorflow as tf
+
+        each = self._loss(truths, scores)
+        return tf.reduce_sum(tf.reduce_mean(tf.reshape(each, (tf.shape(each)[0], -1)), axis=1))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import MISSING, Field, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from dbinfer.base.errors import UsageError
+from dbinfer.base.options import check, documented, mapping, option
 
 STRATEGIES = ("horovod", "mirrored", "central", "downpour", "sandblaster", "split")
 LAYOUTS = ("dense-by-outputs", "dense-in-pairs", "all-by-outputs")
@@ -19,89 +21,94 @@ SCHEDULES = ("constant", "cosine")
 SHARDINGS = ("split", "all")
 ON_BAD = ("error", "skip")
 KEEPS = ("best", "last")
+RENAMED = {"options": "network_options", "workers": "decode_threads"}
 
 
+def read_settings(_: str, texts: Sequence[str]) -> dict[str, Any]:
+    """Return names and values of the texts of --set, for example `size=128`."""
+    return dict(map(_setting, texts))
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise UsageError(f"--set is {text!r}, but must be NAME=VALUE", "Example: --set size=128")
+    try:
+        # People write True as well, JSON does not know it
+        return name, json.loads(value.lower() if value.lower() in ("true", "false") else value)
+    except ValueError:
+        return name, value
+
+
+@documented
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """How a network is trained, and where the result goes.
+    """How a network is trained, and where the result goes."""
 
-    Attributes:
-        out: folder of the run, made if missing; empty is runs/NETWORK.
-        network_options: keyword options of the network's build, e.g. {"size": 128}.
-        val: where validation images come from: like the training data, or "none"; empty takes the held-out part that
-            the data has, else `val_fraction` of its images.
-        epochs: how often all images are seen.
-        batch: images per step and rank.
-        lr: learning rate of one rank; it is multiplied by the number of ranks.
-        momentum: of sgd, as Nesterov has it; 0 is plain gradient descent.
-        warmup: epochs over which the rate grows from `lr` to `lr` x ranks (nothing happens with one rank).
-        schedule: what follows: constant, or cosine down to 0 at the end.
-        sharding: split (each rank its own part of the images) or all (each rank all of them, in its own order).
-        average_batch_norm: average the moving statistics of batch normalisation over the ranks after each epoch.
-        shuffle, augment: a new order, and small random shifts, turns and changes of brightness, in every epoch.
-        on_bad: an unreadable image ends the run (error), or is left out with a warning (skip).
-        final: which epoch's weights become the model: best (by the validation) or last.
-        keep: how many checkpoints stay beside the best one; 0 writes none.
-        resume: "" starts afresh, "last" goes on after the newest checkpoint, a number after that epoch.
-        strategy: who computes what, see dbinfer.train.strategies.
-        layout: of split: what of the network is split.
-        mesh: of split: GROUPSxPARTS; each group of processes holds the network once. Empty is 1xRANKS.
-        device: auto (a GPU where there is one), cpu, or gpu (an error without one).
-        ranks: processes; hosts: a:2,b:2 (else all here); launcher: gloo or mpi.
-        servers: of the strategies downpour and sandblaster: processes that hold the weights.
-        port: their first port, the other processes take the next ones; 0 takes free ones.
-        private_network: where they listen, as 10.1.2.0/24; empty is this host's loopback.
-        workers: threads that decode images, per rank.
-        threads: threads that compute, per rank; 0 shares the host's cores evenly among its ranks.
-    """
-
-    out: str = ""
-    network_options: dict[str, Any] = field(default_factory=dict)
-    val: str = ""
-    val_fraction: float = 0.1
-    epochs: int = 10
-    batch: int = 32
-    optimizer: str = "adam"
-    momentum: float = 0.9
-    lr: float = 1e-3
-    warmup: int = 3
-    schedule: str = "constant"
-    seed: int = 0
-    shuffle: bool = True
-    augment: bool = False
-    sharding: str = "split"
-    average_batch_norm: bool = True
-    on_bad: str = "error"
-    final: str = "best"
-    keep: int = 2
-    resume: str = ""
-    strategy: str = "horovod"
-    layout: str = "dense-by-outputs"
-    mesh: str = ""
-    device: str = "auto"
-    ranks: int = 1
-    hosts: str = ""
-    launcher: str = "gloo"
-    servers: int = 1
-    port: int = 0
-    private_network: str = ""
-    workers: int = 2
-    threads: int = 0
+    out: str = option("", "Folder of the run, made if missing. Default: runs/NETWORK.")
+    ranks: int = option(1, "Processes (mirrored, central: devices) that train together.", least=1)
+    hosts: str = option("", "Ranks per host: a:2,b:2. Default: all on this host.")
+    strategy: str = option("horovod", "Who computes what: {choices}.", choices=STRATEGIES)
+    layout: str = option(LAYOUTS[0], "What `split` splits: {choices}.", choices=LAYOUTS)
+    mesh: str = option(
+        "", "Of `split`: GROUPSxPARTS; each group of processes holds the network once. Default: 1xRANKS."
+    )
+    device: str = option("auto", "auto (a GPU if there is one), cpu, or gpu.", choices=DEVICES)
+    launcher: str = option(
+        "gloo", "What starts the ranks: gloo (horovodrun) or mpi (mpirun).", choices=LAUNCHERS
+    )
+    servers: int = option(1, "Processes that hold the weights, of downpour and sandblaster.", least=1)
+    port: int = option(
+        0, "First port of those processes; the others take the next ones. 0: any free ports.", least=0
+    )
+    private_network: str = option(
+        "", "Network on which the processes listen, for example 10.1.2.0/24. Default: loopback."
+    )
+    epochs: int = option(10, "Passes over the images.", least=1)
+    batch: int = option(32, "Images per step and rank.", least=1)
+    lr: float = option(
+        1e-3, "Learning rate of one rank; multiplied by the number of ranks, except with downpour."
+    )
+    warmup: int = option(3, "Epochs in which the rate rises from lr to lr x ranks.", least=0)
+    schedule: str = option(
+        "constant", "Learning rate after the warm-up: {choices} (falls to 0).", choices=SCHEDULES
+    )
+    optimizer: str = option("adam", "Optimizer: {choices}.", choices=OPTIMIZERS)
+    momentum: float = option(0.9, "Nesterov momentum of sgd; 0 is plain gradient descent.")
+    network_options: dict[str, Any] = mapping(
+        "Option of the network: size=128. Repeatable.", "--set", typed=list[str], read=read_settings
+    )
+    val: str = option(
+        "",
+        "Validation data, like --data, or none. Default: the held-out part of the data, else --val-fraction.",
+    )
+    val_fraction: float = option(0.1, "Share to hold out if the data has no held-out part.")
+    augment: bool = option(False, "Shift, turn and brighten the images a little, at random, in every epoch.")
+    shuffle: bool = option(True, "Take the images in a new order in every epoch.")
+    sharding: str = option(
+        "split",
+        "split (each rank has its part of the images), or all (each rank sees every image).",
+        choices=SHARDINGS,
+    )
+    average_batch_norm: bool = option(
+        True, "Average the moving statistics of batch normalisation over the ranks after each epoch."
+    )
+    on_bad: str = option(
+        "error", "For an unreadable image: error (stop), or skip it with a warning.", choices=ON_BAD
+    )
+    final: str = option(
+        "best", "Which epoch's model to keep: best (by the validation) or last.", choices=KEEPS
+    )
+    keep: int = option(2, "Checkpoints to keep besides the best one; 0 writes none.", least=0)
+    seed: int = option(0, "Seed of weights, order and augmentation.")
+    decode_threads: int = option(2, "Threads per rank that decode images.", least=1)
+    threads: int = option(
+        0, "Threads per rank that compute; 0 shares the host's cores among its ranks.", least=0
+    )
+    resume: str = option("", "Continue after this epoch, or after the newest checkpoint.", metavar="[EPOCH]")
 
     def __post_init__(self) -> None:
-        _check_words(self)
-        for key, least in (
-            ("epochs", 1),
-            ("batch", 1),
-            ("ranks", 1),
-            ("servers", 1),
-            ("port", 0),
-            ("workers", 1),
-            ("warmup", 0),
-            ("keep", 0),
-        ):
-            if getattr(self, key) < least:
-                raise UsageError(f"{key} is {getattr(self, key)}, but must be at least {least}")
+        check(self)
         if not 0 < self.lr < 1000:
             raise UsageError(f"lr is {self.lr}, but must be above 0 and below 1000")
         if not 0 <= self.momentum < 1:
@@ -145,23 +152,6 @@ class TrainJob(TrainOptions):
         return values
 
 
-def _check_words(job: TrainOptions) -> None:
-    allowed = {
-        "strategy": STRATEGIES,
-        "layout": LAYOUTS,
-        "device": DEVICES,
-        "launcher": LAUNCHERS,
-        "optimizer": OPTIMIZERS,
-        "schedule": SCHEDULES,
-        "sharding": SHARDINGS,
-        "on_bad": ON_BAD,
-        "final": KEEPS,
-    }
-    for key, words in allowed.items():
-        if getattr(job, key) not in words:
-            raise UsageError(f"{key} is {getattr(job, key)!r}, but must be one of {', '.join(words)}")
-
-
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -185,7 +175,7 @@ def read_options(path: Path) -> dict[str, Any]:
         raise UsageError(
             f"the configuration {path} contains a {type(values).__name__}, but must contain an object"
         )
-    return values
+    return renamed(values)
 
 
 def make_job(values: dict[str, Any]) -> TrainJob:
@@ -207,8 +197,8 @@ def make_job(values: dict[str, Any]) -> TrainJob:
 
 
 def renamed(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values under today's names: files and checkpoints of 0.1.0 say `options` for the network's."""
-    return {"network_options" if key == "options" else key: value for key, value in values.items()}
+    """Return the values under today's names: files and checkpoints may have those of 0.1.0."""
+    return {RENAMED.get(key, key): value for key, value in values.items()}
 
 
 KINDS: dict[Any, tuple[type, ...]] = {

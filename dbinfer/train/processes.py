@@ -1,4 +1,4 @@
-"""Runs the processes of a training: what they inherit, what they tell on the way, and how they end."""
+"""Starts the processes of a training: what they inherit, what they report, and how they end."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dbinfer.base import errors
 from dbinfer.base.errors import DbinferError, TrainError, harmless
@@ -23,14 +24,18 @@ from dbinfer.train import checkpoint, guard
 from dbinfer.train.data import held_for_ranks
 from dbinfer.train.hosts import check_reachable, hosts_of, is_here
 from dbinfer.train.options import TrainJob
+from dbinfer.train.report import OnEvent
 
+Given = TypeVar("Given")
 MARK = "dbinfer-event:"
-ENDED = (  # how mpirun, horovodrun and dbinfer.train.split tell of it
+ENDED = (  # how mpirun, horovodrun and dbinfer.train.mesh report it
     re.compile(r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on signal (?P<status>\d+)"),
     re.compile(r"dbinfer: rank (?P<rank>\d+) stopped with (?:signal|exit status) (?P<status>\d+)"),
     re.compile(r"Process name: (?:\[\[\d+,\d+\],)?(?P<rank>\d+)\]?\s+Exit code:\s+(?P<status>\d+)"),
 )
 RAISED = re.compile(r"\b[\w.]+(?:Error|Exception|Exit): .*")
+KEPT_LINES = 40
+WARNING = "dbinfer: left out: "  # of dbinfer.train.loader
 
 
 def send(event: dict[str, Any]) -> None:
@@ -39,19 +44,23 @@ def send(event: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def send_error(err: DbinferError) -> None:
-    """Print an error so that the launching process can raise it again."""
-    send({"event": "error", "kind": type(err).__name__, "message": err.message, "cure": err.cure})
-
-
-def sending_errors(work: Callable[[str], None], text: str) -> None:
-    """Call `work`; an error of the user's is sent to the launching process, and this process ends with 1."""
+def sending_errors(work: Callable[[Given], None], given: Given) -> None:
+    """Call `work`; an error that a user can mend is sent to the launching process, and this process ends with 1."""
     try:
-        work(text)
+        work(given)
     except DbinferError as err:
-        send_error(err)
-        sys.stdout.flush()
+        send({"event": "error", "kind": type(err).__name__, "message": err.message, "hint": err.hint})
         os._exit(1)  # at once: other ranks wait in a collective operation for this one
+
+
+def end_with_input() -> None:
+    """End this process when its standard input ends: whoever started it has ended, here or at the other end of ssh."""
+    threading.Thread(target=_wait_for_the_end, daemon=True).start()
+
+
+def _wait_for_the_end() -> None:
+    sys.stdin.read()
+    os._exit(1)
 
 
 def find(line: str) -> dict[str, Any] | None:
@@ -71,13 +80,20 @@ def to_error(event: dict[str, Any]) -> DbinferError:
     kind = getattr(errors, str(event.get("kind")), TrainError)
     known = isinstance(kind, type) and issubclass(kind, DbinferError)
     error = kind if known else TrainError
-    found: DbinferError = error(str(event.get("message", "")), str(event.get("cure", "")))
+    found: DbinferError = error(str(event.get("message", "")), str(event.get("hint", "")))
     return found
 
 
+def note(line: str, last: deque[str]) -> None:
+    """Keep a line of a process's output that is no event; show it at once where it is a warning of ours."""
+    last.append(line.rstrip())
+    if WARNING in line:
+        print(harmless(line[line.index(WARNING) :].rstrip()), file=sys.stderr, flush=True)
+
+
 def stopped(job: TrainJob, code: int, last: Sequence[str]) -> TrainError:
-    """Return the error for ranks that ended without saying why: killed, out of memory, lost."""
-    cure = how_to_go_on(job)
+    """Return the error for ranks that ended without giving a reason: killed, out of memory, lost."""
+    hint = how_to_go_on(job)
     for pattern in ENDED:
         if found := pattern.search("\n".join(last)):
             rank, status = found["rank"], int(found["status"])
@@ -86,10 +102,19 @@ def stopped(job: TrainJob, code: int, last: Sequence[str]) -> TrainError:
                 f"signal {status % 128}" if "signal" in found[0] or status > 128 else f"exit status {status}"
             )
             return TrainError(
-                f"rank {rank} stopped with {how}, and the other ranks were ended.{_raised(last)}", cure
+                f"rank {rank} stopped with {how}, and the other ranks were ended.{_raised(last)}", hint
             )
-    told = [f"\n  {line}" for line in last if line.strip()][-8:]
-    return TrainError(f"a rank stopped (the launcher's exit status is {code}).{''.join(told)}", cure)
+    return TrainError(f"a rank stopped (the launcher's exit status is {code}).{last_lines(last, 8)}", hint)
+
+
+def how_it_ended(code: int) -> str:
+    """Return what a return code of subprocess means, in words."""
+    return f"signal {-code}" if code < 0 else f"exit status {code}"
+
+
+def last_lines(lines: Sequence[str], count: int) -> str:
+    """Return the last lines that are not empty, each with a break before it."""
+    return "".join(f"\n  {line}" for line in [line for line in lines if line.strip()][-count:])
 
 
 def how_to_go_on(job: TrainJob) -> str:
@@ -106,13 +131,8 @@ def _raised(last: Sequence[str]) -> str:
     return f"\n  {lines[-1]}" if lines else ""
 
 
-KEPT_LINES = 40
-WARNING = "dbinfer: left out: "  # of dbinfer.train.loader
-Report = Callable[[dict[str, Any]], None]
-
-
 def encode(job: TrainJob) -> str:
-    """Return the options as one word that no shell changes; the dsn goes through the environment."""
+    """Return the options as one word that no shell changes; the dsn travels in the environment."""
     return base64.urlsafe_b64encode(json.dumps(job.to_dict()).encode()).decode()
 
 
@@ -121,44 +141,43 @@ def decode(text: str) -> TrainJob:
     return TrainJob(**json.loads(base64.urlsafe_b64decode(text)))
 
 
-def train_in_process(
-    job: TrainJob, module: str, report: Report, more: Mapping[str, str] | None = None
-) -> None:
-    """Run `python -m MODULE OPTIONS` to its end; it sends dbinfer.train.processes.
+WORKER = ("-m", "dbinfer.train.worker")
+
+
+def train_in_process(job: TrainJob, on_event: OnEvent, more: Mapping[str, str] | None = None) -> None:
+    """Run dbinfer.train.worker in a process of its own, which trains and leaves the files of the run.
 
     Args:
-        job: what is trained; the module gets it as `decode` reads it.
-        module: of ours; it trains, and leaves the files of the run.
-        report: is told of the progress.
+        on_event: is told of the progress.
         more: environment variables for it.
 
     Raises:
         TrainError: it stopped.
         DbinferError: what it has sent as an error.
     """
-    run_all(job, lambda environment: [sys.executable, "-m", module, encode(job)], report, more)
+    run_all(job, lambda environment: [sys.executable, *WORKER, encode(job)], on_event, more)
 
 
 def run_all(
     job: TrainJob,
     command: Callable[[dict[str, str]], Sequence[str]],
-    report: Report,
+    on_event: OnEvent,
     more: Mapping[str, str] | None = None,
 ) -> None:
     """Run the command that starts all processes of a training; a snapshot is held until they have read their rows."""
     with ExitStack() as stack:
         environment = inherited({**stack.enter_context(held_for_ranks(job)), **(more or {})})
 
-        def on_event(event: dict[str, Any]) -> None:
+        def told(event: dict[str, Any]) -> None:
             if event["event"] == "start":
                 stack.close()  # all ranks have read their rows
-            report(event)
+            on_event(event)
 
-        # -I: beside it lie modules of ours that are not to stand in for Python's
+        # -I: the modules of ours beside it must not stand in for Python's
         guarded = [sys.executable, "-I", guard.__file__, *command(environment)]
         process = start(guarded, environment, stdin=subprocess.PIPE)
         try:
-            failure, last = follow(process, on_event)
+            failure, last = follow(process, told)
         finally:
             end(process)
     if failure is not None:
@@ -168,10 +187,10 @@ def run_all(
 
 
 def inherited(more: Mapping[str, str]) -> dict[str, str]:
-    """Return what the processes inherit; the dsn is here, where `ps` does not show its password."""
-    # The user may ask for TensorFlow's log again
+    """Return the environment of the processes; the dsn is in it, where `ps` does not show its password."""
+    # A default: the user may ask for TensorFlow's log
     environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ}
-    # Not the user's to choose: the strategy does, and progress must not wait in a buffer
+    # Not for the user to choose: the strategy needs its backend, and progress must not wait in a buffer
     environment.update({"KERAS_BACKEND": "tensorflow", "PYTHONUNBUFFERED": "1", **more})
     return environment
 
@@ -193,7 +212,7 @@ def start(
     )
 
 
-def follow(process: subprocess.Popen[str], report: Report) -> tuple[DbinferError | None, list[str]]:
+def follow(process: subprocess.Popen[str], on_event: OnEvent) -> tuple[DbinferError | None, list[str]]:
     """Read the output to its end; return the first error that was sent, and the last lines."""
     failure: DbinferError | None = None
     last: deque[str] = deque(maxlen=KEPT_LINES)
@@ -201,14 +220,12 @@ def follow(process: subprocess.Popen[str], report: Report) -> tuple[DbinferError
     for line in process.stdout:
         event = find(line)
         if event is None:
-            last.append(line.rstrip())
-            if WARNING in line:
-                print(harmless(line[line.index(WARNING) :].rstrip()), file=sys.stderr, flush=True)
+            note(line, last)
         elif event["event"] == "error":
-            # The first: what other ranks say after it comes of losing that one
+            # The first: what other ranks say afterwards follows from losing that one
             failure = failure or to_error(event)
         else:
-            report(event)
+            on_event(event)
     process.wait()
     return failure, list(last)
 
@@ -222,7 +239,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def stop(process: subprocess.Popen[str]) -> None:
-    """End what still runs: first asking, then not."""
+    """End what still runs: first by SIGTERM, then by SIGKILL."""
     for how, seconds in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0)):
         if process.poll() is not None:
             break
@@ -233,22 +250,21 @@ def stop(process: subprocess.Popen[str]) -> None:
             continue
 
 
-WORKER = ("-m", "dbinfer.train.worker")
 BUILD = "Build it, once per machine: make train-env"
 MPI_FLAGS = (
-    # mpirun waits busily; without these two, ranks that share cores take them from each other
+    # mpirun waits busily; without these two, ranks take shared cores from each other
     *("-bind-to", "none", "-mca", "mpi_yield_when_idle", "1"),
     # No reading of other processes' memory, which containers forbid
     *("-mca", "btl_vader_single_copy_mechanism", "none"),
     # mpirun refuses more ranks than it counts cores
     *("--oversubscribe", "-map-by", "slot"),
 )
-# No RDMA, which Horovod's manual warns of
+# No RDMA: Horovod's manual warns of it
 NETWORK_MPI_FLAGS = ("-mca", "btl", "^openib")
-# Open MPI listens on every address and asks nobody who he is; ranks of one host need no network
+# Open MPI listens on every address and authenticates nobody; ranks of one host need no network
 LOCAL_MPI_FLAGS = ("-mca", "btl", "self,vader", "-mca", "pml", "ob1", "-mca", "oob_tcp_if_include", "lo")
 # mpirun gives other hosts only what -x names (and OMPI_*, by itself); horovodrun gives them the whole environment.
-# So each family that tunes something in a rank stands here: what is set before the command must hold on every host.
+# So every family of settings stands here: what is set before the command must hold on every host.
 PASSED_NAMES = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LANG", "TZ")
 PASSED_PREFIXES = (
     *("DBINFER_", "PG", "PYTHON", "LC_", "MALLOC_"),
@@ -260,14 +276,14 @@ PASSED_PREFIXES = (
 
 def launch(
     job: TrainJob,
-    report: Callable[[dict[str, Any]], None] = lambda event: None,
+    on_event: OnEvent = lambda event: None,
     worker: Sequence[str] = WORKER,
 ) -> None:
-    """Train with several ranks; returns when all have ended well.
+    """Train with several ranks; return when all have ended well.
 
     Args:
         job: ranks, hosts and launcher say what is started.
-        report: is told of rank 0's progress.
+        on_event: is told of rank 0's progress.
         worker: what Python runs in each rank.
 
     Raises:
@@ -282,7 +298,7 @@ def launch(
     def command(environment: dict[str, str]) -> list[str]:
         return [*launcher_command(job, hosts, environment), sys.executable, *worker, encode(job)]
 
-    run_all(job, command, report)
+    run_all(job, command, on_event)
 
 
 def check_built(launcher: str) -> None:
@@ -307,7 +323,7 @@ def launcher_command(job: TrainJob, hosts: dict[str, int], environment: dict[str
     if job.launcher == "gloo":
         program = [str(Path(sys.executable).parent / "horovodrun")]
         if alone:
-            program = [sys.executable, "-m", "dbinfer.train.rendezvous"]
+            program = [sys.executable, *WORKER, "horovodrun"]  # on loopback alone
         return [*program, "--gloo", "-np", str(job.ranks), "-H", slots]
     # In containers root trains, and mpirun refuses root unless told
     root = ["--allow-run-as-root"] if os.getuid() == 0 else []

@@ -16,7 +16,7 @@ MOST_BYTES = 1 << 30
 
 
 def packed(value: Any) -> NDArray[np.uint8]:
-    """Return a value as it goes to other ranks: JSON, because what comes from a network must not run as pickles do."""
+    """Return a value as it goes to other ranks: as JSON, because pickles from a network would be executed."""
     return np.frombuffer(json.dumps(value).encode(), np.uint8)
 
 
@@ -33,7 +33,7 @@ def unpacked(data: NDArray[np.uint8]) -> Any:
 
 
 def length_of(found: Any) -> int:
-    """Return how many bytes another rank wants to send; TrainError where none of ours would."""
+    """Return how many bytes another rank wants to send; TrainError where no rank of ours would send that many."""
     length = int(found)
     if not 0 < length <= MOST_BYTES:
         raise _strange()
@@ -43,7 +43,7 @@ def length_of(found: Any) -> int:
 def _strange() -> TrainError:
     return TrainError(
         "a rank has sent what no rank of this training sends",
-        "Ranks ask nobody who he is: keep strangers off their network.",
+        "Ranks authenticate nobody: keep strangers off their network.",
     )
 
 
@@ -69,10 +69,10 @@ class Ranks(Protocol):
         """Give every rank the values that rank 0's variables have."""
 
     def share(self, value: Any) -> Any:
-        """Return rank 0's value, of which JSON can be made, on every rank."""
+        """Return rank 0's value, which JSON can represent, on every rank."""
 
     def gather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, of which JSON can be made, in their order."""
+        """Return the values of all ranks, which JSON can represent, in their order."""
 
 
 class Alone:
@@ -103,7 +103,7 @@ class Horovod:
         asked: how many there must be.
 
     Raises:
-        TrainError: there are others: a Horovod without MPI under mpirun trains N times alone.
+        TrainError: their number is another: under mpirun a Horovod without MPI trains alone N times.
     """
 
     def __init__(self, asked: int) -> None:
@@ -127,7 +127,7 @@ class Horovod:
         self._hvd.broadcast_variables([variable.value for variable in variables], root_rank=0)
 
     def share(self, value: Any) -> Any:
-        # not broadcast_object, which runs what it receives
+        # Not broadcast_object, which executes what it receives
         data = packed(value)
         length = length_of(self._hvd.broadcast(np.array([len(data)]), 0, name="length")[0])
         data = data if self.rank == 0 else np.zeros(length, np.uint8)

@@ -8,7 +8,7 @@ import csv
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -21,6 +21,7 @@ from dbinfer.train.options import TrainJob
 from dbinfer_models import write_manifest
 from dbinfer_udf.manifest import Manifest
 
+OnEvent = Callable[[dict[str, Any]], None]  # gets the events of a run: start, step, epoch
 TRAIN, VALIDATION = "#1f77b4", "#d95f02"
 
 
@@ -60,10 +61,8 @@ class Epoch:
 
 def best_epoch(history: Sequence[Epoch], metric: str) -> int:
     """Return the epoch with the highest val_`metric` (the first of equals); 0 without a validation."""
-    judged = [entry for entry in history if f"val_{metric}" in entry.values]
-    if not judged:
-        return 0
-    return max(judged, key=lambda entry: entry.values[f"val_{metric}"]).epoch
+    scored = [entry for entry in history if f"val_{metric}" in entry.values]
+    return max(scored, key=lambda entry: entry.values[f"val_{metric}"]).epoch if scored else 0
 
 
 def write_csv(path: Path, history: Sequence[Epoch]) -> None:
@@ -153,8 +152,8 @@ class TrainReport(Report):
 
 
 def versions(job: TrainJob) -> dict[str, str]:
-    """Return the versions of what takes part in training."""
-    # Two packages bring the module tensorflow; whichever is there is named
+    """Return the versions of the libraries that train."""
+    # Two packages provide the module tensorflow; the installed one is named
     names = ["tensorflow-cpu", "tensorflow", "keras", "numpy", "opencv-python-headless"]
     names += ["horovod"] if job.ranks > 1 and job.strategy == "horovod" else []
     names += ["jax"] if job.strategy == "split" else []
@@ -171,18 +170,8 @@ def provenance(run: dict[str, Any]) -> dict[str, Any]:
     """Return the part of run.json that goes with the model into the registry."""
     job = run["config"]
     keys = (
-        "network",
-        "network_options",
-        "data",
-        "epochs",
-        "batch",
-        "optimizer",
-        "momentum",
-        "lr",
-        "seed",
-        "sharding",
-        "strategy",
-        "launcher",
+        *("network", "network_options", "data", "epochs", "batch", "optimizer", "momentum", "lr", "seed"),
+        *("sharding", "strategy", "launcher"),
     )
     training = {key: job[key] for key in keys}
     outcome = ("started", "seconds", "ranks", "hosts", "versions", "images", "epoch")
@@ -192,7 +181,7 @@ def provenance(run: dict[str, Any]) -> dict[str, Any]:
 def save_model(folder: Path, model: Any, manifest: Manifest, run: dict[str, Any]) -> tuple[Path, Path]:
     """Write NETWORK.keras and manifest.json, each whole or not at all; return both paths."""
     path = folder / f"{run['config']['network']}.keras"
-    # The ending stays: by it Keras chooses the format
+    # The ending stays, because Keras chooses the format by it
     temporary = folder / f".{os.getpid()}.{path.name}"
     model.save(temporary)
     temporary.replace(path)
@@ -223,7 +212,14 @@ def read_report(job: TrainJob) -> TrainReport:
         ) from err
     history = [Epoch.from_dict(entry) for entry in run["history"]]
     model = folder / f"{job.network}.keras"
-    return TrainReport(model, folder / "manifest.json", history, run["metrics"], run["best_epoch"], run)
+    return TrainReport(
+        model=model,
+        manifest=folder / "manifest.json",
+        history=history,
+        metrics=run["metrics"],
+        best_epoch=run["best_epoch"],
+        run=run,
+    )
 
 
 def metrics_of(history: Sequence[Epoch], epoch: int) -> dict[str, float]:

@@ -1,4 +1,6 @@
-"""The strategies of training by name, and when to use which; choosing one imports neither TensorFlow nor numpy."""
+"""The strategies of training by name, when to use which, and the start of a training; choosing one imports neither
+TensorFlow nor numpy.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,15 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dbinfer.base.errors import TrainError, UsageError
+from dbinfer.base.progress import OnProgress, Progress, silent
 from dbinfer.database.pins import install
-from dbinfer.train.device import import_tensorflow
-from dbinfer.train.hosts import check_network
-from dbinfer.train.options import STRATEGIES, TrainJob
+from dbinfer.train.device import check_installed, import_tensorflow
+from dbinfer.train.hosts import check_network, check_reachable, hosts_of
+from dbinfer.train.options import STRATEGIES, TrainJob, TrainOptions
+from dbinfer.train.report import Epoch, OnEvent, TrainReport, line, read_report
 
 if TYPE_CHECKING:
-    from dbinfer.train.plan import Plan
-
-__all__ = ["ALL", "Strategy", "Tell", "explained"]
-
-
-Tell = Callable[[dict[str, Any]], None]
+    from dbinfer.train.setup import Setup
 
 
 @dataclass(frozen=True)
@@ -29,21 +28,21 @@ class Strategy:
     Attributes:
         name: its name on the command line.
         when: a paragraph that says when to use it; --help shows it.
-        check: raises where it cannot train with these options; before any data is looked at.
-        train: trains and leaves the run's folder (dbinfer.train.course does that); it closes the plan's snapshot
-            when the rows are read, or before other processes read theirs. `Tell` gets the events start, step, epoch.
+        check: raises where it cannot train with these options, before any data is read.
+        train: trains and leaves the run's folder (dbinfer.train.course does that); it closes the setup's snapshot
+            when the rows have been read, or before other processes read theirs.
     """
 
     name: str
     when: str
     check: Callable[[TrainJob], None]
-    train: Callable[[Plan, Tell], None]
+    train: Callable[[Setup, OnEvent], None]
 
 
 WHEN_HOROVOD = (
-    "the default, on one core or many hosts. Each of --ranks processes trains on its own part of the images, and after "
-    "each step all apply the mean of their gradients. Use it when the network fits into each process and the hosts are "
-    "alike: all wait for the slowest."
+    "the default, on one core or many hosts. Each of --ranks processes trains on its own part of the images, and "
+    "after each step all of them apply the mean of their gradients. Use it when the network fits into each process "
+    "and the hosts are alike, because all wait for the slowest."
 )
 
 
@@ -51,28 +50,28 @@ def _check_horovod(job: TrainJob) -> None:
     """Horovod trains every network of the zoo; hosts and launcher are checked when they start."""
 
 
-def _train_horovod(plan: Plan, tell: Tell) -> None:
-    if plan.job.ranks > 1:
+def _train_horovod(setup: Setup, on_event: OnEvent) -> None:
+    if setup.job.ranks > 1:
         from dbinfer.train.processes import launch
 
-        plan.close()  # the ranks read a snapshot of their own, all the same one
-        launch(plan.job, tell)
+        setup.close()  # the ranks read a snapshot that they share
+        launch(setup.job, on_event)
         return
-    # First: the modules below import Keras, whose noise would not be silenced
+    # First: the modules below import Keras, which would not be silent
     import_tensorflow()
     from dbinfer.train.one_rank import train_rank
     from dbinfer.train.ranks import Alone
 
-    train_rank(plan, Alone(), tell)
+    train_rank(setup, Alone(), on_event)
 
 
 HOROVOD = Strategy("horovod", WHEN_HOROVOD, _check_horovod, _train_horovod)
 
 
 WHEN_MIRRORED = (
-    "several GPUs of one host. One process deals each batch out to --ranks devices, which all have the weights and "
-    "add their gradients up after each step. Use it instead of horovod where MPI and Horovod are not installed; "
-    "without GPUs it trains rightly, but no faster than one process."
+    "for several GPUs of one host. One process divides each batch among --ranks devices, which all hold the weights "
+    "and add up their gradients after each step. Use it instead of horovod if MPI and Horovod are not installed; "
+    "without GPUs it works, but is no faster than one process."
 )
 
 
@@ -90,37 +89,37 @@ def check_mirrored(job: TrainJob) -> None:
         )
 
 
-def train_replicas(plan: Plan, tell: Tell) -> None:
-    """Train in a process of its own: how many devices TensorFlow has is settled before it computes."""
+def train_replicas(setup: Setup, on_event: OnEvent) -> None:
+    """Train in a process of its own: TensorFlow's number of devices is fixed before it computes."""
     from dbinfer.train.processes import train_in_process
 
-    plan.close()  # that process reads the rows
-    train_in_process(plan.job, "dbinfer.train.replicas_worker", tell)
+    setup.close()  # that process reads the rows
+    train_in_process(setup.job, on_event)
 
 
 MIRRORED = Strategy("mirrored", WHEN_MIRRORED, check_mirrored, train_replicas)
 
 
 WHEN_CENTRAL = (
-    "as mirrored, but the weights and the optimizer's state lie once, in the host's memory, and each device fetches "
-    "the weights for each step. Use it when a GPU has too little memory for the optimizer's state; else mirrored is "
-    "faster."
+    "like mirrored, but the host's memory holds the only copy of the weights and the optimizer's state, and each "
+    "device fetches the weights for each step. Use it when a GPU has too little memory for the optimizer's state; "
+    "otherwise mirrored is faster."
 )
 
 CENTRAL = Strategy("central", WHEN_CENTRAL, check_mirrored, train_replicas)
 
 
 WHEN_DOWNPOUR = (
-    "workers of different speed, or that may be lost. Servers (--servers) hold the weights; each of --ranks workers "
-    "fetches them, and sends its gradient when it has it, without waiting for others. A lost worker costs no update. "
-    "Updates are of weights that others have changed meanwhile, so alike hosts learn more per step with horovod. "
-    "TensorFlow's protocol has no authentication: the processes listen on this host's loopback, or with --hosts in "
-    "the --private-network that you name."
+    "for workers that differ in speed or may be lost. Servers (--servers) hold the weights; each of --ranks workers "
+    "fetches them and sends its gradient as soon as it is computed, without waiting for others. A lost worker "
+    "costs no update. Updates apply to weights that others have changed meanwhile, so on hosts that are alike "
+    "horovod learns more per step. TensorFlow's protocol has no authentication: the processes listen on this host's "
+    "loopback or, with --hosts, in the --private-network that you name."
 )
 
 
 def check_servers(job: TrainJob) -> None:
-    """Raise UsageError for options that a cluster of workers does not have, or that would open it to strangers."""
+    """Raise UsageError for options that do not fit a cluster of workers, or would open it to strangers."""
     check_network(job)
     if job.sharding != "split":
         raise UsageError(
@@ -133,21 +132,22 @@ def check_servers(job: TrainJob) -> None:
         )
 
 
-def train_servers(plan: Plan, tell: Tell) -> None:
+def train_servers(setup: Setup, on_event: OnEvent) -> None:
     """Train with a chief, servers and workers, which this process starts."""
-    from dbinfer.train.cluster.members import train_together
+    from dbinfer.train.cluster import train_together
 
-    plan.close()  # the chief reads the rows
-    train_together(plan.job, tell)
+    setup.close()  # the chief reads the rows
+    train_together(setup.job, on_event)
 
 
 DOWNPOUR = Strategy("downpour", WHEN_DOWNPOUR, check_servers, train_servers)
 
 
 WHEN_SANDBLASTER = (
-    "few images and a network without dropout and batch normalisation, where no learning rate is to be chosen. The "
-    "chief runs L-BFGS over all images, which workers evaluate in pieces of --batch images; who is slow gets fewer "
-    "pieces, and a lost worker's go to another. An epoch is 10 iterations. Processes listen as those of downpour."
+    "for few images and a network without dropout and batch normalisation; there is no learning rate to choose. The "
+    "chief runs L-BFGS over all images, which workers evaluate in pieces of --batch images; slow workers get fewer "
+    "pieces, and those of a lost worker go to another. An epoch is 10 iterations. Processes listen as with "
+    "downpour."
 )
 
 
@@ -164,16 +164,15 @@ SANDBLASTER = Strategy("sandblaster", WHEN_SANDBLASTER, _check_sandblaster, trai
 
 
 WHEN_SPLIT = (
-    "a network that does not fit into one device. Each of --ranks processes holds a part of it: --layout "
+    "for a network that does not fit into one device. Each of --ranks processes holds a part of it: --layout "
     "dense-by-outputs splits the dense layers (most of AlexNet and VGG), dense-in-pairs lets two of them share one "
-    "exchange, all-by-outputs splits convolutions, too. --mesh 2x2 trains two such networks of two parts, each on its "
-    "part of the images. Where the network fits, horovod is faster. It needs the package jax."
+    "exchange, and all-by-outputs splits convolutions too. --mesh 2x2 trains two such networks of two parts, each "
+    "on its share of the images. If the network fits into one device, horovod is faster. It needs the package jax."
 )
 
 
 def _check_split(job: TrainJob) -> None:
-    from dbinfer.train.hosts import check_reachable, hosts_of
-    from dbinfer.train.split.layout import Mesh
+    from dbinfer.train.mesh import Mesh
 
     if find_spec("jax") is None:
         raise TrainError("the strategy split needs JAX, which is not installed", install("split"))
@@ -182,11 +181,11 @@ def _check_split(job: TrainJob) -> None:
     check_reachable(hosts_of(job))
 
 
-def _train_split(plan: Plan, tell: Tell) -> None:
+def _train_split(setup: Setup, on_event: OnEvent) -> None:
     from dbinfer.train.processes import train_in_process
 
-    plan.close()  # the processes read a snapshot of their own, all the same one
-    train_in_process(plan.job, "dbinfer.train.split.worker", tell, {"KERAS_BACKEND": "jax"})
+    setup.close()  # the processes read a snapshot that they share
+    train_in_process(setup.job, on_event, {"KERAS_BACKEND": "jax"})
 
 
 SPLIT = Strategy("split", WHEN_SPLIT, _check_split, _train_split)
@@ -201,3 +200,76 @@ assert tuple(ALL) == STRATEGIES
 def explained() -> str:
     """Return a paragraph for each strategy, for --help."""
     return "\n\n".join(f"{entry.name}: {entry.when}" for entry in ALL.values())
+
+
+def train(
+    network: str,
+    data: str,
+    options: TrainOptions | None = None,
+    dsn: str | None = None,
+    progress: OnProgress = silent,
+) -> TrainReport:
+    """Train a network of the zoo, ready for `dbinfer.convert`.
+
+    Args:
+        network: digits, unet, finder, vgg19bn, vgg19bn_cifar or alexnet.
+        data: digits, strokes, strokes:COUNT, written, written:COUNT, a folder, or a SQL query with two columns (image;
+            mask, boxes or label).
+        options: epochs, ranks, folder of the run, ...
+        dsn: the server of a query.
+        progress: is told of each step, and with a note of each epoch.
+
+    Raises:
+        UsageError, DataError, TrainError: one sentence each; what can be checked is checked before any long work.
+    """
+    job = TrainJob.of(network, data, options or TrainOptions(), dsn)
+    return run(job, shown_as_progress(job, progress))
+
+
+def run(job: TrainJob, on_event: OnEvent = lambda event: None) -> TrainReport:
+    """Train as `job` says; `on_event` gets the events start, step and epoch of dbinfer.train.course."""
+    from dbinfer.train.setup import check_images, make_setup
+
+    # First: reading the images may need packages, too, and its hint would name those alone
+    check_installed()
+    strategy = ALL[job.strategy]
+    strategy.check(job)
+    setup = make_setup(job)
+    check_images(setup)
+    _check_folder(job)
+    strategy.train(setup, on_event)
+    return read_report(job)
+
+
+def shown_as_progress(job: TrainJob, progress: OnProgress) -> OnEvent:
+    """Return a listener that passes the events of a run on as `Progress`."""
+    from dbinfer.train.mesh import Mesh
+
+    def tell(event: dict[str, Any]) -> None:
+        values = dict(event)
+        kind = values.pop("event")
+        if kind in ("start", "listening"):
+            progress(Progress("training" if kind == "start" else "starting"))
+            return
+        title = f"epoch {event['epoch']}/{job.epochs}"
+        if kind == "step":
+            # The processes of one group of split see the same images
+            batch = job.batch * (Mesh.of(job).groups if job.strategy == "split" else job.ranks)
+            progress(Progress(title, event["step"] * batch, event["steps"] * batch, "images"))
+        elif kind == "epoch":
+            images = event["images"]
+            progress(Progress(title, images, images, "images", line(Epoch.from_dict(values), job.epochs)))
+
+    return tell
+
+
+def _check_folder(job: TrainJob) -> None:
+    from dbinfer.train import checkpoint
+
+    if job.resume:
+        epoch = checkpoint.choose(job.folder, job.resume)
+        checkpoint.check_same(checkpoint.read(job.folder, epoch), job)
+    try:
+        job.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as err:
+        raise TrainError(f"cannot create the folder {job.folder}: {err.strerror}") from err

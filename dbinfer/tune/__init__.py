@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dbinfer.tune.crew import tune
 from dbinfer.tune.options import TuneOptions
-from dbinfer.tune.report import Trial, TuneReport
+from dbinfer.tune.search import Trial, TuneReport, tune
 
 __all__ = ["Trial", "TuneOptions", "TuneReport", "tune"]

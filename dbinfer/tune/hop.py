@@ -1,10 +1,9 @@
-"""The model hopper (MADlib, Cerebro): a worker keeps its shard of the images, and the trials' weights come to it
-by a route.
+"""The model hopper (MADlib, Cerebro): a worker keeps its shard of the images, and the weights of the trials travel.
 
-In each epoch the weights visit every shard once to be trained there, and then every shard once to be judged by its
+In each epoch the weights visit every shard once to be trained there, and then every shard once to be evaluated on its
 validation images. Any order will do, so a trial goes wherever a worker is free.
 
-The journal tells the route of each trial and who holds it; the weights travel as checkpoints in the search's folder.
+The journal has the route of each trial and its holder; the weights travel as checkpoints in the search's folder.
 """
 
 from __future__ import annotations
@@ -24,17 +23,18 @@ import optuna
 from optuna.trial import TrialState
 
 from dbinfer.base.errors import DbinferError
-from dbinfer.train import checkpoint, course
-from dbinfer.train import model as models
+from dbinfer.train import checkpoint
+from dbinfer.train.course import Schedule, Training, finish, record
 from dbinfer.train.device import limit_threads
 from dbinfer.train.loader import Seed
-from dbinfer.train.plan import Meter, Plan, Schedule, evaluate, one_epoch, shard
+from dbinfer.train.model import Meter, build, compile_model, distributed, evaluate, one_epoch, reseed
 from dbinfer.train.ranks import Alone, hosts_of
 from dbinfer.train.report import Epoch
+from dbinfer.train.setup import Setup, shard
 from dbinfer.tune.options import WAITING, TuneJob, read_search, with_values
 from dbinfer.tune.study import ERROR, WORKER, Journal, Worker, has_ended
 
-PREFIX = "hop-"  # of the attributes of a trial that tell its hops
+PREFIX = "hop-"  # of a trial's attributes that record its hops
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Hop:
 
     Attributes:
         shard: from 0 on.
-        images: that were trained on, or judged by.
+        images: that the weights were trained or evaluated on.
         seconds: that took.
         values: loss and metrics over these images.
-        lr: of the last step; 0 where the weights were judged.
+        lr: of the last step; 0 where the weights were evaluated.
     """
 
     shard: int
@@ -66,7 +66,7 @@ class Route:
 
     Attributes:
         shards: how many there are.
-        hops: in their order; in each epoch `shards` that train, then `shards` that judge.
+        hops: in their order; in each epoch `shards` that train, then `shards` that evaluate.
     """
 
     shards: int
@@ -84,8 +84,8 @@ class Route:
         return len(self.hops) // (2 * self.shards) + 1
 
     @property
-    def judging(self) -> bool:
-        """Whether the next hop judges the weights."""
+    def evaluating(self) -> bool:
+        """Whether the next hop evaluates the weights."""
         return self._within >= self.shards
 
     @property
@@ -117,7 +117,7 @@ class Route:
         return [_epoch(number, self.hops[end - each : end]) for number, end in enumerate(ends, start=1)]
 
     def after(self, hop: Hop) -> Route:
-        """Return the route with one hop more."""
+        """Return the route with another hop."""
         return Route(self.shards, (*self.hops, hop))
 
     @property
@@ -127,15 +127,22 @@ class Route:
 
 def _epoch(number: int, hops: Sequence[Hop]) -> Epoch:
     half = len(hops) // 2
-    train, judged = hops[:half], hops[half:]
-    seconds = [sum(hop.seconds for hop in part) for part in (train, judged)]
-    values = {**_means(train), **_means(judged)}
+    train, evaluated = hops[:half], hops[half:]
+    seconds = [sum(hop.seconds for hop in part) for part in (train, evaluated)]
+    values = {**_means(train), **_means(evaluated)}
     images = sum(hop.images for hop in train)
-    return Epoch(number, seconds[0], seconds[1], images, train[-1].lr, values)
+    return Epoch(
+        epoch=number,
+        seconds=seconds[0],
+        val_seconds=seconds[1],
+        images=images,
+        lr=train[-1].lr,
+        values=values,
+    )
 
 
 def _means(hops: Sequence[Hop]) -> dict[str, float]:
-    """Return the means over all images; a shard without validation images counts nothing."""
+    """Return the means over all images; a shard without validation images does not count."""
     counted = [hop for hop in hops if hop.images]
     weights = [hop.images for hop in counted]
     names = sorted(counted[0].values) if counted else []
@@ -146,32 +153,31 @@ class Visitor:
     """A trial's network at one shard; dbinfer.train.course writes its files as those of any training.
 
     Args:
-        plan: of the trial; the images of the shard are read already.
+        setup: of the trial; the images of the shard are read already.
         number: of the shard.
         shards: how many there are.
     """
 
     first = True
 
-    def __init__(self, plan: Plan, number: int, shards: int) -> None:
+    def __init__(self, setup: Setup, number: int, shards: int) -> None:
         import keras
 
-        # The same on every worker: whichever the trial begins at, it begins with these weights
-        keras.utils.set_random_seed(plan.job.seed)
-        self.plan = plan
-        self.plain, _ = models.build(plan.network, plan.options)
-        self.model = models.distributed(self.plain, Alone())
-        models.compile_model(self.model, plan.network, plan.job)
-        self._train, self._val = plan.visited(number, shards)
-        rows = [len(shard(plan.train.rows, one, shards)) for one in range(shards)]
-        self._each = [-(-count // plan.job.batch) for count in rows]
-        total = plan.job.epochs * sum(self._each)
-        self._schedule = Schedule(plan.job.lr, 1, 0, total, plan.job.schedule)
+        # The same on every worker: wherever the trial begins, it begins with these weights
+        keras.utils.set_random_seed(setup.job.seed)
+        self.setup = setup
+        self.plain, _ = build(setup.network, setup.options)
+        self.model = distributed(self.plain, Alone())
+        compile_model(self.model, setup.network, setup.job)
+        self._train, self._val = setup.visited(number, shards)
+        rows = [len(shard(setup.train.rows, one, shards)) for one in range(shards)]
+        self._each = [-(-count // setup.job.batch) for count in rows]
+        self._schedule = Schedule.of(setup.job, 1, sum(self._each))
 
     def train(self, route: Route) -> Hop:
         """Train one pass over the shard, at the learning rates of the trial's next steps."""
         pipeline, epoch = self._train, route.epoch
-        models.reseed(self.model, Seed(self.plan.job.seed, pipeline.rank, epoch))
+        reseed(self.model, Seed(self.setup.job.seed, pipeline.rank, epoch))
         done = (epoch - 1) * sum(self._each) + sum(self._each[number] for number in route.visited)
         # Meter counts from the epoch's number and this shard's steps, as if there were no other shards
         schedule = replace(self._schedule, done=done - (epoch - 1) * pipeline.steps)
@@ -216,7 +222,7 @@ class Hopper:
 
 
 def work(worker: Worker) -> None:
-    """Train whatever comes by on this worker's shard, until the study has its trials."""
+    """Train whatever trial comes by on this worker's shard, until the study has its trials."""
     limit_threads(worker.job.train.threads)
     hopper = Hopper(worker)
     while True:
@@ -254,14 +260,14 @@ def next_visit(study: Any, journal: Journal, job: TuneJob, worker: int) -> Any:
 
 
 def _is_free(trial: Any, journal: Journal, worker: int) -> bool:
-    """Return whether nobody has the weights, or somebody who is dead: what is noted of this worker, too, is old."""
+    """Return whether no living worker has the weights; a note that this worker has them is old."""
     holder = trial.user_attrs.get(HOLDER, 0)
     return holder in (0, worker) or not journal.is_alive(holder)
 
 
 def _held(trial: Any, job: TuneJob, worker: int) -> Any:
     trial.set_user_attr(HOLDER, worker)
-    # Again after a worker died in between: a value that is set already stays
+    # Also after a worker died in between: values that are set stay
     for one in read_search(job.search, job.train.network):
         one.suggest(trial)
     return trial
@@ -277,7 +283,7 @@ def _drop_ended(hopper: Hopper) -> None:
 
 
 def _visit(hopper: Hopper, trial: Any) -> None:
-    """Train or judge a trial's weights, and note it; an error of its values ends the trial, not the search."""
+    """Train or evaluate a trial's weights, and note it; an error of its values ends the trial, not the search."""
     study = hopper.worker.study
     try:
         value = _hop(hopper, trial)
@@ -299,7 +305,7 @@ def _hop(hopper: Hopper, trial: Any) -> float | None:
     """Make one hop; return the trial's value after its last one."""
     route = Route.of(trial.user_attrs, hopper.worker.job.shards)
     visitor = _visitor(hopper, trial, route)
-    if not route.judging:
+    if not route.evaluating:
         hop = visitor.train(route)
         # First the weights, then the note: a worker that dies in between leaves the hop undone
         checkpoint.write(_folder(hopper, trial), visitor.model, _state(visitor, route.trained + 1))
@@ -319,7 +325,7 @@ def _visitor(hopper: Hopper, trial: Any, route: Route) -> Visitor:
     if trial.number not in hopper.kept or not route.trained:
         out = worker.job.folder / f"trial-{trial.number}"
         job = replace(with_values(worker.job.train, trial.params), out=str(out))
-        hopper.kept[trial.number] = Visitor(worker.plan.for_job(job), hopper.shard, worker.job.shards)
+        hopper.kept[trial.number] = Visitor(worker.setup.for_job(job), hopper.shard, worker.job.shards)
     visitor = hopper.kept[trial.number]
     if route.trained:
         checkpoint.load(_folder(hopper, trial), route.trained, visitor.model)
@@ -328,20 +334,20 @@ def _visitor(hopper: Hopper, trial: Any, route: Route) -> Visitor:
 
 def _end_epoch(hopper: Hopper, trial: Any, route: Route, visitor: Visitor) -> float | None:
     """Report the epoch's score, and end the trial after its last epoch or where it is pruned."""
-    training = course.Training(visitor, _nobody, route.history())
+    training = Training(visitor, _nobody, route.history())
     entry = training.history[-1]
     name = hopper.worker.metric
     scores = [epoch.values[name] for epoch in training.history]
     if not math.isfinite(scores[-1]):
         raise ArithmeticError(f"{name} is {scores[-1]} after epoch {entry.epoch}.")
-    course.record(training)
+    record(training)
     trial.report(scores[-1], entry.epoch)
     if trial.should_prune():
         raise optuna.TrialPruned
     if entry.epoch == training.job.epochs:
-        course.finish(training, _started(trial))
+        finish(training, _started(trial))
         return max(scores)
-    # Last: a worker that dies before it leaves the epoch to be judged again, by the same weights
+    # Last: a worker that dies before it leaves the epoch to be evaluated again, with the same weights
     _note(trial, route, route.hops[-1], number=len(route.hops) - 1)
     return None
 
@@ -356,7 +362,7 @@ def _started(trial: Any) -> datetime:
 
 
 def _state(visitor: Visitor, hops: int) -> checkpoint.Checkpoint:
-    return checkpoint.Checkpoint(hops, visitor.plan.job.to_dict(), [])
+    return checkpoint.Checkpoint(hops, visitor.setup.job.to_dict(), [])
 
 
 def _folder(hopper: Hopper, trial: Any) -> Path:

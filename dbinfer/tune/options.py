@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dbinfer.base.errors import UsageError
+from dbinfer.base.options import check, documented, option
 from dbinfer.train.options import TrainJob, TrainOptions
 from dbinfer_models import NETWORKS
 
@@ -105,39 +106,37 @@ PRUNERS = ("hyperband", "median", "none")
 WAITING = "hops"  # folder of a trial that hops, with its weights by the number of hops that have changed them
 
 
+@documented
 @dataclass(frozen=True, kw_only=True)
 class TuneOptions:
     """How a search goes.
 
     Attributes:
         train: the options that all trials share; `epochs` is the most that a trial may take.
-        study: name of the search in the database; empty is the network's.
-        trials: how many must have ended, those of earlier commands with `resume` too.
-        workers: processes, each of which reads the data once and trains one trial after the other.
-        hosts: where: a:2,b:2; else all here.
-        pruner: what stops a trial early: hyperband (its score after few epochs is not among the best of its bracket),
-            median (it is below the median of the others) or none.
-        hop: each worker keeps its shard of the images, and the weights of the trials travel from shard to shard.
-        resume: go on with a study that has begun.
-        out: folder of the search; empty is tuning/STUDY.
     """
 
     train: TrainOptions = field(default_factory=TrainOptions)
-    study: str = ""
-    trials: int = 20
-    workers: int = 1
-    hosts: str = ""
-    pruner: str = "hyperband"
-    hop: bool = False
-    resume: bool = False
-    out: str = ""
+    trials: int = option(20, "How many trials must have ended; with --resume, earlier ones count.", least=1)
+    workers: int = option(
+        1, "Processes, each of which reads the data once and trains one trial after the other.", least=1
+    )
+    hosts: str = option("", "Where the workers run: a:2,b:2. Default: all on this host.")
+    pruner: str = option(
+        "hyperband",
+        "What stops poor trials early: hyperband (not among the best of its bracket), median (below the median of the "
+        "others) or none.",
+        choices=PRUNERS,
+    )
+    hop: bool = option(
+        False,
+        "Each worker keeps its shard of the images; the weights of the trials travel from shard to shard.",
+    )
+    study: str = option("", "Name of the search in dbinfer.trials. Default: the network's.")
+    resume: bool = option(False, "Go on with a study that has begun.")
+    out: str = option("", "Folder of the search. Default: tuning/STUDY.")
 
     def __post_init__(self) -> None:
-        for key in ("trials", "workers"):
-            if getattr(self, key) < 1:
-                raise UsageError(f"{key} is {getattr(self, key)}, but must be at least 1")
-        if self.pruner not in PRUNERS:
-            raise UsageError(f"pruner is {self.pruner!r}, but must be one of {', '.join(PRUNERS)}")
+        check(self)
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,14 @@ class TuneJob:
         if train.ranks > 1 or train.resume:
             raise UsageError("a trial is trained by one process from its start: leave ranks and resume out")
         shards = options.workers if options.hop else 0
-        return cls(train, tuple(search), study, options.trials, options.pruner, shards)
+        return cls(
+            train=train,
+            search=tuple(search),
+            study=study,
+            trials=options.trials,
+            pruner=options.pruner,
+            shards=shards,
+        )
 
     @property
     def folder(self) -> Path:

@@ -1,6 +1,4 @@
-"""The study in Optuna, and its journal as a table of the database, with the locks that tell living workers from
-dead ones.
-"""
+"""The study in Optuna, its journal as a table of the database, and locks that show which workers are alive."""
 
 from __future__ import annotations
 
@@ -60,12 +58,12 @@ class Journal(BaseJournalBackend):  # type: ignore[misc]
             yield
 
     def become_worker(self, most: int = 0) -> int:
-        """Return the smallest number that no living worker has, and keep it; with `most`, wait for one up to it."""
+        """Return the smallest number that no living worker has, and keep it; wait for one up to `most` if given."""
         number = 1
         while not self._try(number):
             number += 1
             if most and number > most:
-                # The server has not seen yet that the process which this one replaces is dead
+                # The server has not noticed yet that the process which this one replaces is dead
                 time.sleep(WAIT)
                 number = 1
         return number
@@ -114,10 +112,10 @@ FIXED = ("network", "data", "val", "val_fraction", "epochs", "network_options", 
 
 @dataclass
 class Worker:
-    """What lives from trial to trial: the images that were read, the study, and this worker's number."""
+    """What a worker keeps from trial to trial: its images, the study, and its number."""
 
     job: TuneJob
-    plan: Any
+    setup: Any
     study: Any
     journal: Any
     number: int
@@ -125,7 +123,7 @@ class Worker:
 
 
 def begin(journal: Journal, job: TuneJob, resume: bool) -> Any:
-    """Return the study, a new one or with `resume` one that has begun.
+    """Return the study, a new one, or with `resume` one that has begun.
 
     Raises:
         DataError: it has begun and `resume` is not given, or the other way round, or it was about something else.

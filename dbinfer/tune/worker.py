@@ -1,4 +1,4 @@
-"""One worker of a search: reads the data once and trains one trial after the other; started by dbinfer.tune.crew."""
+"""One worker of a search: reads the data once and trains one trial after the other; started by dbinfer.tune.search."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import math
 import os
 import shutil
 import sys
-import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dbinfer.base.errors import DbinferError
-from dbinfer.train import processes
+from dbinfer.train.processes import end_with_input, sending_errors
 from dbinfer.tune.options import TuneJob
 
 if TYPE_CHECKING:
@@ -23,41 +22,32 @@ WAIT = 0.3  # seconds between looks at whether the last trials of others have en
 
 
 def main() -> None:
-    """Read the job from standard input and work until the study has its trials; end when the input does."""
-    job = _read_job()
-    threading.Thread(target=_end_with_input, daemon=True).start()
-    try:
-        _work(job)
-    except DbinferError as err:
-        processes.send_error(err)
-        sys.stdout.flush()
-        os._exit(1)
-
-
-def _read_job() -> TuneJob:
+    """Read the job from standard input and work until the study has its trials; end when the input ends."""
     given = json.loads(sys.stdin.readline())
     os.environ.update(given["environment"])
-    return TuneJob.from_dict(given["job"], os.environ.get("DBINFER_DSN", ""))
-
-
-def _end_with_input() -> None:
-    """The launching process is gone, here or at the other end of ssh: nobody would hear the results."""
-    sys.stdin.read()
-    os._exit(1)
+    end_with_input()
+    sending_errors(_work, TuneJob.from_dict(given["job"], os.environ.get("DBINFER_DSN", "")))
 
 
 def _work(job: TuneJob) -> None:
     from dbinfer.train.device import import_tensorflow
-    from dbinfer.train.plan import make_plan
+    from dbinfer.train.setup import make_setup
     from dbinfer.tune.study import Journal, Worker, load, next_trial
 
     import_tensorflow()
     journal = Journal(job.train.dsn, job.study)
     number = journal.become_worker(job.shards)
     shard = (number - 1, job.shards) if job.shards else (0, 1)
-    plan = make_plan(job.train).keeping_images(*shard)
+    setup = make_setup(job.train).keeping_images(*shard)
     study = load(journal, job, number)
-    worker = Worker(job, plan, study, journal, number, f"val_{plan.network.metrics[0]}")
+    worker = Worker(
+        job=job,
+        setup=setup,
+        study=study,
+        journal=journal,
+        number=number,
+        metric=f"val_{setup.network.metrics[0]}",
+    )
     if job.shards:
         from dbinfer.tune import hop
 
@@ -87,7 +77,7 @@ def run_trial(worker: Worker, trial: Any) -> None:
     except optuna.TrialPruned:
         worker.study.tell(trial, state=optuna.trial.TrialState.PRUNED)
     except (DbinferError, ValueError, ArithmeticError) as err:
-        # values that no network can be built or trained with: the search goes on without them
+        # No network can be built or trained with these values: the search goes on without them
         trial.set_user_attr(ERROR, str(err).splitlines()[0])
         worker.study.tell(trial, state=optuna.trial.TrialState.FAIL)
     else:
@@ -119,7 +109,7 @@ def _trained(worker: Worker, trial: Any) -> float:
             raise optuna.TrialPruned
 
     try:
-        train_rank(worker.plan.for_job(replace(with_values(job.train, values), out=str(out))), Alone(), tell)
+        train_rank(worker.setup.for_job(replace(with_values(job.train, values), out=str(out))), Alone(), tell)
     finally:
         for path in out.glob("checkpoint-*"):
             shutil.rmtree(path)

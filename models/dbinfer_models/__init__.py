@@ -5,8 +5,29 @@ Listing the networks needs no TensorFlow; building one does.
 
 from __future__ import annotations
 
-from dbinfer_models._files import write_manifest
-from dbinfer_models._network import Network
-from dbinfer_models.registry import NETWORKS, network
+from dbinfer_models import alexnet, digits, finder, unet, vgg19
+from dbinfer_models._network import Network, write_manifest
 
 __all__ = ["NETWORKS", "Network", "network", "write_manifest"]
+NETWORKS: dict[str, Network] = {
+    entry.name: entry
+    for entry in (
+        digits.NETWORK,
+        unet.NETWORK,
+        finder.NETWORK,
+        vgg19.NETWORK,
+        vgg19.NETWORK_CIFAR,
+        alexnet.NETWORK,
+    )
+}
+
+
+def network(name: str) -> Network:
+    """Return a network by its name.
+
+    Raises:
+        KeyError: there is none; the message names those there are.
+    """
+    if name not in NETWORKS:
+        raise KeyError(f"no network {name!r} in the zoo; there are {', '.join(sorted(NETWORKS))}")
+    return NETWORKS[name]

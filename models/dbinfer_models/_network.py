@@ -1,18 +1,25 @@
-"""What the zoo knows of a network: how to build it, what feeds it, and what it is trained with."""
+"""What the zoo knows of a network: how to build it, what feeds it (also as a file), and what it is trained with."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from dbinfer_udf.manifest import Manifest
 
-# Losses and metrics of our own, and their modules, which import Keras
-OURS = {"dice_loss": "losses", "dice_coefficient": "losses", "centre_loss": "centre_loss"}
+MANIFEST_NAME = "manifest.json"
+# Losses and metrics of our own, in a module that imports Keras
+OURS = ("dice_loss", "dice_coefficient", "centre_loss")
 # Mean average precision, at an overlap (IoU) of 0.5, and as the mean of those at 0.5, 0.55 ... 0.95
 OF_BOXES = ("map50", "map50_95")
+# Mean and deviation of ImageNet per channel (R, G, B), in grey levels: 255 times the usual 0.485, 0.229, ...
+MEAN = (123.675, 116.28, 103.53)
+SCALE = (58.395, 57.12, 57.375)
 
 
 @dataclass(frozen=True)
@@ -59,4 +66,37 @@ class Network:
 def _resolve(name: str) -> Any:
     if name not in OURS:
         return name
-    return getattr(import_module(f"dbinfer_models.{OURS[name]}"), name)
+    return getattr(import_module("dbinfer_models.losses"), name)
+
+
+def imagenet_manifest(name: str, size: int) -> Manifest:
+    """Return the manifest of a classifier whose images are scaled by the short side, then cut."""
+    return Manifest(
+        task="classification",
+        name=name,
+        height=size,
+        width=size,
+        resize="crop",
+        mean=MEAN,
+        scale=SCALE,
+        precision="auto",
+    )
+
+
+def write_manifest(folder: Path, manifest: Manifest, name: str = MANIFEST_NAME) -> Path:
+    """Write `manifest` into `folder` as readable JSON, whole or not at all.
+
+    Args:
+        folder: an existing folder: the one the model was saved in, or the SavedModel itself.
+        manifest: what to write.
+        name: `manifest.json` speaks for all models of the folder, `STEM.manifest.json` for `STEM.keras`.
+
+    Returns:
+        The path of the file.
+    """
+    path = Path(folder) / name
+    temporary = path.with_name(f".{name}.{os.getpid()}")
+    text = json.dumps(manifest.to_dict(), indent=2, sort_keys=True, ensure_ascii=False)
+    temporary.write_text(text + "\n", encoding="utf-8")
+    temporary.replace(path)
+    return path

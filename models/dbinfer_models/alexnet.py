@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dbinfer_models._imagenet import imagenet_manifest
-from dbinfer_models._network import Network
+from dbinfer_models._network import Network, imagenet_manifest
 from dbinfer_udf.manifest import Manifest
 
 

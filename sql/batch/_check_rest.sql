@@ -1,4 +1,4 @@
--- A plan that loses rows would otherwise give a shorter answer, and nobody would see it.
+-- A plan that loses rows would otherwise give a shorter answer without a word.
 CREATE OR REPLACE FUNCTION dbinfer._check_rest(function text, came bigint, handed bigint) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN

@@ -1,16 +1,16 @@
--- Holds a table until the transaction ends, if nothing of others runs when the caller writes to it.
+-- Holds a table until the transaction ends, unless other users' code would run when the caller writes to it.
 CREATE OR REPLACE FUNCTION dbinfer._check_target(target regclass) RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE AS $$
 DECLARE
   what text;
   whose text;
   kind pg_catalog.text := (SELECT c.relkind FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) target);
 BEGIN
-  -- before it looks, so that nobody adds a part meanwhile; views are not locked as tables are
+  -- before it looks, so that no partition is added meanwhile; views are not locked as tables are
   IF kind OPERATOR(pg_catalog.=) 'r' OR kind OPERATOR(pg_catalog.=) 'p' THEN
     EXECUTE pg_catalog.format('LOCK TABLE %s IN ROW EXCLUSIVE MODE', target);
   END IF;
   WITH RECURSIVE wanted AS (SELECT target::pg_catalog.oid AS oid)
--- include client/strange_parts.sql
+-- include shared/strange_parts.sql
   INTO what, whose;
   IF FOUND THEN
     RAISE insufficient_privilege USING

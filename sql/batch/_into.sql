@@ -7,9 +7,10 @@ DECLARE
   -- OFFSET 0: what several parts are taken from is computed once
   statement text := pg_catalog.format('INSERT INTO %s (id, %s) SELECT s.id, %s FROM (SELECT q.id, %s AS r FROM (%%s) q OFFSET 0) s',
                                       results, columns, parts, value);
+  doing pg_catalog.text := pg_catalog.format('dbinfer.%s_into was filling %s.', function, results);
   n bigint;
   told pg_catalog.text;
-  cure pg_catalog.text;
+  hinted pg_catalog.text;
   /* greenplum: written bigint;
   handed bigint := 0;
   rest record; */
@@ -31,17 +32,7 @@ BEGIN
   PERFORM dbinfer._check_rest(function, written, handed);
   n := written; */
   RETURN n;
--- The error again, without our statements in its CONTEXT. What the server says of itself (a cancel, a lost segment) passes.
-EXCEPTION WHEN data_exception OR syntax_error_or_access_rule_violation OR program_limit_exceeded OR no_data_found
-            OR object_not_in_prerequisite_state OR feature_not_supported OR internal_error THEN
-  GET STACKED DIAGNOSTICS told = PG_EXCEPTION_DETAIL, cure = PG_EXCEPTION_HINT;
-  IF told OPERATOR(pg_catalog.=) '' THEN
-    told := pg_catalog.format('dbinfer.%s_into was filling %s.', function, results);
-  END IF;
-  IF cure OPERATOR(pg_catalog.=) '' THEN
-    RAISE USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM, DETAIL = told;
-  END IF;
-  RAISE USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM, DETAIL = told, HINT = cure;
+-- include shared/raise_again.sql
 END $$;
 COMMENT ON FUNCTION dbinfer._into(regclass, text, text, text, text, regclass, text, text, name, name) IS 'internal: adds the results of all rows of a table to another; the number of rows';
 GRANT EXECUTE ON FUNCTION dbinfer._into(regclass, text, text, text, text, regclass, text, text, name, name) TO PUBLIC;

@@ -6,11 +6,12 @@ RETURNS TABLE(id bigint, result text, file bytea)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 100000 COST 1000000 AS $$
 DECLARE
   scan text := dbinfer._new_scan();
+  doing pg_catalog.text := pg_catalog.format('dbinfer.%s_table was reading %s.', function, images);
   n bigint;
   handed bigint := 0;
   rest record;
   told pg_catalog.text;
-  cure pg_catalog.text;
+  hinted pg_catalog.text;
 BEGIN
   PERFORM dbinfer._check_scan(function, images, id_column, img_column);
   RETURN QUERY EXECUTE dbinfer._scan_query(scan, function, images, model, on_error, id_column, img_column);
@@ -21,17 +22,7 @@ BEGIN
       FROM ROWS FROM (pg_catalog.unnest(rest.ids), pg_catalog.unnest(rest.texts), pg_catalog.unnest(rest.files)) r(id, result, file);
   END LOOP;
   PERFORM dbinfer._check_rest(function, n, handed);
--- The error again, without our statements in its CONTEXT. What the server says of itself (a cancel, a lost segment) passes.
-EXCEPTION WHEN data_exception OR syntax_error_or_access_rule_violation OR program_limit_exceeded OR no_data_found
-            OR object_not_in_prerequisite_state OR feature_not_supported OR internal_error THEN
-  GET STACKED DIAGNOSTICS told = PG_EXCEPTION_DETAIL, cure = PG_EXCEPTION_HINT;
-  IF told OPERATOR(pg_catalog.=) '' THEN
-    told := pg_catalog.format('dbinfer.%s_table was reading %s.', function, images);
-  END IF;
-  IF cure OPERATOR(pg_catalog.=) '' THEN
-    RAISE USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM, DETAIL = told;
-  END IF;
-  RAISE USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM, DETAIL = told, HINT = cure;
+-- include shared/raise_again.sql
 END $$;
 COMMENT ON FUNCTION dbinfer._table(text, regclass, text, text, name, name) IS 'internal: the results of all rows of a table, as text or bytes';
 GRANT EXECUTE ON FUNCTION dbinfer._table(text, regclass, text, text, name, name) TO PUBLIC;

@@ -2,11 +2,9 @@
 -- the scan has ended are for dbinfer._rest. Volatile: called once a row. Never uses plpy, which crashes parallel workers.
 CREATE OR REPLACE FUNCTION dbinfer._take(function text, scan text, id bigint, img bytea, token text, on_error text) RETURNS dbinfer._results
 LANGUAGE plpython3u VOLATILE PARALLEL SAFE COST 10000 AS $$
-ticket = GD.get("dbinfer.tickets", {}).get(token)
-if ticket is None:
-    plpy.error("dbinfer: unknown model token", hint="Call dbinfer.classify_table or one of its sisters.", sqlstate="22023")
+-- include shared/ticket.sql
 # the image goes within the row: run() would answer a NULL at once, and that row would be missing
 return ticket.run(plpy, "batch", b"", on_error, (function, scan, id, img, on_error))
 $$;
-COMMENT ON FUNCTION dbinfer._take(text, text, bigint, bytea, text, text) IS 'internal: scores rows in batches; call dbinfer.classify_table or one of its sisters';
+COMMENT ON FUNCTION dbinfer._take(text, text, bigint, bytea, text, text) IS 'internal: scores rows in batches; call dbinfer.classify_table or the like';
 GRANT EXECUTE ON FUNCTION dbinfer._take(text, text, bigint, bytea, text, text) TO PUBLIC;

@@ -1,2 +1,2 @@
 WITH RECURSIVE wanted AS (SELECT pg_catalog.to_regclass(%(table)s)::pg_catalog.oid AS oid)
--- include client/strange_parts.sql
+-- include shared/strange_parts.sql

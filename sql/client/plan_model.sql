@@ -1,5 +1,5 @@
 -- What a plan needs of the version that a reference means; no row where there is no such version. An alias begins with a letter.
-SELECT v.name, v.version, v.manifest, v.trial, v.size, coalesce(m.isolation, 'auto')
+SELECT v.name, v.version, v.manifest, v.trial
   FROM dbinfer.model_versions v
   JOIN dbinfer.models m ON m.name OPERATOR(pg_catalog.=) v.name
  WHERE CASE WHEN %(name)s IS NULL THEN m.is_default ELSE m.name OPERATOR(pg_catalog.=) %(name)s END

@@ -1,4 +1,4 @@
--- Rows without a result where nobody has noted a reason.
+-- Rows without a result and without a reason noted for it.
 SELECT {key}, NULL::pg_catalog.text
   FROM {predictions} p
  WHERE {version} AND p.{first} IS NULL

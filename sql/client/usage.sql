@@ -1,4 +1,4 @@
--- Who used what, each as one JSON object; versions that nobody has used are told to administrators, who see all uses.
+-- Who used what, each as one JSON object; administrators also get the versions that were never used.
 SELECT pg_catalog.row_to_json(x) FROM (
   SELECT u.model, u.version, u.role, u.rows, u.seconds, u.last_used FROM dbinfer.usage u
   UNION ALL

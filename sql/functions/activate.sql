@@ -8,6 +8,7 @@ BEGIN
   -- a later statement of the same message has the same clock, and would find what this one resolved
   PERFORM dbinfer_private.forget();
 END $$;
-COMMENT ON FUNCTION dbinfer.activate(text, integer) IS 'chooses the version that a model''s plain name means, from the next statement on; go back in the same way';
+COMMENT ON FUNCTION dbinfer.activate(text, integer) IS
+  'chooses the version that a model''s plain name means, from the next statement on; go back in the same way, e.g. SELECT dbinfer.activate(''digits'', 2)';
 REVOKE ALL ON FUNCTION dbinfer.activate(text, integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.activate(text, integer) TO dbinfer_admin;

@@ -8,5 +8,6 @@ SELECT s.id, (s.c).class, (s.c).label, (s.c).score
   FROM (SELECT t.id, t.result::dbinfer.classification AS c
           FROM dbinfer._table('classify', images, model, on_error, id_column, img_column) t OFFSET 0) s
 $$;
-COMMENT ON FUNCTION dbinfer.classify_table(regclass, text, text, name, name) IS 'best class of every row of a table, scored in batches where they pay, e.g. SELECT * FROM dbinfer.classify_table(''images'', ''digits'')';
+COMMENT ON FUNCTION dbinfer.classify_table(regclass, text, text, name, name) IS
+  'best class of every row of a table, scored in batches where that is faster, e.g. SELECT * FROM dbinfer.classify_table(''images'', ''digits'')';
 GRANT EXECUTE ON FUNCTION dbinfer.classify_table(regclass, text, text, name, name) TO PUBLIC;

@@ -11,5 +11,6 @@ SELECT CASE WHEN pg_catalog.cardinality(a) OPERATOR(pg_catalog.=) pg_catalog.car
                             FROM ROWS FROM (pg_catalog.unnest(a), pg_catalog.unnest(b)) w(x, y)) t) s)
        END
 $$;
-COMMENT ON FUNCTION dbinfer.cosine_distance(real[], real[]) IS '0 where two embeddings have the same direction, 1 at right angles, 2 for opposite ones; NULL where they cannot be compared';
+COMMENT ON FUNCTION dbinfer.cosine_distance(real[], real[]) IS
+  '0 where two embeddings have the same direction, 1 at right angles, 2 for opposite ones; NULL where they cannot be compared, e.g. SELECT dbinfer.cosine_distance(a.embedding, b.embedding) FROM embeddings a, embeddings b WHERE a.id = 1 AND b.id = 2';
 GRANT EXECUTE ON FUNCTION dbinfer.cosine_distance(real[], real[]) TO PUBLIC;

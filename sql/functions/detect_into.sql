@@ -4,5 +4,6 @@ RETURNS bigint LANGUAGE sql VOLATILE PARALLEL UNSAFE AS $$
 SELECT dbinfer._into(results, 'detections', 's.r', 'q.result::dbinfer.detection[]', 'detect',
                      images, model, on_error, id_column, img_column)
 $$;
-COMMENT ON FUNCTION dbinfer.detect_into(regclass, regclass, text, text, name, name) IS 'scores every row of a table and adds the objects to results, an existing table (id, detections); returns the number of rows';
+COMMENT ON FUNCTION dbinfer.detect_into(regclass, regclass, text, text, name, name) IS
+  'adds the objects in every row of a table to results, an existing table (id, detections); returns the number of rows, e.g. SELECT dbinfer.detect_into(''objects'', ''images'', ''finder'')';
 GRANT EXECUTE ON FUNCTION dbinfer.detect_into(regclass, regclass, text, text, name, name) TO PUBLIC;

@@ -5,5 +5,6 @@ RETURNS TABLE(id bigint, detections dbinfer.detection[])
 LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 100000 COST 1000000 AS $$
 SELECT t.id, t.result::dbinfer.detection[] FROM dbinfer._table('detect', images, model, on_error, id_column, img_column) t
 $$;
-COMMENT ON FUNCTION dbinfer.detect_table(regclass, text, text, name, name) IS 'objects of every row of a table, scored in batches where they pay, e.g. SELECT * FROM dbinfer.detect_table(''images'', ''detector'')';
+COMMENT ON FUNCTION dbinfer.detect_table(regclass, text, text, name, name) IS
+  'objects in every row of a table, scored in batches where that is faster, e.g. SELECT * FROM dbinfer.detect_table(''images'', ''finder'')';
 GRANT EXECUTE ON FUNCTION dbinfer.detect_table(regclass, text, text, name, name) TO PUBLIC;

@@ -9,6 +9,7 @@ BEGIN
   END IF;
   PERFORM dbinfer_private.forget();
 END $$;
-COMMENT ON FUNCTION dbinfer.drop_alias(text, text) IS 'removes an alias of a model';
+COMMENT ON FUNCTION dbinfer.drop_alias(text, text) IS
+  'removes an alias of a model, e.g. SELECT dbinfer.drop_alias(''digits'', ''candidate'')';
 REVOKE ALL ON FUNCTION dbinfer.drop_alias(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.drop_alias(text, text) TO dbinfer_admin;

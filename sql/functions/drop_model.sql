@@ -16,6 +16,6 @@ BEGIN
   PERFORM dbinfer_private.forget();
 END $$;
 COMMENT ON FUNCTION dbinfer.drop_model(text, integer, boolean) IS
-  'removes a version, or without one the whole model; refuses the active version unless forced';
+  'removes a version, or without one the whole model; refuses the active version unless force is true, e.g. SELECT dbinfer.drop_model(''digits'', 2)';
 REVOKE ALL ON FUNCTION dbinfer.drop_model(text, integer, boolean) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.drop_model(text, integer, boolean) TO dbinfer_admin;

@@ -2,5 +2,6 @@ CREATE OR REPLACE FUNCTION dbinfer.embed(img bytea, model text DEFAULT NULL, on_
 RETURNS real[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._text('embed', img, dbinfer._resolve(model, img IS NULL), on_error, 0)::real[]
 $$;
-COMMENT ON FUNCTION dbinfer.embed(bytea, text, text) IS 'embedding vector of an image, scaled to length one if the manifest says l2_normalize';
+COMMENT ON FUNCTION dbinfer.embed(bytea, text, text) IS
+  'embedding of an image; of length one if the manifest says l2_normalize, e.g. SELECT dbinfer.embed(img, ''features'') FROM images';
 GRANT EXECUTE ON FUNCTION dbinfer.embed(bytea, text, text) TO PUBLIC;

@@ -5,5 +5,6 @@ RETURNS TABLE(id bigint, embedding real[])
 LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 100000 COST 1000000 AS $$
 SELECT t.id, t.result::pg_catalog.float4[] FROM dbinfer._table('embed', images, model, on_error, id_column, img_column) t
 $$;
-COMMENT ON FUNCTION dbinfer.embed_table(regclass, text, text, name, name) IS 'embedding of every row of a table, scored in batches where they pay, e.g. SELECT * FROM dbinfer.embed_table(''images'', ''faces'')';
+COMMENT ON FUNCTION dbinfer.embed_table(regclass, text, text, name, name) IS
+  'embedding of every row of a table, computed in batches where that is faster, e.g. SELECT * FROM dbinfer.embed_table(''images'', ''features'')';
 GRANT EXECUTE ON FUNCTION dbinfer.embed_table(regclass, text, text, name, name) TO PUBLIC;

@@ -13,6 +13,7 @@ BEGIN
     (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = grant_model.role), dbinfer_private.cluster());
   -- no forget() as in revoke_model: a refusal is not remembered
 END $$;
-COMMENT ON FUNCTION dbinfer.grant_model(text, text) IS 'lets a role run a model (public is everybody); nobody can read its weights';
+COMMENT ON FUNCTION dbinfer.grant_model(text, text) IS
+  'lets a role use a model (public is everybody); nobody can read its weights, e.g. SELECT dbinfer.grant_model(''digits'', ''analysts'')';
 REVOKE ALL ON FUNCTION dbinfer.grant_model(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.grant_model(text, text) TO dbinfer_admin;

@@ -1,4 +1,4 @@
--- With the caller's rights: who may not make an index on the table is told so by the server. A partial index where the table
+-- With the caller's rights: the server refuses a role that may not make an index on the table. A partial index where the table
 -- keeps embeddings of several versions.
 CREATE OR REPLACE FUNCTION dbinfer.index_embeddings(embeddings regclass, model text DEFAULT NULL, method text DEFAULT NULL,
   source_column name DEFAULT 'embedding')
@@ -24,5 +24,6 @@ BEGIN
     dbinfer._vector_cast(dimensions), place, made_by);
   RETURN chosen;
 END $$;
-COMMENT ON FUNCTION dbinfer.index_embeddings(regclass, text, text, name) IS 'makes pgvector''s index (hnsw or ivfflat) for dbinfer.similar; returns which';
+COMMENT ON FUNCTION dbinfer.index_embeddings(regclass, text, text, name) IS
+  'makes pgvector''s index (hnsw or ivfflat) for dbinfer.similar; returns which, e.g. SELECT dbinfer.index_embeddings(''embeddings'', ''features'')';
 GRANT EXECUTE ON FUNCTION dbinfer.index_embeddings(regclass, text, text, name) TO PUBLIC;

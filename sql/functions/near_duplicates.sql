@@ -35,5 +35,6 @@ BEGIN
       JOIN (%s) a ON a.id OPERATOR(pg_catalog.=) p.id JOIN (%2$s) b ON b.id OPERATOR(pg_catalog.=) p.other) d
      WHERE d.distance OPERATOR(pg_catalog.<=) $1', measured, stored) USING most, stored;
 END $$;
-COMMENT ON FUNCTION dbinfer.near_duplicates(regclass, double precision, text, name, name) IS 'the pairs of rows whose embeddings are at most this cosine distance apart';
+COMMENT ON FUNCTION dbinfer.near_duplicates(regclass, double precision, text, name, name) IS
+  'the pairs of rows whose embeddings are at most this cosine distance apart, e.g. SELECT * FROM dbinfer.near_duplicates(''embeddings'', 0.02, ''features'')';
 GRANT EXECUTE ON FUNCTION dbinfer.near_duplicates(regclass, double precision, text, name, name) TO PUBLIC;

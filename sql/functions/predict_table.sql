@@ -5,5 +5,6 @@ RETURNS TABLE(id bigint, "values" real[])
 LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 100000 COST 1000000 AS $$
 SELECT t.id, t.result::pg_catalog.float4[] FROM dbinfer._table('predict', images, model, on_error, id_column, img_column) t
 $$;
-COMMENT ON FUNCTION dbinfer.predict_table(regclass, text, text, name, name) IS 'first output of every row of a table, scored in batches where they pay, e.g. SELECT * FROM dbinfer.predict_table(''images'', ''digits'')';
+COMMENT ON FUNCTION dbinfer.predict_table(regclass, text, text, name, name) IS
+  'first output for every row of a table, scored in batches where that is faster, e.g. SELECT * FROM dbinfer.predict_table(''images'', ''digits'')';
 GRANT EXECUTE ON FUNCTION dbinfer.predict_table(regclass, text, text, name, name) TO PUBLIC;

@@ -10,6 +10,7 @@ BEGIN
   END IF;
   PERFORM dbinfer_private.forget();
 END $$;
-COMMENT ON FUNCTION dbinfer.revoke_model(text, text) IS 'takes the right to run a model from a role, from the next statement on';
+COMMENT ON FUNCTION dbinfer.revoke_model(text, text) IS
+  'takes the right to use a model from a role, from the next statement on, e.g. SELECT dbinfer.revoke_model(''digits'', ''public'')';
 REVOKE ALL ON FUNCTION dbinfer.revoke_model(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.revoke_model(text, text) TO dbinfer_admin;

@@ -5,5 +5,6 @@ RETURNS TABLE(id bigint, mask bytea)
 LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 100000 COST 1000000 AS $$
 SELECT t.id, t.file FROM dbinfer._table('segment', images, model, on_error, id_column, img_column) t
 $$;
-COMMENT ON FUNCTION dbinfer.segment_table(regclass, text, text, name, name) IS 'mask of every row of a table, scored in batches where they pay, e.g. SELECT * FROM dbinfer.segment_table(''images'', ''strokes'')';
+COMMENT ON FUNCTION dbinfer.segment_table(regclass, text, text, name, name) IS
+  'mask of every row of a table, computed in batches where that is faster, e.g. SELECT * FROM dbinfer.segment_table(''images'', ''strokes'')';
 GRANT EXECUTE ON FUNCTION dbinfer.segment_table(regclass, text, text, name, name) TO PUBLIC;

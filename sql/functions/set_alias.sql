@@ -11,6 +11,7 @@ BEGIN
   INSERT INTO dbinfer_private.alias VALUES (set_alias.model, set_alias.alias, set_alias.version);
   PERFORM dbinfer_private.forget();
 END $$;
-COMMENT ON FUNCTION dbinfer.set_alias(text, text, integer) IS 'gives a version an alias: digits@production';
+COMMENT ON FUNCTION dbinfer.set_alias(text, text, integer) IS
+  'gives a version an alias, by which calls can name it: digits@production, e.g. SELECT dbinfer.set_alias(''digits'', ''production'', 2)';
 REVOKE ALL ON FUNCTION dbinfer.set_alias(text, text, integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.set_alias(text, text, integer) TO dbinfer_admin;

@@ -15,6 +15,7 @@ BEGIN
   UPDATE dbinfer_private.model m SET isolation = set_isolation.isolation WHERE m.name = set_isolation.model;
   PERFORM dbinfer_private.forget();
 END $$;
-COMMENT ON FUNCTION dbinfer.set_isolation(text, text) IS 'chooses whether the host''s engine runs a model: auto, always or never; NULL means the database''s setting';
+COMMENT ON FUNCTION dbinfer.set_isolation(text, text) IS
+  'chooses whether the host''s engine runs a model: auto, always or never; NULL means the database''s setting, e.g. SELECT dbinfer.set_isolation(''digits'', ''always'')';
 REVOKE ALL ON FUNCTION dbinfer.set_isolation(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.set_isolation(text, text) TO dbinfer_admin;

@@ -19,7 +19,7 @@ BEGIN
     RAISE insufficient_privilege USING MESSAGE = format('%L is not a setting that can be changed here', name),
       HINT = format('Settings: usage, %s. A superuser changes the others: dbinfer install --help',
         (SELECT string_agg(key, ', ' ORDER BY key) FROM jsonb_object_keys(settings) key));
-  -- IS NOT TRUE: NULL is refused, too
+  -- IS NOT TRUE: NULL is refused as well
   ELSIF (value ~ '^[1-9][0-9]{0,9}$' AND value::bigint <= highest OR name = 'threads' AND value = 'auto') IS NOT TRUE THEN
     RAISE invalid_parameter_value USING MESSAGE = format('%s cannot be %L', name, value),
       HINT = format('Use a number from 1 to %s%s.', highest, CASE name WHEN 'threads' THEN ', or auto' ELSE '' END);
@@ -27,6 +27,7 @@ BEGIN
   PERFORM dbinfer_private.set_setting(name, value);
   PERFORM dbinfer_private.forget();
 END $$;
-COMMENT ON FUNCTION dbinfer.set_setting(text, text) IS 'sets threads, max_models, cache_limit_mb, engine_memory_mb, engine_idle_seconds, a limit of images (max_image_bytes and so on, docs/security.md), or whether usage is counted (usage: on or off), from the next statement on';
+COMMENT ON FUNCTION dbinfer.set_setting(text, text) IS
+  'changes a setting from the next statement on; docs/reference/settings.md lists those that administrators may change, e.g. SELECT dbinfer.set_setting(''max_image_scans'', ''200'')';
 REVOKE ALL ON FUNCTION dbinfer.set_setting(text, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer.set_setting(text, text) TO dbinfer_admin;

@@ -5,8 +5,9 @@ CREATE OR REPLACE FUNCTION dbinfer.similar(images regclass, img bytea, model tex
 RETURNS TABLE(id bigint, distance double precision) LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 10 COST 1000000 AS $$
 DECLARE
   wanted pg_catalog.float4[];
+  doing pg_catalog.text := pg_catalog.format('dbinfer.similar was reading %s.', images);
   told pg_catalog.text;
-  cure pg_catalog.text;
+  hinted pg_catalog.text;
 BEGIN
   wanted := dbinfer.embed(img, model, on_error);
   IF k IS NULL OR k OPERATOR(pg_catalog.<) 1 THEN
@@ -19,17 +20,8 @@ BEGIN
      WHERE n.distance OPERATOR(pg_catalog.<) ''Infinity''::pg_catalog.float8',
     dbinfer._distance('s.e', '$1' OPERATOR(pg_catalog.||) dbinfer._vector_cast(pg_catalog.cardinality(wanted))),
     dbinfer._embeddings(images, model, on_error, id_column, source_column, pg_catalog.cardinality(wanted)), k) USING wanted;
--- The error again, without our statements in its CONTEXT. What the server says of itself (a cancel, a lost segment) passes.
-EXCEPTION WHEN data_exception OR syntax_error_or_access_rule_violation OR program_limit_exceeded OR no_data_found
-            OR object_not_in_prerequisite_state OR feature_not_supported OR internal_error THEN
-  GET STACKED DIAGNOSTICS told = PG_EXCEPTION_DETAIL, cure = PG_EXCEPTION_HINT;
-  IF told OPERATOR(pg_catalog.=) '' THEN
-    told := pg_catalog.format('dbinfer.similar was reading %s.', images);
-  END IF;
-  IF cure OPERATOR(pg_catalog.=) '' THEN
-    RAISE USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM, DETAIL = told;
-  END IF;
-  RAISE USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM, DETAIL = told, HINT = cure;
+-- include shared/raise_again.sql
 END $$;
-COMMENT ON FUNCTION dbinfer.similar(regclass, bytea, text, integer, text, name, name) IS 'the k rows most like an image, nearest first, from a table of embeddings or of images, e.g. SELECT * FROM dbinfer.similar(''embeddings'', img, ''digits'')';
+COMMENT ON FUNCTION dbinfer.similar(regclass, bytea, text, integer, text, name, name) IS
+  'the k rows most like an image, nearest first, from a table of embeddings or of images, e.g. SELECT * FROM dbinfer.similar(''embeddings'', (SELECT img FROM images WHERE id = 1), ''features'', 5)';
 GRANT EXECUTE ON FUNCTION dbinfer.similar(regclass, bytea, text, integer, text, name, name) TO PUBLIC;

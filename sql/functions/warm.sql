@@ -10,5 +10,6 @@ SELECT pg_catalog.json_extract_path_text(s.f, 'content')::integer, pg_catalog.js
         /* greenplum: FROM gp_dist_random('gp_id') */ OFFSET 0) s -- OFFSET 0: one call, not one for each column
  ORDER BY 1
 $$;
-COMMENT ON FUNCTION dbinfer.warm(text) IS 'loads a model on every segment before the first query needs it, and says how long each took; lasts until the server ends idle processes';
+COMMENT ON FUNCTION dbinfer.warm(text) IS
+  'loads a model on every segment before the first query needs it, and says how many milliseconds each took; it stays loaded until the server ends idle processes, e.g. SELECT * FROM dbinfer.warm(''digits'')';
 GRANT EXECUTE ON FUNCTION dbinfer.warm(text) TO PUBLIC;

@@ -1,4 +1,4 @@
--- What belongs to no superuser comes to the one who runs this: the owner of a function or table decides what the others run.
+-- What belongs to no superuser passes to the superuser who runs this: the owner of a function or table decides what the others run.
 DO $$
 DECLARE
   kind text;

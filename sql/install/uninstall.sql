@@ -1,4 +1,4 @@
--- Removes exactly what install made, by its names; fails, and so changes nothing, where an object of somebody else depends
+-- Removes exactly what install made, by its names; fails, and so changes nothing, where another user's object depends
 -- on it or lies in one of the schemas.
 DO $$
 DECLARE

@@ -12,24 +12,24 @@ DECLARE
   target text := facts->>'target';
   said jsonb;
 BEGIN
-  -- administrators read what is stored here: of the right types, and nothing else
+  -- administrators read what is stored here, so types are checked and nothing else is kept
   IF (SELECT bool_and(jsonb_typeof(facts->k) = 'string') FROM unnest(ARRAY['source', 'target', 'function', 'model']) k) IS NOT TRUE
      OR (SELECT bool_and(jsonb_typeof(facts->k) = 'number' AND facts->>k ~ '^[0-9]{1,9}$') FROM unnest(ARRAY['version', 'connections']) k) IS NOT TRUE
      OR length(target) > 300 THEN
     RAISE invalid_parameter_value USING MESSAGE = 'dbinfer._begin_job is internal', HINT = 'Run: dbinfer score';
   END IF;
-  -- raises where it is no name, before it is stored
+  -- raises before storing what is not a name
   PERFORM to_regclass(target /* greenplum6: ::cstring */);
   said := json_build_object('source', dbinfer_private.plain(facts->>'source', 300), 'target', dbinfer_private.plain(target, 300),
                             'function', dbinfer_private.plain(facts->>'function', 100), 'model', dbinfer_private.plain(facts->>'model', 300),
                             'version', (facts->>'version')::integer, 'connections', (facts->>'connections')::integer,
-                            -- a role that is made again under this name is another one
+                            -- a role that is created again under this name is a different role
                             'role_oid', (SELECT r.oid::bigint FROM pg_roles r WHERE r.rolname = who))::text::jsonb;
-  -- two clients that start at one moment come one after the other
+  -- two clients that start at the same moment take turns
   PERFORM pg_advisory_xact_lock(hashtext('dbinfer score'), hashtext(target));
   SELECT j.id, j.role INTO other
     FROM dbinfer_private.job j
-    -- a role that may not write there does not keep those off who may
+    -- a role that may not write there does not block those that may
     JOIN pg_roles r ON r.rolname = j.role AND has_table_privilege(r.oid, to_regclass(target /* greenplum6: ::cstring */), 'INSERT')
    WHERE j.state = 'running' AND j.facts->>'target' = said->>'target'
      AND j.updated_at > at - interval '30 seconds' AND j.pid = ANY (living) LIMIT 1;
@@ -37,7 +37,7 @@ BEGIN
     RAISE object_in_use USING MESSAGE = format('job %s of %s is already scoring into %s', other.id, other.role, said->>'target'),
       HINT = format('Watch it: dbinfer jobs. Or end it: dbinfer jobs cancel %s', other.id);
   END IF;
-  -- nobody would read them
+  -- they would not be read
   DELETE FROM dbinfer_private.job j WHERE j.updated_at < at - interval '90 days';
   DELETE FROM dbinfer_private.job j WHERE j.role = who
      AND j.id <= (SELECT o.id FROM dbinfer_private.job o WHERE o.role = who ORDER BY o.id DESC OFFSET 1000 LIMIT 1);

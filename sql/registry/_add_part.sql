@@ -1,8 +1,8 @@
--- Versions share parts by digest, so a digest that lies would damage the models of others.
+-- Versions share parts by digest, so a wrong digest would damage other models.
 CREATE OR REPLACE FUNCTION dbinfer._add_part(part_digest text, content bytea) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  -- IS NOT TRUE: NULL is refused, too
+  -- IS NOT TRUE: NULL is refused as well
   IF (dbinfer_private.digest(content) = part_digest) IS NOT TRUE THEN
     RAISE data_exception USING MESSAGE = 'the content of the part does not match its digest',
       HINT = 'It was damaged in transit. Deploy the model again.';

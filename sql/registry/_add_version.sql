@@ -1,4 +1,4 @@
--- Its words come from a client that need not be ours.
+-- Its input comes from a client that need not be ours.
 CREATE OR REPLACE FUNCTION dbinfer._add_version(model_name text, facts jsonb, activate boolean, note text) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -10,7 +10,7 @@ BEGIN
     RAISE invalid_name USING MESSAGE = format('%L is not a valid model name', model_name),
       HINT = 'A name starts with a letter and has at most 63 letters, digits, _ . and -.';
   END IF;
-  -- IS NOT TRUE: a missing key gives NULL, and is refused, too
+  -- IS NOT TRUE: a missing key gives NULL, which is refused as well
   IF (jsonb_typeof(facts->'manifest') = 'object' AND facts->>'size' ~ '^[0-9]{1,15}$'
       AND facts->>'source_digest' ~ '^[0-9a-f]{64}$' AND facts->>'xml_digest' ~ '^[0-9a-f]{64}$'
       AND facts->>'bin_digest' ~ '^[0-9a-f]{64}$' AND jsonb_typeof(facts->'xml_parts') = 'array'
@@ -19,7 +19,7 @@ BEGIN
     RAISE data_exception USING MESSAGE = 'a version needs a manifest, a size, three digests and the lists of its parts',
       HINT = 'Deploy with: dbinfer deploy model.xml';
   END IF;
-  -- every key that a view or a command reads. Of texts and numbers any will do: those that make no sense break nothing
+  -- every key that a view or a command reads. Any text or number is accepted: one that makes no sense breaks nothing
   SELECT k.part, k.name, k.type INTO wrong
     FROM (VALUES ('manifest', 'task', 'string', true), ('manifest', 'height', 'number', true), ('manifest', 'width', 'number', true),
                  ('manifest', 'channels', 'number', false), ('manifest', 'name', 'string', false),
@@ -54,7 +54,7 @@ BEGIN
               WHERE NOT EXISTS (SELECT 1 FROM dbinfer_private.part p WHERE p.digest = d.digest)) THEN
     RAISE data_exception USING MESSAGE = 'a part of the version is missing', HINT = 'Deploy with: dbinfer deploy model.xml';
   END IF;
-  -- OpenVINO tells a file by its content: an ONNX file would run under the name model.xml. The same in the runtime's tried.py
+  -- OpenVINO recognizes a file by its content: an ONNX file would run under the name model.xml. The same in the runtime's tried.py
   SELECT encode(substr(p.data, 1, 512), 'escape') INTO head
     FROM dbinfer_private.part p WHERE p.digest = facts->'xml_parts'->>0;
   IF (head ~ '^[[:space:]]*(<[?]xml[^>]*>[[:space:]]*)?<net[[:space:]>]') IS NOT TRUE THEN

@@ -1,4 +1,4 @@
--- The four steps of deploying, for who may not enter dbinfer_private: _lock_registry, _missing_parts, _add_part, _add_version.
+-- The four steps of deploying, for roles without USAGE on dbinfer_private: _lock_registry, _missing_parts, _add_part, _add_version.
 CREATE OR REPLACE FUNCTION dbinfer._lock_registry() RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

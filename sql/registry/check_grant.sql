@@ -1,7 +1,7 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.check_grant(caller oid, wanted text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  -- on a segment that is finishing nobody knows: whoever calls this asks for that, too, before anything is scored
+  -- unknown on a segment that is finishing: callers also check for that before anything is scored
   IF dbinfer_private.granted(caller, wanted) /* greenplum: OR dbinfer_private.finishing() */ THEN
     RETURN;
   END IF;

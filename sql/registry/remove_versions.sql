@@ -17,5 +17,5 @@ BEGIN
   DELETE FROM dbinfer_private.part d WHERE NOT EXISTS (
     SELECT 1 FROM dbinfer_private.model_part p WHERE p.digest = d.digest);
 END $$;
-COMMENT ON FUNCTION dbinfer_private.remove_versions(text, integer) IS 'deletes versions with their aliases and the parts that nobody else uses';
+COMMENT ON FUNCTION dbinfer_private.remove_versions(text, integer) IS 'deletes versions with their aliases and the parts that no other version uses';
 REVOKE ALL ON FUNCTION dbinfer_private.remove_versions(text, integer) FROM PUBLIC;

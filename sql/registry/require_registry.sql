@@ -1,4 +1,4 @@
--- Between the two phases of gpexpand a new segment has our functions, which are of the catalog, but none of the registry's rows.
+-- Between the two phases of gpexpand a new segment has our functions, which are in the catalog, but none of the registry's rows.
 CREATE OR REPLACE FUNCTION dbinfer_private.require_registry() RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -20,7 +20,7 @@ BEGIN
   END IF; */
   -- not before: the coordinator's reader may read no table of ours on Greenplum 6
   settings := dbinfer_private.settings_of(caller);
-  -- a token says what is wanted and gives no right: the grant is checked below all the same
+  -- a token says what is wanted and gives no right: the grant is still checked below
   wanted := CASE WHEN given_token IS NOT NULL THEN dbinfer_private.token_version(given_token)
                  -- no model: image_info, which needs the limits alone
                  WHEN model = '' THEN 0
@@ -29,12 +29,12 @@ BEGIN
     SELECT x.id, x.model, x.version, x.xml_digest, x.bin_digest, x.manifest, m.isolation INTO v
       FROM dbinfer_private.model_version x JOIN dbinfer_private.model m ON m.name = x.model WHERE x.id = wanted;
     IF FOUND THEN
-      -- before anything is loaded for who may not run it
+      -- before anything is loaded for a role that may not use it
       PERFORM dbinfer_private.check_grant(caller, v.model);
     END IF;
   END IF;
   PERFORM dbinfer_private.load_runtime();
-  -- nothing was concluded so far from what was not found, or not refused
+  -- until here nothing depends on what was not found, or not refused
   /* greenplum: IF dbinfer_private.finishing() THEN
     RETURN dbinfer_private.nobodys_ticket();
   END IF; */

@@ -3,5 +3,5 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_cata
 BEGIN
   RETURN dbinfer._admit(NULL, note, dbinfer_private.wanted());
 END $$;
-COMMENT ON FUNCTION dbinfer._admit_segment(text) IS 'internal: on a segment, admits who asks to the token that the coordinator resolved';
+COMMENT ON FUNCTION dbinfer._admit_segment(text) IS 'internal: on a segment, admits the caller to the token that the coordinator resolved';
 GRANT EXECUTE ON FUNCTION dbinfer._admit_segment(text) TO PUBLIC;

@@ -1,9 +1,7 @@
 -- The two things to draw are arguments of their own: a row's are not known when the token is made.
 CREATE OR REPLACE FUNCTION dbinfer._draw(img bytea, detections text, mask bytea, token text) RETURNS bytea
 LANGUAGE plpython3u STABLE PARALLEL SAFE COST 10000 AS $$
-ticket = GD.get("dbinfer.tickets", {}).get(token)
-if ticket is None:
-    plpy.error("dbinfer: unknown model token", hint="Call dbinfer.draw.", sqlstate="22023")
+-- include shared/ticket.sql
 return ticket.run(plpy, "draw", img, "error", (detections, mask))
 $$;
 COMMENT ON FUNCTION dbinfer._draw(bytea, text, bytea, text) IS 'internal: draws on one image; call dbinfer.draw';

@@ -1,5 +1,5 @@
--- For functions with their owner's rights: current_user is the owner there, and session_user is not who acts after SET ROLE
--- or within somebody's SECURITY DEFINER function.
+-- For functions with their owner's rights: current_user is the owner there, and session_user is not the acting role after
+-- SET ROLE or within a SECURITY DEFINER function.
 CREATE OR REPLACE FUNCTION dbinfer_private.asker(subject text, note text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- The path is relative, because a server process works in its data directory. The folder's owner is checked, because whoever
--- else could make this folder would choose the source that runs here.
+-- The path is relative, because a server process works in its data directory. The folder's owner is checked,
+-- because another user who could make this folder would choose the source that runs here.
 CREATE OR REPLACE FUNCTION dbinfer_private.left_digest() RETURNS text
 LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
 import ctypes, os

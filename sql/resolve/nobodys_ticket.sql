@@ -1,5 +1,6 @@
--- No NULL in place of the token: that would be one more way to get no answer and no error. Of the form of other tokens, because
--- dbinfer._resolve asks dbinfer._admit again for what it has found for a model from a column. The runtime may not be loaded here. Its transaction is none: the next statement asks anew.
+-- Not NULL, which would be one more way to get neither an answer nor an error. It has the form of other tokens, because
+-- dbinfer._resolve passes what it found for a model from a column to dbinfer._admit again. The runtime may not be loaded here.
+-- Its transaction is None, so the next statement asks again.
 CREATE OR REPLACE FUNCTION dbinfer_private.nobodys_ticket() RETURNS text
 LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
 token = "dbinfer:0:0000000000000000"

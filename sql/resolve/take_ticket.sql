@@ -6,7 +6,7 @@ DECLARE
   digest text := dbinfer_private.left_digest();
   taken text;
 BEGIN
-  -- raises where it has not the form of a token, whose end becomes the name of a file
+  -- raises where it does not have the form of a token: its end becomes the name of a file
   PERFORM dbinfer_private.token_version(token);
   IF digest IS NOT NULL THEN
     IF dbinfer_private.need_runtime(digest) THEN

@@ -1,4 +1,4 @@
--- It says what is wanted and gives no right: dbinfer._admit checks who asks.
+-- It says what is wanted and gives no right: dbinfer._admit checks the caller.
 CREATE OR REPLACE FUNCTION dbinfer_private.wanted() RETURNS text
 LANGUAGE plpython3u STABLE PARALLEL RESTRICTED AS $$
 return GD.get("dbinfer.wanted")

@@ -1,4 +1,4 @@
--- On Greenplum some plans score rows on the coordinator, which is none of ALL SEGMENTS. STABLE, so that the planner calls it before
+-- On Greenplum some plans score rows on the coordinator, which ALL SEGMENTS does not include. STABLE, so that the planner calls it before
 -- any segment works: later it could read no table there.
 CREATE OR REPLACE FUNCTION dbinfer._coordinator_usage() RETURNS text
 LANGUAGE plpgsql STABLE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$

@@ -9,6 +9,6 @@ BEGIN
   PERFORM dbinfer_private.load_runtime();
   RETURN dbinfer_private.engines(dbinfer_private.settings(), action);
 END $$;
-COMMENT ON FUNCTION dbinfer._full_engines(text) IS 'internal: the engines of this host, hosts and models included; starts one, or tells them to go';
+COMMENT ON FUNCTION dbinfer._full_engines(text) IS 'internal: the engines of this host, hosts and models included; starts one or stops them';
 REVOKE ALL ON FUNCTION dbinfer._full_engines(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer._full_engines(text) TO dbinfer_admin;

@@ -4,6 +4,6 @@ BEGIN
   PERFORM dbinfer_private.load_runtime();
   RETURN dbinfer_private.status(dbinfer_private.settings());
 END $$;
-COMMENT ON FUNCTION dbinfer._full_status() IS 'internal: facts of this process, host and folders included; who may execute it sees them in errors, too';
+COMMENT ON FUNCTION dbinfer._full_status() IS 'internal: facts of this process, host and folders included; roles that may execute it also see them in errors';
 REVOKE ALL ON FUNCTION dbinfer._full_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer._full_status() TO dbinfer_admin;

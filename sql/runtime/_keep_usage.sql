@@ -8,7 +8,7 @@ BEGIN
   IF current_setting('transaction_read_only')::boolean THEN
     RETURN;
   END IF;
-  -- whoever scores never touches this table
+  -- sessions that score never touch this table
   LOCK TABLE dbinfer_private.usage IN SHARE ROW EXCLUSIVE MODE;
   -- all at once: on Greenplum segments must not be at work still when the rows are written
   SELECT coalesce(json_agg(x), '[]') INTO counted FROM dbinfer._counted_usage x;

@@ -1,5 +1,5 @@
 -- Names of hosts and folders are for administrators. With the caller's rights, as they are now: session_user would show
--- them to a SECURITY DEFINER function of anybody that an administrator happens to call.
+-- them to any SECURITY DEFINER function that an administrator happens to call.
 CREATE OR REPLACE FUNCTION dbinfer._segments() RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp
 /* greenplum: EXECUTE ON ALL SEGMENTS */ AS $$

@@ -1,4 +1,4 @@
--- With the caller's rights, so that _ask notes who reads.
+-- With the caller's rights, so that _ask notes the reader.
 CREATE OR REPLACE FUNCTION dbinfer._usage() RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp
 /* greenplum: EXECUTE ON ALL SEGMENTS */ AS $$

@@ -12,5 +12,5 @@ BEGIN
   END IF;
   RETURN dbinfer_private.cache(dbinfer_private.settings_and_databases(), digests);
 END $$;
-COMMENT ON FUNCTION dbinfer_private.cache_here(boolean) IS 'facts of the host cache of this process as JSON; prunes it first if told to';
+COMMENT ON FUNCTION dbinfer_private.cache_here(boolean) IS 'facts of the host cache of this process as JSON; prunes it first if asked to';
 REVOKE ALL ON FUNCTION dbinfer_private.cache_here(boolean) FROM PUBLIC;

@@ -1,4 +1,4 @@
--- The server's number is in a function's process, where Greenplum 6 has no function that tells it.
+-- Greenplum 6 has no SQL function for the system identifier, but the server process does.
 CREATE OR REPLACE FUNCTION dbinfer_private.cluster() RETURNS text
 /* greenplum6: LANGUAGE plpython3u STABLE AS $$
 import ctypes
@@ -12,5 +12,5 @@ $$
 /* :greenplum6 */;
 COMMENT ON FUNCTION dbinfer_private.cluster() IS 'the system identifier of this cluster';
 REVOKE ALL ON FUNCTION dbinfer_private.cluster() FROM PUBLIC;
--- functions in a view run with its reader's rights, who cannot enter the schema and call it
+-- functions in a view run with the reader's rights; without USAGE on the schema readers cannot call it themselves
 /* greenplum6: GRANT EXECUTE ON FUNCTION dbinfer_private.cluster() TO PUBLIC; */

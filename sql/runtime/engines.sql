@@ -4,5 +4,5 @@ session = GD.get("dbinfer")
 # no settings: a segment that is finishing, see dbinfer_private.finishing
 return session and settings and session.engines(plpy, settings, action)
 $$;
-COMMENT ON FUNCTION dbinfer_private.engines(text, text) IS 'facts of the engines of this host as JSON, after one was started, or all or those of other runtimes were told to go';
+COMMENT ON FUNCTION dbinfer_private.engines(text, text) IS 'facts of the engines of this host as JSON, after starting one, or stopping all or those of other runtimes';
 REVOKE ALL ON FUNCTION dbinfer_private.engines(text, text) FROM PUBLIC;

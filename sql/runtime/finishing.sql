@@ -1,8 +1,8 @@
--- Where Greenplum's coordinator has all the rows it needs (LIMIT, EXISTS, a cursor that closes), it tells the segments that still work
--- to finish. From then on no query of a function there gives a row, not even this one, and PERFORM calls nothing; no error says so,
--- and expressions go on as ever. So "not found" means nothing there, and a check by PERFORM has checked nothing. Nobody waits for
--- that segment's rows any more: NULL is the right answer. Once told, a statement stays told: whoever asks here AFTER his queries
--- knows that all of them were answered.
+-- Where Greenplum's coordinator has all the rows it needs (LIMIT, EXISTS, a cursor that closes), it asks the segments that still work
+-- to finish. From then on no query of a function there returns a row, not even this one, and PERFORM calls nothing; there is no error,
+-- and expressions work as before. So "not found" means nothing there, and a check by PERFORM has checked nothing. Rows of that
+-- segment are no longer used: NULL is the right answer. A statement that was asked to finish stays so: a function that asks here
+-- AFTER its queries knows whether all of them were answered.
 CREATE OR REPLACE FUNCTION dbinfer_private.finishing() RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -12,5 +12,5 @@ BEGIN
   END IF; */
   RETURN false;
 END $$;
-COMMENT ON FUNCTION dbinfer_private.finishing() IS 'whether this is a segment that was told to finish, where queries find nothing: ask after them, and before concluding from what they found or did not find';
+COMMENT ON FUNCTION dbinfer_private.finishing() IS 'whether this segment was asked to finish early, where queries find nothing; check it after a query and before relying on what that found';
 REVOKE ALL ON FUNCTION dbinfer_private.finishing() FROM PUBLIC;

@@ -1,4 +1,4 @@
--- Compiled in a backend, so by the Python that will load it. One row: code of another Python would not be of this server.
+-- Compiled in a backend, so by the Python that will load it. One row: code of another Python is of no use to this server.
 CREATE OR REPLACE FUNCTION dbinfer_private.keep_code() RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

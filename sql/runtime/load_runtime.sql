@@ -1,5 +1,5 @@
 -- Does nothing where it is loaded; nor on a segment that is finishing (see finishing.sql), where PERFORM starts nothing.
--- PARALLEL RESTRICTED, as all that keeps something in GD: a plan of its own must not carry `SELECT load_runtime()` into another
+-- PARALLEL RESTRICTED, like all functions that keep something in GD: a plan of its own must not carry `SELECT load_runtime()` into another
 -- process. STABLE, because a VOLATILE function cannot read in a parallel plan under CREATE TABLE AS ("cannot start commands").
 CREATE OR REPLACE FUNCTION dbinfer_private.load_runtime() RETURNS void
 LANGUAGE plpgsql /* greenplum: VOLATILE */ /* postgresql: STABLE */ PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp AS $$

@@ -1,4 +1,4 @@
--- Volatile, because Greenplum would fold it into a constant on the coordinator, and each segment is to answer for itself.
+-- Volatile, because Greenplum would fold it into a constant on the coordinator, but each segment must answer for itself.
 CREATE OR REPLACE FUNCTION dbinfer_private.place() RETURNS text
 LANGUAGE plpython3u VOLATILE PARALLEL SAFE AS $$
 import os, socket

@@ -1,4 +1,4 @@
--- The magic number tells which code this Python can load: it changes between versions, and within a pre-release.
+-- The magic number shows which code this Python can load: it changes between versions, and within a pre-release.
 CREATE OR REPLACE FUNCTION dbinfer_private.python() RETURNS text
 LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED AS $$
 import _frozen_importlib_external, sys

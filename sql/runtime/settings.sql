@@ -1,5 +1,4 @@
--- `workers` among them says how many backends score at once beside the leader. Since when usage is counted is no matter of the
--- runtime's.
+-- `workers` among them says how many parallel workers score besides the leader. The runtime does not need usage_since.
 CREATE OR REPLACE FUNCTION dbinfer_private.settings() RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 SELECT json_object_agg(s.name, s.value)::text FROM (

@@ -1,4 +1,4 @@
--- The databases of the cluster among them: a model that only dropped ones have used is nobody's.
+-- The databases of the cluster among them: a model that only dropped databases used can go.
 CREATE OR REPLACE FUNCTION dbinfer_private.settings_and_databases() RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 SELECT json_object_agg(s.key, s.value)::text FROM (

@@ -3,9 +3,9 @@ CREATE OR REPLACE FUNCTION dbinfer_private.settings_of(caller oid) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   -- The comment in the query is for people: on Greenplum it is the CONTEXT of "multiple segworker groups", an error of the
-  -- server's which nothing of ours can catch there.
+  -- server that our functions cannot catch there.
   RETURN (SELECT /* The model is hidden in a function that is not inlined, above rows that were gathered: put them into a table
-    first, CREATE TEMP TABLE few AS SELECT ... LIMIT 3, and score that table (docs/greenplum.md, Plans). */ json_object_agg(s.key, s.value)::text FROM (
+    first, CREATE TEMP TABLE few AS SELECT ... LIMIT 3, and score that table (docs/how-to/greenplum.md, Plans). */ json_object_agg(s.key, s.value)::text FROM (
     SELECT key, value FROM json_each_text(dbinfer_private.settings()::json)
     UNION ALL
     SELECT 'hosts', (has_function_privilege(caller, 'dbinfer._full_status()', 'EXECUTE'))::text

@@ -1,4 +1,4 @@
--- By one row: all embeddings of one model have as many values. Nothing to look at is told in a sentence. Names through %I, %s of regclass.
+-- By one row: all embeddings of one model have as many values. A table without embeddings is an error. Names through %I, %s of regclass.
 CREATE OR REPLACE FUNCTION dbinfer._embedding_size(embeddings regclass, source_column name, made_by text, model text)
 RETURNS integer LANGUAGE plpgsql STABLE PARALLEL UNSAFE AS $$
 DECLARE
@@ -8,7 +8,7 @@ BEGIN
     source_column, embeddings, made_by) INTO size;
   IF size IS NULL THEN
     RAISE no_data_found USING MESSAGE = pg_catalog.format('dbinfer: %s has no embeddings of %s', embeddings, coalesce(model, 'the default model')),
-      HINT = 'Make them: dbinfer score --table images --into embeddings --function embed';
+      HINT = 'Make them: dbinfer score --table images --predictions embeddings --function embed';
   END IF;
   RETURN size;
 END $$;

@@ -1,5 +1,5 @@
 -- The query (id, e) for the embeddings of a table: stored ones, or those of its images; e is a vector where pgvector is there,
--- else real[]. What it does not find is told in a sentence. All names are the caller's and go through %I, %L or regclass.
+-- else real[]. What it does not find is an error. All names are the caller's and go through %I, %L or regclass.
 CREATE OR REPLACE FUNCTION dbinfer._embeddings(images regclass, model text, on_error text, id_column name, source_column name, dimensions integer)
 RETURNS text LANGUAGE plpgsql STABLE PARALLEL UNSAFE AS $$
 DECLARE

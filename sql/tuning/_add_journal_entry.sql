@@ -23,6 +23,6 @@ BEGIN
   INSERT INTO dbinfer_private.tuning_journal
   SELECT of_study, coalesce(max(j.number), -1) + 1, told, now() FROM dbinfer_private.tuning_journal j WHERE j.study = of_study;
 END $$;
-COMMENT ON FUNCTION dbinfer._add_journal_entry(text, jsonb) IS 'internal: adds what a worker of dbinfer tune tells the others';
+COMMENT ON FUNCTION dbinfer._add_journal_entry(text, jsonb) IS 'internal: adds an entry of a worker of dbinfer tune for the others';
 REVOKE ALL ON FUNCTION dbinfer._add_journal_entry(text, jsonb) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer._add_journal_entry(text, jsonb) TO dbinfer_admin;

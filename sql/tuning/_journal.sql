@@ -4,6 +4,6 @@ BEGIN
   RETURN QUERY SELECT j.entry FROM dbinfer_private.tuning_journal j
     WHERE j.study = of_study AND j.number >= first ORDER BY j.number;
 END $$;
-COMMENT ON FUNCTION dbinfer._journal(text, bigint) IS 'internal: what workers of dbinfer tune have told each other, from a number on';
+COMMENT ON FUNCTION dbinfer._journal(text, bigint) IS 'internal: the entries that workers of dbinfer tune share, from a number on';
 REVOKE ALL ON FUNCTION dbinfer._journal(text, bigint) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbinfer._journal(text, bigint) TO dbinfer_admin;

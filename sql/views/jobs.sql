@@ -27,5 +27,24 @@ SELECT j.id,
        -- a role that was made again under an old name is another one
        AND coalesce(j.facts->>'role_oid' = (SELECT r.oid::text FROM pg_catalog.pg_roles r WHERE r.rolname = current_user), true)
     OR EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = 'dbinfer_admin' AND pg_has_role(r.oid, 'USAGE'));
-COMMENT ON VIEW dbinfer.jobs IS 'jobs of dbinfer score, running and past: your own, for administrators all; done of total rows, rows a second, state, last error';
+COMMENT ON VIEW dbinfer.jobs IS
+  'jobs of dbinfer score, running and past: your own; administrators see all, e.g. SELECT id, state, done, total, rate FROM dbinfer.jobs ORDER BY id DESC';
+COMMENT ON COLUMN dbinfer.jobs.id IS 'number of the job';
+COMMENT ON COLUMN dbinfer.jobs.role IS 'who started it';
+COMMENT ON COLUMN dbinfer.jobs.source IS 'table of images';
+COMMENT ON COLUMN dbinfer.jobs.target IS 'table of results';
+COMMENT ON COLUMN dbinfer.jobs.function IS 'function that scores the rows';
+COMMENT ON COLUMN dbinfer.jobs.model IS 'name of the model';
+COMMENT ON COLUMN dbinfer.jobs.version IS 'version of the model, fixed when the job starts';
+COMMENT ON COLUMN dbinfer.jobs.state IS 'running, done, cancelled, failed, or lost when its client is gone without a word';
+COMMENT ON COLUMN dbinfer.jobs.done IS 'rows scored so far';
+COMMENT ON COLUMN dbinfer.jobs.total IS 'rows to score';
+COMMENT ON COLUMN dbinfer.jobs.errors IS 'rows whose image could not be scored';
+COMMENT ON COLUMN dbinfer.jobs.rate IS 'rows per second';
+COMMENT ON COLUMN dbinfer.jobs.seconds IS 'how long it has been running, or ran';
+COMMENT ON COLUMN dbinfer.jobs.connections IS 'sessions that score for it';
+COMMENT ON COLUMN dbinfer.jobs.last_error IS 'reason of the last bad image or of its end';
+COMMENT ON COLUMN dbinfer.jobs.started_at IS 'when it started';
+COMMENT ON COLUMN dbinfer.jobs.updated_at IS 'when it last told how far it is';
+COMMENT ON COLUMN dbinfer.jobs.ended_at IS 'when it ended';
 GRANT SELECT ON dbinfer.jobs TO PUBLIC;

@@ -13,5 +13,17 @@ SELECT v.model AS name,
   FROM dbinfer_private.model_version v
   JOIN dbinfer_private.model m ON m.name = v.model
   JOIN dbinfer._shown_models s ON s.model = v.model;
-COMMENT ON VIEW dbinfer.model_versions IS 'one row per version of every model; the manifest of those that the reader may run or administer';
+COMMENT ON VIEW dbinfer.model_versions IS
+  'one row per version of every model; only those who may use or administer a model see more than its name, version and task, e.g. SELECT name, version, active, trial FROM dbinfer.model_versions';
+COMMENT ON COLUMN dbinfer.model_versions.name IS 'name of the model';
+COMMENT ON COLUMN dbinfer.model_versions.version IS 'number of the version; never used twice';
+COMMENT ON COLUMN dbinfer.model_versions.active IS 'whether the plain name means this version';
+COMMENT ON COLUMN dbinfer.model_versions.task IS 'classification, segmentation, detection, embedding or tensor';
+COMMENT ON COLUMN dbinfer.model_versions.aliases IS 'its aliases';
+COMMENT ON COLUMN dbinfer.model_versions.size IS 'bytes of its files';
+COMMENT ON COLUMN dbinfer.model_versions.digest IS 'SHA-256 of the deployed files';
+COMMENT ON COLUMN dbinfer.model_versions.created_at IS 'when it was deployed';
+COMMENT ON COLUMN dbinfer.model_versions.created_by IS 'who deployed it';
+COMMENT ON COLUMN dbinfer.model_versions.manifest IS 'how images become its input, and what its output means';
+COMMENT ON COLUMN dbinfer.model_versions.trial IS 'what dbinfer deploy measured: milliseconds by number of threads, batches, precision';
 GRANT SELECT ON dbinfer.model_versions TO PUBLIC;

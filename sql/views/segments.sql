@@ -18,7 +18,30 @@ SELECT (s.f->>'content')::integer AS content,
        s.f->>'runtime_digest' AS runtime_digest,
        s.f->>'problem' AS problem,
        (s.f->>'compiled')::boolean AS compiled,
-       s.f->'precisions' AS precisions
+       s.f->'precisions' AS precisions,
+       s.f->>'hint' AS hint
   FROM (SELECT t::json AS f FROM dbinfer._segments() t) s;
-COMMENT ON VIEW dbinfer.segments IS 'one row per process that scores: versions, cores, threads, cache, models in use, memory in bytes, and what is wrong there';
+COMMENT ON VIEW dbinfer.segments IS
+  'one row per process that scores: on Greenplum one for each segment, e.g. SELECT content, pid, threads, models, rss FROM dbinfer.segments';
+COMMENT ON COLUMN dbinfer.segments.content IS 'number of the segment, -1 for the coordinator; NULL on PostgreSQL';
+COMMENT ON COLUMN dbinfer.segments.host IS 'name of the host; administrators alone see it';
+COMMENT ON COLUMN dbinfer.segments.pid IS 'process';
+COMMENT ON COLUMN dbinfer.segments.python IS 'version of Python';
+COMMENT ON COLUMN dbinfer.segments.openvino IS 'version of OpenVINO';
+COMMENT ON COLUMN dbinfer.segments.numpy IS 'version of NumPy';
+COMMENT ON COLUMN dbinfer.segments.opencv IS 'version of OpenCV';
+COMMENT ON COLUMN dbinfer.segments.orjson IS 'version of orjson';
+COMMENT ON COLUMN dbinfer.segments.venv IS 'virtual environment of the packages; administrators alone see it';
+COMMENT ON COLUMN dbinfer.segments.cores IS 'cores that it may use';
+COMMENT ON COLUMN dbinfer.segments.threads IS 'most threads that one of its models uses; without models, the most that one may use';
+COMMENT ON COLUMN dbinfer.segments.cache_dir IS 'folder of model files; administrators alone see it';
+COMMENT ON COLUMN dbinfer.segments.cache_bytes IS 'bytes in that folder';
+COMMENT ON COLUMN dbinfer.segments.cache_free IS 'bytes free on its disk';
+COMMENT ON COLUMN dbinfer.segments.models IS 'models that it has loaded';
+COMMENT ON COLUMN dbinfer.segments.rss IS 'its memory in bytes';
+COMMENT ON COLUMN dbinfer.segments.runtime_digest IS 'version of the runtime that it runs';
+COMMENT ON COLUMN dbinfer.segments.problem IS 'why it cannot score; NULL when it can';
+COMMENT ON COLUMN dbinfer.segments.compiled IS 'whether it loaded the runtime that the registry keeps compiled, or compiled the sources itself';
+COMMENT ON COLUMN dbinfer.segments.precisions IS 'precisions for which the processor has instructions';
+COMMENT ON COLUMN dbinfer.segments.hint IS 'what to do about the problem; administrators alone see it';
 GRANT SELECT ON dbinfer.segments TO PUBLIC;

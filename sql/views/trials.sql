@@ -32,5 +32,15 @@ SELECT b.study,
        (t.last->>'datetime_complete')::timestamptz AS ended_at
   FROM begun b
   LEFT JOIN told t ON t.study = b.study AND t.trial = b.trial;
-COMMENT ON VIEW dbinfer.trials IS 'for administrators, who alone can tune: one row per trial of dbinfer tune: its parameters, its score after each epoch, its value';
+COMMENT ON VIEW dbinfer.trials IS
+  'one row per trial of dbinfer tune; administrators, who alone can tune, see them, e.g. SELECT study, trial, state, value, params FROM dbinfer.trials ORDER BY value DESC';
+COMMENT ON COLUMN dbinfer.trials.study IS 'name of the study';
+COMMENT ON COLUMN dbinfer.trials.trial IS 'number of the trial in its study, from 0';
+COMMENT ON COLUMN dbinfer.trials.state IS 'running, complete, pruned, failed or waiting';
+COMMENT ON COLUMN dbinfer.trials.value IS 'its final score';
+COMMENT ON COLUMN dbinfer.trials.params IS 'the values that it tried';
+COMMENT ON COLUMN dbinfer.trials.scores IS 'its score after each epoch';
+COMMENT ON COLUMN dbinfer.trials.worker IS 'worker that ran it';
+COMMENT ON COLUMN dbinfer.trials.started_at IS 'when it started';
+COMMENT ON COLUMN dbinfer.trials.ended_at IS 'when it ended';
 GRANT SELECT ON dbinfer.trials TO PUBLIC;

@@ -17,5 +17,12 @@ WITH counted AS (
 SELECT v.model, v.version, c.role, sum(c.rows)::bigint AS rows, sum(c.seconds) AS seconds, max(c.last_used) AS last_used
   FROM counted c JOIN dbinfer_private.model_version v ON v.id = c.version_id
  GROUP BY v.model, v.version, c.role;
-COMMENT ON VIEW dbinfer.usage IS 'who scored how many rows with which version, in how many seconds, and when last: your own, for administrators all; counted while the setting usage is on';
+COMMENT ON VIEW dbinfer.usage IS
+  'who scored how many rows with which version: your own rows; administrators see all. Counted while the setting usage is on, e.g. SELECT model, role, rows, last_used FROM dbinfer.usage';
+COMMENT ON COLUMN dbinfer.usage.model IS 'name of the model';
+COMMENT ON COLUMN dbinfer.usage.version IS 'version of the model';
+COMMENT ON COLUMN dbinfer.usage.role IS 'whose rights counted';
+COMMENT ON COLUMN dbinfer.usage.rows IS 'images scored, damaged ones included';
+COMMENT ON COLUMN dbinfer.usage.seconds IS 'time of all processes together, loading the model included';
+COMMENT ON COLUMN dbinfer.usage.last_used IS 'when a row was last scored';
 GRANT SELECT ON dbinfer.usage TO PUBLIC;

@@ -9,6 +9,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 from asking import rows
+from hosts import leave_hosts
 from psycopg2.extensions import make_dsn
 
 from dbinfer.database import sql
@@ -45,4 +46,5 @@ class another_database:  # noqa: N801 - reads like a statement
         return make_dsn(self.server_dsn, dbname=self.name)
 
     def __exit__(self, *exc: object) -> None:
+        leave_hosts(make_dsn(self.server_dsn, dbname=self.name))
         self._run("DROP DATABASE")

@@ -19,7 +19,7 @@ LIST_9_4 = (
     "FROM (SELECT {where} AS n, pg_ls_dir('.') AS f{on}) x WHERE x.f = '{folder}'"
 )
 STAY = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-PATIENCE = 30
+PATIENCE = 60
 
 
 def cached(dsn: str) -> set[tuple[Any, ...]]:

@@ -59,8 +59,19 @@ def make_digits(dsn: str, folder: Path) -> None:
 
 
 def client(dsn: str, batch: int = BATCH) -> subprocess.Popen[str]:
-    """Start `dbinfer score --table digits --into killed` in a process of its own."""
-    words = ["score", "--table", "digits", "--into", "killed", "--batch", str(batch), "--json", "--dsn", dsn]
+    """Start `dbinfer score --table digits --predictions killed` in a process of its own."""
+    words = [
+        "score",
+        "--table",
+        "digits",
+        "--predictions",
+        "killed",
+        "--batch",
+        str(batch),
+        "--json",
+        "--dsn",
+        dsn,
+    ]
     return subprocess.Popen(
         [sys.executable, "-c", CLIENT, *words], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )

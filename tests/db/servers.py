@@ -16,12 +16,12 @@ import pytest
 from asking import ask
 from common_folders import common_folder
 from hosts import cached, leave_hosts, others_test
-from psycopg2.extensions import make_dsn
+from psycopg2.extensions import make_dsn, parse_dsn
 
 from dbinfer import server as embedded
 from dbinfer.database import state
 from dbinfer.install import InstallOptions, ensure, install
-from dbinfer.server import cluster, runtime
+from dbinfer.server import cluster, ensure_venv, python_at
 
 GREENPLUM_DSN = "DBINFER_TEST_GREENPLUM_DSN"
 ISOLATION = "DBINFER_TEST_ISOLATION"  # auto, always or never: where the tests' models run
@@ -35,7 +35,7 @@ def backend_venv() -> Path:
     found = cluster.find()
     assert found.plpython is not None
     with _locked(place.runtimes):
-        return runtime.ensure(place, runtime.python_at(cluster.linked_python(found.plpython)), print)
+        return ensure_venv(place, python_at(cluster.linked_python(found.plpython)), print)
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def server_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     before = cached(found)
     yield found
     # 0.1.0 leaves models that bear no mark, and another run on the same cluster has models there, too
-    released = any("test_upgrade_from_0_1_0" in item.nodeid for item in request.session.items)
+    released = any("test_install_upgrade_from_0_1_0" in item.nodeid for item in request.session.items)
     assert released or others_test(found) or cached(found) <= before, "models were left in the host caches"
 
 
@@ -125,11 +125,33 @@ def engine_dir() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def empty_dsn(server_dsn: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """The dsn of a fresh database without dbinfer; dropped after the module."""
+    with _database(server_dsn, request.module.__name__, "template1") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def installed(server_dsn: str, venv: Path, engine_dir: str) -> Iterator[str]:
+    """The name of a database with dbinfer that the modules' databases are copies of: installing it takes longer."""
+    with _database(server_dsn, "installed", "template1") as made:
+        ensure(made, venv=str(venv))
+        # other runs of this user have engines of their own, which tests of faults would end
+        install(InstallOptions(isolation=os.environ.get(ISOLATION), engine_dir=engine_dir), dsn=made)
+        yield parse_dsn(made)["dbname"]
+
+
+@pytest.fixture(scope="module")
+def dsn(server_dsn: str, installed: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The dsn of this module's database, with dbinfer installed in it; dropped after the module."""
+    with _database(server_dsn, request.module.__name__, installed) as made:
+        yield made
+
+
+@contextmanager
+def _database(server_dsn: str, module: str, template: str) -> Iterator[str]:
     name = (
-        f"test_{request.module.__name__.rsplit('.')[-1].removeprefix('test_')}"[:50]
-        + f"_{uuid.uuid4().hex[:8]}"
+        f"test_{module.rsplit('.', maxsplit=1)[-1].removeprefix('test_')}"[:50] + f"_{uuid.uuid4().hex[:8]}"
     )
-    _as_admin(server_dsn, f'CREATE DATABASE "{name}"')
+    _as_admin(server_dsn, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
     try:
         yield make_dsn(server_dsn, dbname=name)
     finally:
@@ -144,15 +166,6 @@ def _as_admin(server_dsn: str, *commands: str) -> None:
         admin.autocommit = True
         for command in commands:
             cursor.execute(command)
-
-
-@pytest.fixture(scope="module")
-def dsn(empty_dsn: str, venv: Path, engine_dir: str) -> str:
-    """The dsn of this module's database, with dbinfer installed in it."""
-    ensure(empty_dsn, venv=str(venv))
-    # other runs of this user have engines of their own, which tests of faults would end
-    install(InstallOptions(isolation=os.environ.get(ISOLATION), engine_dir=engine_dir), dsn=empty_dsn)
-    return empty_dsn
 
 
 @pytest.fixture

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psycopg2
 import pytest
 import tiny_models
 from asking import rows
-from common_folders import common_folder
 from float32 import tolerance
+from others import Client
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.base.errors import ServerError
 from dbinfer.base.progress import silent
-from dbinfer.bench import environment, measure, networks
+from dbinfer.bench import engine, environment, measure, networks
 from dbinfer.bench.database import database
+from dbinfer.bench.methods import Skip, Sql
 from dbinfer.bench.networks import ModelFiles, prepared
-from dbinfer.bench.report import BenchOptions, Case
+from dbinfer.bench.report import BenchOptions, Case, Sample
 from dbinfer.bench.workers import workers
 
 pytest.importorskip("sklearn")
-CASE = Case(
-    "digits", "f32", "100x80", "classify", ("sql", "batch", "ctas", "bare", "client", "benchmark_app")
-)
+CASE = Case("digits", "f32", "100x80", "classify", ("sql", "batch", "ctas", "bare", "benchmark_app"))
 # of the digits: five sums of numbers below 10, the longest of 7 * 7 * 32 terms; then softmax
 ROUNDING = tolerance(10.0, 5, 7 * 7 * 32)
-KERAS = """
-import types, chunk, numpy
-assert chunk.OURS
-model = types.SimpleNamespace(predict=lambda x, verbose: numpy.zeros((1, 3)))
-saving = types.SimpleNamespace(load_model=lambda path, compile: model)
-"""
-ENDS = "import plpy; plpy.execute('SELECT pg_terminate_backend(pg_backend_pid())')"
 MADE = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'dbinfer_bench%%'"
 
 
@@ -47,9 +39,10 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelFiles:
 
 
 def test_all_methods_are_measured_and_all_is_dropped(db: Connection, dsn: str, files: ModelFiles) -> None:
-    options = BenchOptions(rows=200, rounds=2, seconds=2, methods=("sql", "batch", "ctas", "bare", "client"))
+    options = BenchOptions(rows=200, rounds=2, seconds=2, methods=("sql", "batch", "ctas", "bare"))
     with database(dsn) as opened, workers(2) as processes:
-        results, skipped = measure.measure_case(opened, processes, CASE, options, silent)
+        more = {"client": Client}
+        results, skipped = measure.measure_case(opened, processes, CASE, options, silent, more)
         assert [r.method for r in results] == ["sql", "batch", "ctas", "bare", "client"]
         assert [note for note in skipped if "other programs" not in note] == []
     known: dict[str, Any] = results[0].to_dict()
@@ -82,35 +75,49 @@ def _same(ours: str, theirs: str) -> bool:
 
 
 @pytest.mark.wide
-def test_the_keras_baseline_takes_its_packages_before_the_systems(
-    dsn: str, files: ModelFiles, venv: Path
+@pytest.mark.parametrize("isolation", ["always", "never"])
+def test_sessions_are_measured_in_the_engine_and_in_backends(
+    dsn: str, files: ModelFiles, isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the protobuf of Debian's python3-protobuf, TensorFlow crashed the server."""
-    case = replace(CASE, methods=("keras",))
-    with common_folder("keras") as folder, database(dsn) as opened, workers(1) as processes:
-        packages = folder / "lib" / "python3" / "site-packages"
-        packages.mkdir(parents=True)
-        (packages / "chunk.py").write_text("OURS = True\n")  # the system has one, too
-        (packages / "keras.py").write_text(KERAS)
-        (packages / "numpy.pth").write_text(str(next(venv.glob("lib/python3*/site-packages"))))
-        options = BenchOptions(rows=8, rounds=1, seconds=0.1, methods=("keras",), tensorflow=str(folder))
-        results, skipped = measure.measure_case(opened, processes, case, options, silent)
-    assert [one.method for one in results] == ["keras"]
-    assert [note for note in skipped if "other programs" not in note] == []
+    for name in ("MANY", "LATENCIES"):
+        monkeypatch.setattr(engine, name, 3)
+    with database(dsn) as opened, workers(1) as processes:
+        context = measure.ready(opened, processes, CASE, BenchOptions(rows=32))
+        opened.rows("SELECT dbinfer.set_isolation(%s, %s)", (CASE.model, isolation))
+        for measured in (engine.further_mb, engine.many_mb, engine.beside_a_scan):
+            assert measured(context) > 0
 
 
 @pytest.mark.wide
-def test_a_baseline_that_ends_its_backend_is_left_out(db: Connection, dsn: str, files: ModelFiles) -> None:
-    options = BenchOptions(rows=32, rounds=1, seconds=0.1, methods=("keras", "sql"))
-    with common_folder("keras") as folder, database(dsn) as opened, workers(1) as processes:
-        packages = folder / "lib" / "python3" / "site-packages"
-        packages.mkdir(parents=True)
-        (packages / "keras.py").write_text(ENDS)
-        (packages / "numpy.py").write_text("")
-        options, case = replace(options, tensorflow=str(folder)), replace(CASE, methods=("keras", "sql"))
-        results, skipped = measure.measure_case(opened, processes, case, options, silent)
+def test_a_cancel_is_measured_while_a_network_runs(
+    db: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "CANCELS", 1)
+    with database(dsn) as opened:
+        name, seconds = engine.cancel_seconds(opened)
+    assert (name, seconds > 0) == (engine.SLOW, True)
+    assert rows(db, "SELECT count(*) FROM dbinfer.models") == [(0,)]
+
+
+@pytest.mark.wide
+def test_a_method_that_ends_its_backend_is_left_out(db: Connection, dsn: str, files: ModelFiles) -> None:
+    class Ends(Sql):
+        """What a foreign library does that crashes the server."""
+
+        def measure(self) -> Sample:
+            database = self.context.database
+            try:
+                database.run("SELECT pg_terminate_backend(pg_backend_pid())")
+            except psycopg2.Error as err:
+                database.again()
+                raise Skip("ends: it is gone") from err
+            raise AssertionError("the backend lives")
+
+    options = BenchOptions(rows=32, rounds=1, seconds=0.1, methods=("sql",))
+    with database(dsn) as opened, workers(1) as processes:
+        results, skipped = measure.measure_case(opened, processes, CASE, options, silent, {"ends": Ends})
     assert [one.method for one in results] == ["sql"]
-    assert [note for note in skipped if note.startswith("keras: ")]
+    assert "ends: it is gone" in skipped
     assert rows(db, MADE) == [(0,)]
     assert rows(db, "SELECT count(*) FROM dbinfer.models") == [(0,)]
 

@@ -15,7 +15,7 @@ from asking import ask, make_images, refused, rows
 from engine_processes import below, kill, meanwhile, scoring, title, until
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.install.engine import EngineOptions, check_engines, engine
+from dbinfer.install.hosts import EngineOptions, check_engines, engine
 from dbinfer.models import DeployOptions, deploy
 
 pytestmark = pytest.mark.postgres_only("kills processes of the host it runs on")

@@ -17,10 +17,10 @@ from psycopg2.extensions import make_dsn
 
 from dbinfer.base.errors import InstallError
 from dbinfer.install import install
-from dbinfer.install.possible import SERVICES
+from dbinfer.install.steps import SERVICES
 
 pytestmark = pytest.mark.postgres_only("it starts a PostgreSQL of its own")
-MANAGED = "docs/platforms.md#managed-services"
+MANAGED = "docs/explanation/platforms.md#managed-services"
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_a_server_without_pl_python(bare: str) -> None:
         assert ask(connection, "SELECT count(*) FROM pg_available_extensions WHERE name = 'plpgsql'") == 1
     found = refusal(bare)
     assert found.message == "the server does not have PL/Python (language plpython3u)"
-    assert found.cure.endswith(f"apt-get install postgresql-plpython3-{major}")
+    assert found.hint.endswith(f"apt-get install postgresql-plpython3-{major}")
 
 
 @pytest.mark.parametrize("sign", SERVICES)
@@ -69,7 +69,7 @@ def test_a_managed_service_without_it_is_named(bare: str, sign: str) -> None:
         f"{SERVICES[sign]} (its role {sign!r} is here) does not offer PL/Python (language plpython3u), "
         "in which dbinfer runs"
     )
-    assert MANAGED in found.cure
+    assert MANAGED in found.hint
 
 
 def test_a_role_without_rights_where_the_language_is_missing_too(bare: str) -> None:
@@ -78,7 +78,7 @@ def test_a_role_without_rights_where_the_language_is_missing_too(bare: str) -> N
     assert found.message.startswith(
         "role 'somebody' is not a superuser, and the server does not have PL/Python"
     )
-    assert MANAGED in found.cure
+    assert MANAGED in found.hint
 
 
 def test_a_service_that_lists_the_language(empty_dsn: str) -> None:
@@ -86,16 +86,16 @@ def test_a_service_that_lists_the_language(empty_dsn: str) -> None:
         found = refusal(dsn)
     assert found.message == (
         "role 'somebody' is not a superuser, and Amazon RDS or Aurora (its role 'rds_superuser' is here) "
-        "makes nobody one"
+        "does not make anyone a superuser"
     )
-    assert MANAGED in found.cure
+    assert MANAGED in found.hint
 
 
 def test_no_service_and_no_superuser(empty_dsn: str) -> None:
     with somebody(empty_dsn) as dsn:
         found = refusal(dsn)
     assert found.message.startswith("role 'somebody' is not a superuser, and creating functions in PL/Python")
-    assert found.cure == "Connect as a superuser."
+    assert found.hint == "Connect as a superuser."
 
 
 def test_on_the_command_line(bare: str) -> None:

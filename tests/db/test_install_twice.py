@@ -24,7 +24,7 @@ def test_nothing_is_there_before(empty_dsn: str) -> None:
     assert uninstall(empty_dsn).changed is False
     with pytest.raises(InstallError, match="not installed") as caught:
         upgrade(dsn=empty_dsn)
-    assert "dbinfer install" in caught.value.cure
+    assert "dbinfer install" in caught.value.hint
 
 
 def test_a_second_install_says_so_and_changes_nothing(dsn: str) -> None:
@@ -77,15 +77,15 @@ def test_every_public_object_has_a_comment(dsn: str) -> None:
     assert silent == []
 
 
-def test_a_role_without_superuser_is_refused(server_dsn: str, dsn: str, empty_dsn: str) -> None:
+def test_a_role_without_superuser_is_refused(server_dsn: str, dsn: str) -> None:
     with closing(psycopg2.connect(server_dsn)) as connection:
         connection.autocommit = True
         with role(connection) as name:
-            own = make_dsn(empty_dsn, options=f"-c role={name}")
+            own = make_dsn(dsn, options=f"-c role={name}")
             for command in (install, upgrade, uninstall):
                 with pytest.raises(InstallError, match=r"permission denied|superuser") as caught:
                     command(dsn=own)
-                assert "superuser" in caught.value.message + caught.value.cure
+                assert "superuser" in caught.value.message + caught.value.hint
 
 
 @pytest.mark.parametrize("broken", ["CREATE NONSENSE", "SELECT 1/0"])

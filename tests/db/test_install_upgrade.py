@@ -90,7 +90,7 @@ def test_a_newer_database_is_refused(server_dsn: str) -> None:
             rows(connection, "SELECT dbinfer_private.set_setting('version', '99.0.0')")
         with pytest.raises(InstallError, match=r"the database has dbinfer 99\.0\.0") as caught:
             upgrade(dsn=other)
-        assert "pip" in caught.value.cure
+        assert "pip" in caught.value.hint
 
 
 def test_settings_and_models_outlive_an_upgrade(
@@ -120,8 +120,8 @@ def test_an_open_session_runs_the_new_runtime_at_its_next_statement(
             assert ask(connection, "EXECUTE p(%s)", image) == [5, 5, 5]
             before = ask(connection, "SELECT runtime_digest FROM dbinfer.segments")
             changed = Content().modules
-            changed["model.tasks"] = changed["model.tasks"].replace(
-                "return float_array_literal(values)\n\n\ndef tensor", "return '{77}'\n\n\ndef tensor"
+            changed["result.vectors"] = changed["result.vectors"].replace(
+                "return float_array_literal(output)\n\n\ndef tensor", "return '{77}'\n\n\ndef tensor"
             )
             assert changed != Content().modules
             monkeypatch.setattr(Content, "modules", changed)

@@ -54,10 +54,7 @@ OTHERS = {
     "quantize": "asks the user's query",
     "train": "asks the user's query",
     "bench": "brings its database up to date, or asks as bench engine does",
-    "bench scaling": "as bench",
-    "bench growth": "as bench",
     "bench engine": "as bench",
-    "bench plan": "as bench",
 }
 
 
@@ -174,7 +171,7 @@ def test_what_makes_a_database_older_or_newer(dsn: str, there: str, back: str, w
     try:
         with pytest.raises(RegistryError, match=words) as caught:
             models(dsn)
-        assert ("pip install" if "newer" in words else "dbinfer upgrade") in caught.value.cure
+        assert ("pip install" if "newer" in words else "dbinfer upgrade") in caught.value.hint
         with pytest.raises(DataError, match=words):
             jobs(dsn=dsn)
         assert [check.name for check in doctor(dsn).checks if not check.ok] == ["version"]

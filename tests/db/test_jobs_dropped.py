@@ -81,7 +81,7 @@ def last_job(db: Connection) -> tuple[str, str]:
 def test_a_model_that_is_dropped_in_mid_job(db: Connection, dsn: str, tmp_path: Path) -> None:
     error = run(dsn, lambda: forget("colours", dsn))
     assert error.message == 'model "colours" does not exist'
-    assert error.cure
+    assert error.hint
     stored = whole_batches(db)
     assert last_job(db) == ("failed", error.message)
     # deployed again it is another version, which has scored nothing yet
@@ -96,7 +96,7 @@ def test_a_version_that_is_dropped_in_mid_job(db: Connection, dsn: str, tmp_path
     deploy(tiny_models.colour_classifier(tmp_path), dsn=dsn)
     error = run(dsn, lambda: forget(f"colours@{first}", dsn), model=f"colours@{first}")
     assert error.message == f'model "colours" has no version or alias "{first}"'
-    assert error.cure
+    assert error.hint
     whole_batches(db)
 
 

@@ -13,6 +13,7 @@ import tiny_models
 from asking import ask, make_images, role, rows
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
+from variants import wide
 
 from dbinfer.base.errors import DataError, UsageError
 from dbinfer.database.platform import detect
@@ -48,7 +49,12 @@ KEYS = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "index"), [*((kind, True) for kind in KEYS), ("text", False), ("composite", False)]
+    ("kind", "index"),
+    [
+        ("uuid", True),
+        ("text", False),
+        *wide(*((kind, True) for kind in KEYS if kind != "uuid"), ("composite", False)),
+    ],
 )
 def test_a_key_of_any_ordered_type(db: Connection, dsn: str, kind: str, index: bool) -> None:
     if kind == "composite" and detect(db).mpp:
@@ -87,7 +93,7 @@ def test_a_view_of_images(db: Connection, dsn: str) -> None:
         ("", {"options": ScoreOptions(key="nothing")}, DataError, "no column 'nothing'"),
         ("", {"options": ScoreOptions(column="nothing")}, DataError, "no column 'nothing' with images"),
         ("", {"table": "nowhere"}, DataError, "public.nowhere does not exist"),
-        ("INSERT INTO images VALUES (5, NULL)", {}, DataError, "not unique: 5 stands in 2 rows"),
+        ("INSERT INTO images VALUES (5, NULL)", {}, DataError, "not unique: 5 is in 2 rows"),
         ("INSERT INTO images VALUES (NULL, NULL)", {}, DataError, "1 rows of public.images have no key"),
         ("ALTER TABLE images ADD j json", {"options": ScoreOptions(key="j")}, DataError, "has no order"),
         (
@@ -99,9 +105,9 @@ def test_a_view_of_images(db: Connection, dsn: str) -> None:
         ("", {"options": ScoreOptions(model="unknown")}, DataError, 'model "unknown" does not exist'),
         ("", {"options": ScoreOptions(model="colours@9")}, DataError, "colours"),
         ("", {"options": ScoreOptions(function="segment")}, DataError, "colours"),
-        ("", {"into": "images"}, UsageError, "table of images"),
-        ("CREATE VIEW other AS SELECT 1 AS x", {"into": "other"}, DataError, "not a table"),
-        ("CREATE TABLE other (id int)", {"into": "other"}, DataError, "no job has made it"),
+        ("", {"predictions": "images"}, UsageError, "table of images"),
+        ("CREATE VIEW other AS SELECT 1 AS x", {"predictions": "other"}, DataError, "not a table"),
+        ("CREATE TABLE other (id int)", {"predictions": "other"}, DataError, "no job has made it"),
         ("", {"options": ScoreOptions(where="nonsense =")}, DataError, "syntax error"),
         ("", {"options": ScoreOptions(retry_errors=True, atomic=True)}, UsageError, "retry_errors"),
         ("", {"options": ScoreOptions(batch=0)}, UsageError, "batch is 0"),
@@ -135,7 +141,7 @@ def test_a_table_of_another_shape(db: Connection, dsn: str) -> None:
 def test_a_table_of_0_1_0_is_completed_in_the_old_way(db: Connection, dsn: str) -> None:
     score(options=ScoreOptions(where="id < 3", atomic=True), dsn=dsn)
     assert ask(db, "SELECT count(*) FROM predictions") == 3
-    report = score(options=ScoreOptions(existing="append"), dsn=dsn)
+    report = score(options=ScoreOptions(append=True), dsn=dsn)
     assert (report.rows, report.version, report.job) == (87, None, None)
 
 
@@ -143,7 +149,7 @@ def test_too_many_bad_rows_stop_the_job_with_a_summary(db: Connection, dsn: str)
     rows(db, "UPDATE images SET img = 'bad' WHERE id % 2 = 0")
     with pytest.raises(DataError, match="11 rows are bad, more than --max-errors 10") as caught:
         score(options=ScoreOptions(max_errors=10, connections=1), dsn=dsn)
-    assert "predictions_errors" in caught.value.cure
+    assert "predictions_errors" in caught.value.hint
     state = "SELECT state, errors, last_error FROM dbinfer.jobs ORDER BY id DESC LIMIT 1"
     assert re.search("the last one: row [0-9]+: not an image", caught.value.message)
     assert rows(db, state)[0][:2] == ("failed", 11)

@@ -62,7 +62,7 @@ def test_a_second_client_says_that_the_first_is_at_work(digits: str) -> None:
         wait_for(digits, 1, running)
         with pytest.raises(DataError, match="is already scoring into") as caught:
             score("digits", "killed", dsn=digits)
-        assert "dbinfer jobs cancel" in caught.value.cure
+        assert "dbinfer jobs cancel" in caught.value.hint
         running.communicate(timeout=PATIENCE)
         assert stored(digits) == ROWS
         (job,) = jobs(1, digits).jobs

@@ -161,7 +161,10 @@ def test_score_and_deploy_go_by_the_role_that_the_connection_takes(
     )
     taken = make_dsn(dsn, options="-c role=jobs_taken")
     try:
-        assert score(into="taken.predictions", options=ScoreOptions(model="colours"), dsn=taken).rows == 10
+        assert (
+            score(predictions="taken.predictions", options=ScoreOptions(model="colours"), dsn=taken).rows
+            == 10
+        )
         assert jobs(1, taken).jobs[0]["role"] == "jobs_taken"
         deploy(tiny_models.constant(tmp_path, 5, "mine"), dsn=taken)
         assert ask(db, "SELECT created_by FROM dbinfer.model_versions WHERE name = 'mine'") == "jobs_taken"

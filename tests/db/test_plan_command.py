@@ -1,10 +1,9 @@
-"""`dbinfer plan` with a database: the model's trial, the table's images, rows and skew, the server's cores."""
+"""`dbinfer plan`: the last job on the table, else rows that are scored now, else the model's trial."""
 
 from __future__ import annotations
 
 import json
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from dbinfer.base.errors import DataError, RegistryError, UsageError
 from dbinfer.cli.app import app
 from dbinfer.models import DeployOptions, deploy
 from dbinfer.plan import PlanOptions, PlanReport, plan
-from dbinfer.plan.cost import SHIPPED, shipped
+from dbinfer.score import score
 
 SMALL, LARGE = np.zeros((60, 80, 3), np.uint8), np.zeros((3000, 4000, 3), np.uint8)
 
@@ -29,92 +28,97 @@ def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     deploy(tiny_models.constant(folder, 5, "secret"), DeployOptions(private=True), dsn=dsn)
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A moment is enough for tests."""
+    monkeypatch.setattr(import_module("dbinfer.plan"), "SECONDS", 0.1)
+
+
 def found(dsn: str, model: str = "planned", **values: object) -> PlanReport:
-    options = PlanOptions(**{"images": 1e6, "hosts": 1, **values})  # type: ignore[arg-type]
+    options = PlanOptions(**{"images": 1e6, "host_count": 1, **values})  # type: ignore[arg-type]
     return plan(model, options, dsn)
 
 
-def test_the_trial_of_the_version_counts(db: Connection, dsn: str) -> None:
+def on_cluster(db: Connection) -> bool:
+    return bool(ask(db, "SELECT to_regclass('pg_catalog.gp_segment_configuration')"))
+
+
+def test_without_a_table_the_trial_counts(db: Connection, dsn: str) -> None:
     report = found(dsn)
     trial = ask(db, "SELECT trial FROM dbinfer.model_versions WHERE name = 'planned'")
-    assert report.model == "planned@1"
-    assert report.function == "classify"
-    assert report.row_ms["infer"] == pytest.approx(trial["milliseconds"], rel=0.5, abs=0.01)
-    assert any(
-        note.startswith("inference as in its trial, on the machine that deployed it: ")
-        for note in report.notes
-    )
-    assert any(
-        note.startswith(f"{report.cores} cores a host, as the database counts") for note in report.notes
-    )
+    assert (report.model, report.function, report.source) == ("planned@1", "classify", "trial")
     assert report.cores == min(ask(db, "SELECT array_agg(cores) FROM dbinfer.segments"))
+    rate = 820 / (trial["milliseconds"] + 1.02) * report.workers
+    # the precision was chosen by more images than the trial's own three
+    assert report.images_per_second == pytest.approx(rate, rel=0.2)
+    assert found(dsn, kilobytes=4000.0).hours > report.hours
 
 
 def test_processes_are_those_that_the_server_starts(db: Connection, dsn: str) -> None:
-    if ask(db, "SELECT to_regclass('pg_catalog.gp_segment_configuration')"):
+    if on_cluster(db):
         pytest.skip("segments score on a cluster, however many workers a plan may have")
     few = f"{dsn} options='-c max_parallel_workers_per_gather=8 -c max_parallel_workers=3'"
     assert found(few).segments == 1 + min(3, int(ask(db, "SHOW max_worker_processes")))
-
-
-def test_here_scales_images_alone(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The network's time is that of its trial, on another machine; it was scaled, too."""
-    twice = {name: 2 * value for name, value in shipped().machine["probe"].items()}
-    monkeypatch.setattr(import_module("dbinfer.plan.calibration"), "probe", lambda: twice)
-    plain, here = (found(dsn, here=here, coefficients=SHIPPED) for here in (False, True))
-    assert here.row_ms["infer"] == plain.row_ms["infer"]
-    assert here.row_ms["decode"] == pytest.approx(2 * plain.row_ms["decode"], rel=0.01)
-    assert "this machine's speed (--here): images take 2 times as long as on the measured one" in here.notes
 
 
 def test_a_role_that_is_not_told_the_hosts(db: Connection, dsn: str) -> None:
     with role(db) as name:
         rows(db, "RESET ROLE")
         theirs = f"{dsn} options='-c role={name}'"
-        if ask(db, "SELECT to_regclass('pg_catalog.gp_segment_configuration')"):
+        if on_cluster(db):
             with pytest.raises(UsageError, match="not told which segments share a host"):
                 found(theirs)
         assert found(theirs, segments=3).segments == 3
         rows(db, f"SET ROLE {name}")
 
 
-def test_larger_images_of_a_table_take_longer(db: Connection, dsn: str) -> None:
+def test_rows_of_the_table_are_scored_now(db: Connection, dsn: str) -> None:
     make_images(db, "plan_small", [tiny_models.file(SMALL), None], copies=20)
     make_images(db, "plan_large", [tiny_models.file(LARGE)], copies=4)
-    small, large = (found(dsn, table=f"public.plan_{name}") for name in ("small", "large"))
-    assert small.hours < large.hours
-    assert "images as 20 of public.plan_small are" in small.notes
-    rows_only = found(dsn, table="public.plan_small", images=None)
-    assert rows_only.images == 40
+    small, large = (found(dsn, table=f"plan_{name}", images=None) for name in ("small", "large"))
+    assert (large.source, large.images) == ("table", 4)
+    assert (small.source, small.images, small.notes) == ("table", 40, ())
+    assert "rows of public.plan_small scored now" in small.measured
     rows(db, "DROP TABLE public.plan_small, public.plan_large")
+
+
+def test_a_large_table_is_sampled(db: Connection, dsn: str) -> None:
+    make_images(db, "plan_many", [tiny_models.file(SMALL)], copies=5000)
+    rows(db, "ANALYZE public.plan_many")
+    report = found(dsn, table="public.plan_many", images=None)
+    assert (report.source, report.images) == ("table", 5000)
+    assert found(dsn, table="public.plan_many", host_count=3).images_per_second_host > 0
+    rows(db, "DROP TABLE public.plan_many")
+
+
+def test_the_last_job_on_the_table_counts(db: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_images(db, "plan_job", [tiny_models.file(SMALL)], copies=30)
+    # one key for each row
+    rows(db, "DROP TABLE IF EXISTS public.plan_keyed")
+    rows(db, "CREATE TABLE public.plan_keyed AS SELECT row_number() OVER () AS id, img FROM public.plan_job")
+    score("public.plan_keyed", "public.plan_scored", dsn=dsn)
+    assert found(dsn, table="public.plan_keyed").source == "table"
+    monkeypatch.setattr(import_module("dbinfer.plan"), "JOB_SECONDS", 0.0)
+    report = found(dsn, table="plan_keyed")
+    number, done, rate = rows(db, "SELECT id, done, rate FROM dbinfer.jobs ORDER BY id DESC LIMIT 1")[0]
+    assert (report.source, done) == ("job", 30)
+    assert report.measured.startswith(f"job {number} scored 30 rows in ")
+    assert report.images_per_second == pytest.approx(rate)
+    rows(db, "DROP TABLE public.plan_job, public.plan_keyed, public.plan_scored, public.plan_scored_errors")
 
 
 def test_values_that_are_no_images_are_told(db: Connection, dsn: str) -> None:
     make_images(db, "plan_odd", [tiny_models.file(SMALL), b"text", b"", b"\xff\xd8\xff"])
-    assert "3 values of public.plan_odd are no images" in found(dsn, table="public.plan_odd").notes
+    (note,) = found(dsn, table="public.plan_odd").notes
+    assert note.endswith("rows of public.plan_odd hold no image that can be read")
     rows(db, "DROP TABLE public.plan_odd")
 
 
 def test_a_view_is_looked_at_too(db: Connection, dsn: str) -> None:
     make_images(db, "plan_base", [tiny_models.file(SMALL)], copies=3)
     rows(db, "CREATE VIEW public.plan_view AS SELECT img AS picture FROM public.plan_base")
-    report = found(dsn, table="public.plan_view", column="picture", images=None)
-    assert (report.images, report.skew) == (3, 1)
+    assert found(dsn, table="public.plan_view", column="picture", images=None).images == 3
     rows(db, "DROP VIEW public.plan_view; DROP TABLE public.plan_base")
-
-
-def test_rows_on_one_segment_are_skew(db: Connection, dsn: str) -> None:
-    if not ask(db, "SELECT to_regclass('pg_catalog.gp_segment_configuration')"):
-        pytest.skip("PostgreSQL has no segments; parallel workers share a scan evenly")
-    rows(db, "CREATE TABLE public.plan_skew (place integer, img bytea) DISTRIBUTED BY (place)")
-    values = (tiny_models.file(SMALL),)
-    rows(db, "INSERT INTO public.plan_skew SELECT 0, %s::bytea FROM generate_series(1, 30)", *values)
-    segments = ask(db, "SELECT count(*) FROM gp_dist_random('gp_id')")
-    skewed, even = found(dsn, table="public.plan_skew"), found(dsn, table="public.plan_skew", skew=1.0)
-    assert skewed.skew == segments
-    assert skewed.segments == segments
-    assert skewed.hours > even.hours
-    rows(db, "DROP TABLE public.plan_skew")
 
 
 @pytest.mark.parametrize(
@@ -152,9 +156,12 @@ def test_a_model_that_the_role_may_not_run(db: Connection, dsn: str) -> None:
         rows(db, f"SET ROLE {name}")
 
 
-def test_the_command(dsn: str, tmp_path: Path) -> None:
-    words = ["plan", "--images", "2k", "--model", "planned", "--hours", "90m", "--dsn", dsn, "--json"]
-    done = CliRunner().invoke(app, words)
+def test_the_command(dsn: str) -> None:
+    words = ["plan", "--images", "2k", "--model", "planned", "--dsn", dsn]
+    done = CliRunner().invoke(app, [*words, "--hours", "90m", "--json"])
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
     assert (report["model"], report["hosts"], report["images"]) == ("planned@1", 1, 2000)
+    done = CliRunner().invoke(app, [*words, "--hosts", "3"])
+    assert "2k images with planned@1" in done.stdout
+    assert "hint: --hosts is now --host-count" in done.stderr

@@ -104,10 +104,11 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.wide
-def test_shape(parallel: Connection, shape: str) -> None:
-    assert [row[0] for row in rows(parallel, SHAPES[shape])] == LABELS
+def test_shape(parallel: Connection, subtests: pytest.Subtests) -> None:
+    for shape, query in SHAPES.items():
+        with subtests.test(shape=shape):
+            assert [row[0] for row in rows(parallel, query)] == LABELS
 
 
 def test_a_hash_of_scores_with_jit(parallel: Connection) -> None:
@@ -131,15 +132,16 @@ WRAPPERS = {
 }
 
 
-@pytest.mark.parametrize("wrapper", WRAPPERS)
 @pytest.mark.wide
-def test_wrapper(parallel: Connection, wrapper: str) -> None:
-    rows(
-        parallel,
-        f"CREATE OR REPLACE FUNCTION wrapped(b bytea) RETURNS text LANGUAGE {WRAPPERS[wrapper]} AS "
-        "$$ BEGIN RETURN (dbinfer.classify(b, 'colours')).label; END $$",
-    )
-    assert [row[0] for row in rows(parallel, "SELECT wrapped(img) FROM images ORDER BY id")] == LABELS
+def test_wrapper(parallel: Connection, subtests: pytest.Subtests) -> None:
+    for wrapper, language in WRAPPERS.items():
+        with subtests.test(wrapper=wrapper):
+            rows(
+                parallel,
+                f"CREATE OR REPLACE FUNCTION wrapped(b bytea) RETURNS text LANGUAGE {language} AS "
+                "$$ BEGIN RETURN (dbinfer.classify(b, 'colours')).label; END $$",
+            )
+            assert [row[0] for row in rows(parallel, "SELECT wrapped(img) FROM images ORDER BY id")] == LABELS
 
 
 @pytest.mark.parametrize(

@@ -206,9 +206,8 @@ def test_private_helpers_and_tables_are_out_of_reach(db: Connection) -> None:
             )
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_the_registry_belongs_to_the_owner(db: Connection, subtests: pytest.Subtests) -> None:
+    for call in [
         "activate('open', 1)",
         "drop_model('open', 1, true)",
         "drop_model('open')",
@@ -217,11 +216,9 @@ def test_private_helpers_and_tables_are_out_of_reach(db: Connection) -> None:
         "set_alias('open', 'mine', 1)",
         "drop_alias('open', 'mine')",
         "set_default('open')",
-    ],
-)
-def test_the_registry_belongs_to_the_owner(db: Connection, call: str) -> None:
-    with role(db):
-        refused(db, "42501", f"SELECT dbinfer.{call}")
+    ]:
+        with subtests.test(call=call), role(db):
+            refused(db, "42501", f"SELECT dbinfer.{call}")
 
 
 def test_a_hostile_search_path_changes_nothing(db: Connection) -> None:

@@ -63,14 +63,14 @@ def test_code_that_is_not_theirs_is_left_alone_until_an_upgrade_mends_it(other: 
     assert len(hints) == 1
     assert "dbinfer upgrade" in hints.pop()
     report = upgrade(dsn=other)
-    assert (report.changed, "compiled anew" in report.message) == (True, True)
+    assert (report.changed, "compiled again" in report.message) == (True, True)
     assert compiled(other)
     assert not upgrade(dsn=other).changed
 
 
 def test_an_upgrade_compiles_the_new_runtime(other: str, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = Content().modules
-    changed["model.tasks"] += "\n# another\n"
+    changed["model.functions"] += "\n# another\n"
     monkeypatch.setattr(Content, "modules", changed)
     assert upgrade(dsn=other).changed
     assert compiled(other)

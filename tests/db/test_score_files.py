@@ -107,15 +107,15 @@ def test_masks_need_a_folder(dsn: str, files: list[Path], tmp_path: Path) -> Non
 def test_score_on_the_command_line(dsn: str, files: list[Path]) -> None:
     folder = files[0].parent
     assert dbinfer("load", folder, "--table", "shots", "--dsn", dsn).returncode == 0
-    words = ("score", "--table", "shots", "--into", "answers", "--dsn", dsn)
+    words = ("score", "--table", "shots", "--predictions", "answers", "--dsn", dsn)
     done = dbinfer(*words, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rows"] == 2
     again = dbinfer(*words, "--json")
     assert (again.returncode, json.loads(again.stdout)["rows"]) == (0, 0)
-    once = dbinfer("score", "--table", "shots", "--into", "once", "--dsn", dsn, "--atomic")
+    once = dbinfer("score", "--table", "shots", "--predictions", "once", "--dsn", dsn, "--atomic")
     assert once.returncode == 0, once.stderr
-    again = dbinfer("score", "--table", "shots", "--into", "once", "--dsn", dsn, "--atomic")
+    again = dbinfer("score", "--table", "shots", "--predictions", "once", "--dsn", dsn, "--atomic")
     assert again.returncode == 1
     assert "--replace" in again.stderr
     assert dbinfer(*words, "--replace", "--append").returncode == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import psycopg2
 import pytest
@@ -81,12 +80,12 @@ def test_an_existing_table_is_refused_replaced_or_completed(db: Connection, dsn:
     score(options=ScoreOptions(where="id < 2", atomic=True), dsn=dsn)
     with pytest.raises(DataError, match="exists") as caught:
         score(options=ScoreOptions(atomic=True), dsn=dsn)
-    assert "--replace" in caught.value.cure
+    assert "--replace" in caught.value.hint
     rows(db, "UPDATE predictions SET label = 'mine'")
-    assert score(options=ScoreOptions(existing="append"), dsn=dsn).rows == 1
+    assert score(options=ScoreOptions(append=True), dsn=dsn).rows == 1
     assert rows(db, "SELECT label FROM predictions ORDER BY id") == [("mine",), ("mine",), ("blue",)]
-    assert score(options=ScoreOptions(existing="append"), dsn=dsn).rows == 0
-    assert score(options=ScoreOptions(existing="replace"), dsn=dsn).rows == 3
+    assert score(options=ScoreOptions(append=True), dsn=dsn).rows == 0
+    assert score(options=ScoreOptions(replace=True), dsn=dsn).rows == 3
     assert rows(db, "SELECT label FROM predictions ORDER BY id") == [("red",), ("green",), ("blue",)]
     assert ask(db, "SELECT count(*) FROM pg_class WHERE relname LIKE 'dbinfer_score%%'") == 0
 
@@ -100,7 +99,7 @@ def test_a_job_goes_on_in_a_table_of_one_transaction(db: Connection, dsn: str) -
 
 
 def test_append_makes_a_missing_table(db: Connection, dsn: str) -> None:
-    assert score(options=ScoreOptions(existing="append"), dsn=dsn).rows == 3
+    assert score(options=ScoreOptions(append=True), dsn=dsn).rows == 3
     assert ask(db, "SELECT count(*) FROM predictions") == 3
 
 
@@ -108,8 +107,8 @@ def test_a_bad_image_stops_or_has_no_result(db: Connection, dsn: str) -> None:
     rows(db, "INSERT INTO images VALUES (3, 'no image')")
     with pytest.raises(DataError, match="not an image") as caught:
         score(options=ScoreOptions(atomic=True), dsn=dsn)
-    assert "--on-error null" in caught.value.cure
-    assert "=>" not in caught.value.cure, "the words of a shell, not of SQL"
+    assert "--on-error null" in caught.value.hint
+    assert "=>" not in caught.value.hint, "the words of a shell, not of SQL"
     assert ask(db, "SELECT to_regclass('predictions')") is None
     report = score(options=ScoreOptions(on_error="null", atomic=True), dsn=dsn)
     assert (report.rows, report.nulls) == (4, 1)
@@ -118,58 +117,54 @@ def test_a_bad_image_stops_or_has_no_result(db: Connection, dsn: str) -> None:
 
 @pytest.mark.parametrize("atomic", [False, True])
 @pytest.mark.parametrize(
-    ("kind", "cure"), [("text", "pg_read_binary_file"), ("oid", "lo_get"), ("integer", "--column")]
+    ("kind", "hint"), [("text", "pg_read_binary_file"), ("oid", "lo_get"), ("integer", "--column")]
 )
 def test_a_column_of_no_images_is_named_with_its_type(
-    db: Connection, dsn: str, kind: str, cure: str, atomic: bool
+    db: Connection, dsn: str, kind: str, hint: str, atomic: bool
 ) -> None:
     rows(db, f"ALTER TABLE images ADD COLUMN p {kind}")
     with pytest.raises(DataError) as caught:
         score(options=ScoreOptions(column="p", atomic=atomic), dsn=dsn)
     assert caught.value.message == f"column 'p' of public.images is of type {kind}, but images are bytea"
-    assert cure in caught.value.cure
-    assert ("docs/arriving.md" in caught.value.cure) == (kind != "integer")
+    assert hint in caught.value.hint
+    assert ("docs/how-to/arriving.md" in caught.value.hint) == (kind != "integer")
     assert ask(db, "SELECT to_regclass('predictions')") is None
 
 
 def test_a_domain_of_images_is_scored(db: Connection, dsn: str) -> None:
     rows(db, "CREATE DOMAIN photo AS bytea; ALTER TABLE images ALTER img TYPE photo")
     assert score(dsn=dsn).rows == 3
-    assert score(into="again", options=ScoreOptions(atomic=True), dsn=dsn).rows == 3
+    assert score(predictions="again", options=ScoreOptions(atomic=True), dsn=dsn).rows == 3
     rows(db, "DROP TABLE again; DROP DOMAIN photo CASCADE")
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
+def test_what_is_wrong_is_one_sentence(db: Connection, dsn: str, subtests: pytest.Subtests) -> None:
+    for call, error, message in [
         ({"table": "nowhere"}, DataError, "nowhere"),
         ({"options": ScoreOptions(column="nothing")}, DataError, "nothing"),
         ({"options": ScoreOptions(key="nothing")}, DataError, "nothing"),
         ({"options": ScoreOptions(where="nonsense =")}, DataError, "syntax error"),
         ({"options": ScoreOptions(model="unknown")}, DataError, "unknown"),
         ({"options": ScoreOptions(function="segment", model="colours")}, DataError, "colours"),
-        ({"into": "images"}, UsageError, "table of images"),
-        ({"into": "a_view"}, DataError, "not a table"),
+        ({"predictions": "images"}, UsageError, "table of images"),
+        ({"predictions": "a_view"}, DataError, "not a table"),
         ({"options": ScoreOptions(function="drop_model")}, UsageError, "drop_model"),
-        ({"options": ScoreOptions(existing="perhaps")}, UsageError, "perhaps"),
+        ({"options": ScoreOptions(replace=True, append=True)}, UsageError, "cannot be used together"),
         ({"options": ScoreOptions(on_error="perhaps")}, UsageError, "perhaps"),
-    ],
-)
-def test_what_is_wrong_is_one_sentence(
-    db: Connection, dsn: str, call: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    rows(db, "CREATE OR REPLACE VIEW a_view AS SELECT 1 AS x")
-    with pytest.raises(error, match=message) as caught:
-        score(**call, dsn=dsn)
-    assert "\n" not in getattr(caught.value, "message")  # noqa: B009 - mypy knows no Exception.message
-    assert ask(db, "SELECT to_regclass('predictions')") is None
+    ]:
+        with subtests.test(call=call, error=error, message=message):
+            rows(db, "CREATE OR REPLACE VIEW a_view AS SELECT 1 AS x")
+            with pytest.raises(error, match=message) as caught:
+                score(**call, dsn=dsn)
+            assert "\n" not in getattr(caught.value, "message")  # noqa: B009 - mypy knows no Exception.message
+            assert ask(db, "SELECT to_regclass('predictions')") is None
 
 
 def test_a_view_on_the_old_results_stops_replacing(db: Connection, dsn: str) -> None:
     score(options=ScoreOptions(where="id = 0"), dsn=dsn)
     rows(db, "CREATE VIEW reds AS SELECT id FROM predictions WHERE label = 'red'")
     with pytest.raises(DataError, match="cannot be replaced"):
-        score(options=ScoreOptions(existing="replace"), dsn=dsn)
+        score(options=ScoreOptions(replace=True), dsn=dsn)
     assert ask(db, "SELECT count(*) FROM predictions") == 1
 
 
@@ -187,20 +182,20 @@ def test_a_role_without_rights(db: Connection, dsn: str) -> None:
 
 
 @pytest.mark.postgres_only("parallel workers")
-@pytest.mark.parametrize("existing", ["refuse", "append"])
+@pytest.mark.parametrize("append", [False, True])
 def test_the_plan_of_a_loaded_table_is_parallel(
-    db: Connection, dsn: str, tmp_path: Path, existing: str
+    db: Connection, dsn: str, tmp_path: Path, append: bool
 ) -> None:
     for number in range(200):
         (tmp_path / f"{number}.png").write_bytes(IMAGES[number % 3] or b"")
     load([tmp_path], LoadOptions("loaded"), dsn)
     try:
         rows(db, "SET max_parallel_workers_per_gather = 2")
-        if existing == "append":
+        if append:
             score("loaded", options=ScoreOptions(where="id < 10", atomic=True), dsn=dsn)
         with closing(psycopg2.connect(dsn)) as conn, conn.cursor() as cur:
             cur.execute("SET max_parallel_workers_per_gather = 2")
-            job = _Job(cur, "loaded", "predictions", ScoreOptions(existing=existing), detect(conn))
+            job = _Job(cur, "loaded", "predictions", ScoreOptions(append=append), detect(conn))
             cur.execute("EXPLAIN (VERBOSE) " + job.statement().as_string(cur))
             plan = "\n".join(row[0] for row in cur.fetchall())
         above, _, below = plan.partition("Gather")

@@ -56,14 +56,15 @@ def nearest(number: int, k: int) -> list[int]:
     return [int(place) for place in np.argsort(1 - unit @ unit[number], kind="stable")[:k]]
 
 
-@pytest.mark.parametrize("table", ["features", "shots"])
-def test_the_nearest_come_first(db: Connection, where: str, table: str) -> None:
-    (image,) = rows(db, "SELECT img FROM shots WHERE id = 7")[0]
-    found = rows(db, f"SELECT id, distance FROM dbinfer.similar('{table}', %s, 'vector', 5)", image)
-    assert [row[0] for row in found] == nearest(7, 5)
-    distances = [row[1] for row in found]
-    assert distances == sorted(distances)
-    assert abs(distances[0]) <= tolerance(1.0, 8)  # norms, quotients and their product
+def test_the_nearest_come_first(db: Connection, where: str, subtests: pytest.Subtests) -> None:
+    for table in ["features", "shots"]:
+        with subtests.test(table=table):
+            (image,) = rows(db, "SELECT img FROM shots WHERE id = 7")[0]
+            found = rows(db, f"SELECT id, distance FROM dbinfer.similar('{table}', %s, 'vector', 5)", image)
+            assert [row[0] for row in found] == nearest(7, 5)
+            distances = [row[1] for row in found]
+            assert distances == sorted(distances)
+            assert abs(distances[0]) <= tolerance(1.0, 8)  # norms, quotients and their product
 
 
 def test_an_index_is_used(db: Connection, where: str) -> None:
@@ -217,26 +218,38 @@ def test_a_damaged_image(db: Connection) -> None:
     assert rows(db, "SELECT * FROM dbinfer.similar('features', '\\x00', 'vector', on_error => 'null')") == []
 
 
-@pytest.mark.parametrize(
-    ("call", "state", "message"),
-    [
+def test_bad_calls(db: Connection, subtests: pytest.Subtests) -> None:
+    for call, state, message in [
         ("similar('features', img, 'vector', 0)", "22023", "k is 0, but must be 1 or more"),
         ("similar('features', img, 'vector', NULL)", "22023", "k is NULL, but must be 1 or more"),
         ("similar('features', img, 'colours')", "22023", "colours"),
-        ("similar('features', img, 'vector', id_column => 'model')", "42703", 'no column "model" of whole numbers'),
-        ("similar('features', img, 'vector', source_column => 'nope')", "42703", 'no column "nope" of embeddings or'),
+        (
+            "similar('features', img, 'vector', id_column => 'model')",
+            "42703",
+            'no column "model" of whole numbers',
+        ),
+        (
+            "similar('features', img, 'vector', source_column => 'nope')",
+            "42703",
+            'no column "nope" of embeddings or',
+        ),
         ("similar(NULL, img, 'vector')", "42703", 'NULL has no column "id" of whole numbers'),
         ("near_duplicates('shots', 0.1, 'vector')", "42703", 'shots has no column "embedding" of embeddings'),
-        ("near_duplicates('shots', 0.1, 'vector', source_column => 'img')", "42703", 'no column "img" of embeddings'),
+        (
+            "near_duplicates('shots', 0.1, 'vector', source_column => 'img')",
+            "42703",
+            'no column "img" of embeddings',
+        ),
         ("near_duplicates('features', -1, 'vector')", "22023", "most is -1, but must be 0 or more"),
         ("near_duplicates('features', 'NaN', 'vector')", "22023", "most is NaN, but must be 0 or more"),
         ("near_duplicates('features', NULL, 'vector')", "22023", "most is NULL, but must be 0 or more"),
-    ],
-)  # fmt: skip
-def test_bad_calls(db: Connection, call: str, state: str, message: str) -> None:
-    assert message in str(
-        refused(db, state, f"SELECT * FROM dbinfer.{call.replace(', img,', f', {IMAGE},')}").message_primary
-    )
+    ]:
+        with subtests.test(call=call, state=state, message=message):
+            assert message in str(
+                refused(
+                    db, state, f"SELECT * FROM dbinfer.{call.replace(', img,', f', {IMAGE},')}"
+                ).message_primary
+            )
 
 
 def test_embeddings_of_another_length(db: Connection) -> None:
@@ -253,10 +266,14 @@ def test_with_the_rights_of_the_caller(db: Connection) -> None:
         refused(db, "42501", f"SELECT * FROM dbinfer.similar('features', {IMAGE}, 'vector')")
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "distance"),
-    [("{1,0}", "{2,0}", 0), ("{1,0}", "{0,3}", 1), ("{1,0}", "{-5,0}", 2), ("{1}", "{1,2}", None),
-     ("{0}", "{1}", None), ("{}", "{}", None)],
-)  # fmt: skip
-def test_cosine_distance(db: Connection, one: str, other: str, distance: float | None) -> None:
-    assert ask(db, "SELECT dbinfer.cosine_distance(%s::real[], %s::real[])", one, other) == distance
+def test_cosine_distance(db: Connection, subtests: pytest.Subtests) -> None:
+    for one, other, distance in [
+        ("{1,0}", "{2,0}", 0),
+        ("{1,0}", "{0,3}", 1),
+        ("{1,0}", "{-5,0}", 2),
+        ("{1}", "{1,2}", None),
+        ("{0}", "{1}", None),
+        ("{}", "{}", None),
+    ]:
+        with subtests.test(one=one, other=other, distance=distance):
+            assert ask(db, "SELECT dbinfer.cosine_distance(%s::real[], %s::real[])", one, other) == distance

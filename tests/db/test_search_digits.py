@@ -1,4 +1,4 @@
-"""The example of docs/images.md, measured: digits are found by the features of a network that reads them."""
+"""The example of docs/how-to/search.md, measured: digits are found by the features of a network that reads them."""
 
 from __future__ import annotations
 

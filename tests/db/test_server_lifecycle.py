@@ -18,11 +18,11 @@ from servers import ask_server
 
 from dbinfer import server
 from dbinfer.base.errors import ServerError
-from dbinfer.base.progress import Progress
+from dbinfer.base.progress import Progress, Say
 from dbinfer.database import state
 from dbinfer.database.state import Home, State, embedded_dsn
 from dbinfer.server import ServerReport, UpOptions, cluster
-from dbinfer.server.account import Say, server_account
+from dbinfer.server.account import server_account
 from dbinfer.server.cluster import choose_port
 
 
@@ -162,7 +162,7 @@ def test_a_start_that_fails_shows_the_log(running: ServerReport, place: Home) ->
     try:
         with pytest.raises(ServerError, match="work_mem") as caught:
             server.up(running.home)
-        assert str(place.log) in caught.value.cure
+        assert str(place.log) in caught.value.hint
     finally:
         conf.write_text(before)
 

@@ -27,7 +27,7 @@ def test_a_venv_that_others_may_write_is_refused(server: ServerReport) -> None:
         folder.chmod(0o777)
         with pytest.raises(ServerError, match="not safe to import from: everybody may write") as caught:
             embedded.up(server.home, UpOptions(folder))
-        assert "chmod -R go-w" in caught.value.cure
+        assert "chmod -R go-w" in caught.value.hint
         assert not (folder / "ran").exists()
     assert embedded.status(server.home).venv == server.venv, "the good one is kept"
 

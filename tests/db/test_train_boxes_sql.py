@@ -16,8 +16,9 @@ from dbinfer.base.errors import DataError
 from dbinfer.images import boxes
 from dbinfer.images.builtin import written
 from dbinfer.train import TrainJob, run
-from dbinfer.train.data import Source, find_source
-from dbinfer.train.data.snapshot import Snapshot
+from dbinfer.train.data import find_source
+from dbinfer.train.query import Snapshot
+from dbinfer.train.source import Source
 
 TABLE = """
 CREATE TYPE marked AS (label text, x real, y real, width real, height real, by_whom text);

@@ -17,9 +17,9 @@ from dbinfer.images import builtin
 from dbinfer.images.builtin import write_strokes
 from dbinfer.train import TrainJob, run
 from dbinfer.train.data import find_source
-from dbinfer.train.data.snapshot import Snapshot
-from dbinfer.train.plan import make_plan
 from dbinfer.train.processes import check_built
+from dbinfer.train.query import Snapshot
+from dbinfer.train.setup import make_setup
 
 SEGMENTS = "SELECT img, mask FROM strokes ORDER BY name"
 
@@ -56,7 +56,7 @@ def job(strokes: Path, empty_dsn: str, tmp_path: Path) -> TrainJob:
 
 
 def test_each_rank_gets_the_rows_that_the_folder_gives_it(job: TrainJob, strokes: Path) -> None:
-    sql, folder = make_plan(job), make_plan(replace(job, data=str(strokes)))
+    sql, folder = make_setup(job), make_setup(replace(job, data=str(strokes)))
     assert list(sql.train.rows) == list(folder.train.rows)
     for rank in range(5):
         for part in ("training", "validation"):

@@ -16,9 +16,9 @@ import pytest
 from dbinfer.base.errors import DataError, TrainError
 from dbinfer.train import TrainJob
 from dbinfer.train.data import find_source
-from dbinfer.train.data.snapshot import Snapshot
-from dbinfer.train.plan import make_plan
 from dbinfer.train.processes import check_built, launch
+from dbinfer.train.query import Snapshot
+from dbinfer.train.setup import make_setup
 
 PROBE = Path(__file__).parents[1] / "unit" / "train_probe.py"
 ROWS = 400
@@ -81,11 +81,11 @@ def numbers(pipeline: Any) -> list[int]:
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_nothing_is_both_trained_and_validated_on_while_the_table_changes(scans: str, query: str) -> None:
-    with closing(make_plan(TrainJob("digits", QUERIES[query], scans, val_fraction=0.2))) as plan:
+    with closing(make_setup(TrainJob("digits", QUERIES[query], scans, val_fraction=0.2))) as setup:
         change(scans, 1)
-        train = numbers(plan.training(0, 1))
+        train = numbers(setup.training(0, 1))
         change(scans, 2)
-        val = numbers(plan.validation(0, 1))
+        val = numbers(setup.validation(0, 1))
     print(
         f"{len(set(train) & set(val))} of {len(val)} validation images were trained on; {len(train)} trained"
     )

@@ -129,7 +129,7 @@ def _kill_second() -> None:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         for pid in below(os.getpid()):
-            if title(pid).endswith("dbinfer.train.split.worker"):
+            if title(pid).endswith("dbinfer.train.worker"):
                 time.sleep(5)
                 os.kill(pid, signal.SIGKILL)
                 return

@@ -143,7 +143,7 @@ def _watch(found: set[str]) -> None:
         ).stdout.splitlines():
             for pid in re.findall(r"pid=(\d+)", line):
                 with contextlib.suppress(OSError):
-                    if b"dbinfer.train.split.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    if b"dbinfer.train.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
                         found.add(line.split()[3].rpartition(":")[0])
         time.sleep(0.5)
 

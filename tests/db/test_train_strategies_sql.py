@@ -56,11 +56,11 @@ def in_keras(job: TrainJob, path: Path) -> list[int]:
     import keras
     import numpy as np
 
-    from dbinfer.train.plan import make_plan
+    from dbinfer.train.setup import make_setup
 
-    plan = make_plan(job)
-    loader = plan.training(0, 1).loader
+    setup = make_setup(job)
+    loader = setup.training(0, 1).loader
     images = np.stack([loader.load(index)[0] for index in range(len(loader.samples))])
-    plan.close()
+    setup.close()
     scores = keras.models.load_model(path).predict(images, verbose=0)
     return [int(number) for number in scores.argmax(axis=1)]

@@ -15,7 +15,7 @@ from psycopg2.extras import Json
 
 import dbinfer
 from dbinfer.images.boxes import Boxes, average_precision
-from dbinfer.train.data.files import Written
+from dbinfer.train.datasets import Written
 from dbinfer.train.loader import Loader
 from dbinfer.train.one_rank import found
 from dbinfer_models import NETWORKS, write_manifest

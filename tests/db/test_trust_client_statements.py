@@ -14,8 +14,7 @@ from dbinfer.images.load import LoadOptions, load
 from dbinfer.models import deploy, models
 from dbinfer.report import ReportOptions, report
 from dbinfer.score import PredictOptions, ScoreOptions, predict, score
-from dbinfer.train.data.query import Query
-from dbinfer.train.data.snapshot import Snapshot
+from dbinfer.train.query import Query, Snapshot
 
 pytestmark = pytest.mark.wide
 
@@ -96,7 +95,7 @@ def test_load_score_and_predict_run_no_operator_of_others(
     assert load(photos, options, dsn).loaded == 2
     assert load(photos, options, dsn).skipped == 2
     assert load(photos, LoadOptions("fresh", recursive=False), dsn).loaded == 2
-    by_path = ScoreOptions(key="path", existing="append")
+    by_path = ScoreOptions(key="path", append=True)
     assert score("shots", "answers", by_path, dsn).rows == 2
     assert score("shots", "answers", by_path, dsn).rows == 0
     assert predict(photos / "red.png", PredictOptions(model="colours"), dsn).ok

@@ -1,4 +1,4 @@
-"""Attacks on every function with its owner's, a superuser's, rights; docs/security.md lists them with reasons."""
+"""Attacks on every function with its owner's, a superuser's, rights; docs/explanation/security.md lists them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from psycopg2.extensions import connection as Connection
 
 from dbinfer.models import DeployOptions, deploy
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "security.md"
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
 SAID = {"source": "s", "target": "t", "function": "f", "model": "m", "version": 1, "connections": 1}
 WRONG = [{"version": "1"}, {"version": 1e30}, {"version": -1}, {"version": 1.5}, {"connections": None}, {"source": 5},
@@ -74,27 +74,29 @@ def test_every_definer_function_is_documented_and_attacked_here(db: Connection) 
     assert names == set(re.findall(r"^\| `dbinfer\.(\w+)` \|", DOCUMENT.read_text(), re.MULTILINE))
 
 
-@pytest.mark.parametrize("name", CALLS)
 @pytest.mark.wide
-def test_wrong_arguments_are_refused_in_one_sentence(db: Connection, name: str) -> None:
-    with role(db, *(() if name.startswith("_admit") else ("dbinfer_admin",))):
-        for arguments in CALLS[name]:
-            with pytest.raises(psycopg2.Error) as caught:
-                rows(db, f"SELECT dbinfer.{name}({arguments})")
-            assert caught.value.diag.sqlstate[:2] in ("22", "42", "55", "2B"), caught.value
-    assert ask(db, "SELECT count(*) FROM dbinfer.models") == 2
+def test_wrong_arguments_are_refused_in_one_sentence(db: Connection, subtests: pytest.Subtests) -> None:
+    for name, calls in CALLS.items():
+        with subtests.test(name=name):
+            with role(db, *(() if name.startswith("_admit") else ("dbinfer_admin",))):
+                for arguments in calls:
+                    with pytest.raises(psycopg2.Error) as caught:
+                        rows(db, f"SELECT dbinfer.{name}({arguments})")
+                    assert caught.value.diag.sqlstate[:2] in ("22", "42", "55", "2B"), caught.value
+            assert ask(db, "SELECT count(*) FROM dbinfer.models") == 2
 
 
 OPEN = {"_admit", "_admit_segment", "_status", "_begin_job", "_tell_job", "_cancel_job", "_shown_engines"}
 OPEN |= {"_usage_of", "_usage_since"}
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name not in OPEN])
-def test_who_is_no_administrator_is_refused(db: Connection, name: str) -> None:
-    signature = "SELECT pg_get_function_arguments(oid) FROM pg_proc WHERE proname = %s AND prosecdef"
-    count = len(ask(db, signature, name).split(",")) if ask(db, signature, name) else 0
-    with role(db), pytest.raises(psycopg2.errors.InsufficientPrivilege):
-        rows(db, f"SELECT dbinfer.{name}({', '.join(['NULL'] * count)})")
+def test_who_is_no_administrator_is_refused(db: Connection, subtests: pytest.Subtests) -> None:
+    for name in [name for name in CALLS if name not in OPEN]:
+        with subtests.test(name=name):
+            signature = "SELECT pg_get_function_arguments(oid) FROM pg_proc WHERE proname = %s AND prosecdef"
+            count = len(ask(db, signature, name).split(",")) if ask(db, signature, name) else 0
+            with role(db), pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                rows(db, f"SELECT dbinfer.{name}({', '.join(['NULL'] * count)})")
 
 
 HOSTILE = (

@@ -13,7 +13,7 @@ from psycopg2.extensions import connection as Connection
 from seeds import FORMATS
 
 from dbinfer.models import deploy
-from dbinfer_udf.host.image_limits import DEFAULT_LIMITS, Limits
+from dbinfer_udf.image.file import DEFAULT_LIMITS, Limits
 
 pytestmark = pytest.mark.wide
 
@@ -69,12 +69,13 @@ def _error(db: Connection, data: bytes) -> str:
     return ""
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_a_bomb_names_the_setting(db: Connection, name: str) -> None:
-    make, words, setting = hostile.BOMBS[name]
-    diag = refused(db, "54000", "SELECT dbinfer.predict(%s)", make())
-    assert words in (diag.message_primary or "")
-    assert f"max_image_{setting}" in (diag.message_hint or "")
+def test_a_bomb_names_the_setting(db: Connection, subtests: pytest.Subtests) -> None:
+    for name in QUICK:
+        with subtests.test(name=name):
+            make, words, setting = hostile.BOMBS[name]
+            diag = refused(db, "54000", "SELECT dbinfer.predict(%s)", make())
+            assert words in (diag.message_primary or "")
+            assert f"max_image_{setting}" in (diag.message_hint or "")
 
 
 def test_a_limit_is_a_setting(db: Connection) -> None:

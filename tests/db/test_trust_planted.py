@@ -133,7 +133,7 @@ def test_a_table_of_somebody_else_gets_no_missing_rows(db: Connection, dsn: str,
     rows(db, PARTS["a trigger"].format("answers") + "; RESET ROLE")
     rows(db, "DELETE FROM public.scans WHERE id = 1")
     with pytest.raises(DataError, match=f"table answers belongs to {mallory}"):
-        score("scans", "answers", ScoreOptions(existing="append"), dsn)
+        score("scans", "answers", ScoreOptions(append=True), dsn)
     nothing_ran(db)
 
 

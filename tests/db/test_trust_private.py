@@ -12,6 +12,7 @@ import pytest
 import tiny_models
 from asking import ask, force_parallel, role, rows
 from psycopg2.extensions import connection as Connection
+from variants import wide
 
 from dbinfer.models import deploy
 
@@ -137,9 +138,11 @@ def wrong(db: Connection, shape: str) -> list[str]:
     "shape",
     [
         "SELECT {call}",
-        "SELECT {call} FROM generate_series(1, 3)",
-        "BEGIN; SAVEPOINT s; SELECT {call}; ROLLBACK TO s; SELECT {call}; ROLLBACK",
-        "SELECT n FROM (SELECT n, {call} AS found FROM generate_series(1, 2) n OFFSET 0) x WHERE found IS NOT NULL",
+        *wide(
+            "SELECT {call} FROM generate_series(1, 3)",
+            "BEGIN; SAVEPOINT s; SELECT {call}; ROLLBACK TO s; SELECT {call}; ROLLBACK",
+            "SELECT n FROM (SELECT n, {call} AS found FROM generate_series(1, 2) n OFFSET 0) x WHERE found IS NOT NULL",
+        ),
     ],
 )
 def test_a_private_function_answers_anything_in_one_sentence(stranger: Connection, shape: str) -> None:

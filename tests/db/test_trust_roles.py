@@ -178,7 +178,7 @@ def test_a_role_that_is_not_ours_is_not_adopted_silently(server_dsn: str, venv: 
         with pytest.raises(InstallError, match=f"a role {name} exists already") as caught:
             install(options, other)
         assert "squatter" in caught.value.message
-        assert "--adopt-role" in caught.value.cure
+        assert "--adopt-role" in caught.value.hint
         report = install(InstallOptions(venv=str(venv), adopt_role=True), other)
         assert ("squatter" in report.administrators) is (name == "dbinfer_admin")
         uninstall(other)

@@ -97,10 +97,20 @@ def test_commands_print_no_sign_that_controls_a_terminal(
         ["predict", *folder.rglob("good*.png"), "--model", "hostile"],
         ["predict", *sorted(folder.rglob("*.png")), "--model", "hostile"],
         ["predict", folder / BAD, "--model", BAD],
-        ["score", "--table", quoted, "--into", "hostile_answers", "--model", "hostile", "--key", "id"],
-        ["score", "--table", quoted, "--into", f'"answers {BAD}"', "--model", "hostile", "--key", BAD],
-        ["score", "--table", quoted, "--into", f'"answers {BAD}"', "--model", "hostile", "--key", "id"],
-        ["score", "--table", BAD, "--into", BAD, "--model", BAD],
+        ["score", "--table", quoted, "--predictions", "hostile_answers", "--model", "hostile", "--key", "id"],
+        ["score", "--table", quoted, "--predictions", f'"answers {BAD}"', "--model", "hostile", "--key", BAD],
+        [
+            "score",
+            "--table",
+            quoted,
+            "--predictions",
+            f'"answers {BAD}"',
+            "--model",
+            "hostile",
+            "--key",
+            "id",
+        ],
+        ["score", "--table", BAD, "--predictions", BAD, "--model", BAD],
         ["jobs"],
         ["usage"],
         [
@@ -178,7 +188,7 @@ def test_the_page_of_a_report_has_text_alone(
     labels = f"@{model.with_name('labels')}"
     assert run(["deploy", str(model), "--name", "hostile", "--labels", labels, "--dsn", dsn]) == 0
     given = ["--table", f'"{TABLE}"', "--key", "id", "--dsn", dsn]
-    assert run(["score", *given, "--into", "hostile_page", "--model", "hostile"]) == 0
+    assert run(["score", *given, "--predictions", "hostile_page", "--model", "hostile"]) == 0
     assert run(["report", *given, "--predictions", "hostile_page", "--out", str(page)]) == 0
     html = page.read_text()
     assert not HARMFUL.search(html.replace(BAD, "")), "a sign that controls, beside the names that are shown"

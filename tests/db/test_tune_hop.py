@@ -46,25 +46,26 @@ def in_one_process(dsn: str, trial: Trial, out: Path) -> list[list[Any]]:
     from dbinfer.train.device import limit_threads
 
     limit_threads(1)  # as the workers: threads add up in another order
-    from dbinfer.train import model as models
+    from dbinfer.train.course import Schedule
     from dbinfer.train.loader import Seed
-    from dbinfer.train.plan import Meter, Schedule, make_plan, one_epoch
+    from dbinfer.train.model import Meter, build, compile_model, distributed, one_epoch, reseed
     from dbinfer.train.ranks import Alone
+    from dbinfer.train.setup import make_setup
 
     job = TrainJob.of("digits", QUERY, TRAIN, dsn)
     job = TrainJob(**{**job.to_dict(), "dsn": dsn, "out": str(out), **trial.values})
-    plan = make_plan(job)
-    pipelines = [plan.visited(number, 2)[0] for number in range(2)]
-    plan.close()
+    setup = make_setup(job)
+    pipelines = [setup.visited(number, 2)[0] for number in range(2)]
+    setup.close()
     keras.utils.set_random_seed(job.seed)
-    model = models.distributed(models.build(plan.network, plan.options)[0], Alone())
-    models.compile_model(model, plan.network, job)
+    model = distributed(build(setup.network, setup.options)[0], Alone())
+    compile_model(model, setup.network, job)
     done, each = 0, sum(one.steps for one in pipelines)
     found = []
     for epoch, order in enumerate(trial.orders, start=1):
         for number in order:
             shard = pipelines[number]
-            models.reseed(model, Seed(job.seed, number, epoch))
+            reseed(model, Seed(job.seed, number, epoch))
             shift = done - (epoch - 1) * shard.steps
             schedule = Schedule(job.lr, 1, 0, each * job.epochs, job.schedule, shift)
             one_epoch(model, shard, Meter(model, schedule, lambda event: None, epoch, shard.steps), Alone())
@@ -83,7 +84,7 @@ def test_hopping_weights_equal_those_of_one_process_though_a_worker_is_killed(
     killer = threading.Thread(target=_kill_one, args=(images, "hops"), daemon=True)
     killer.start()
     report: TuneReport = tune("digits", QUERY, SEARCH, options(tmp_path, "hops"), images)
-    killer.join(10)
+    killer.join(60)
     assert not killer.is_alive()
     assert [trial.state for trial in report.trials] == ["complete"] * 2
     for trial in report.trials:

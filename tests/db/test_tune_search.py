@@ -75,7 +75,7 @@ def test_a_killed_worker_loses_no_trial(scans: str, tmp_path: Path) -> None:
     killer = threading.Thread(target=_kill_one, args=(scans, "killed"), daemon=True)
     killer.start()
     report = tune("digits", QUERY, SEARCH, options(tmp_path, study="killed", trials=4), scans)
-    killer.join(10)
+    killer.join(60)
     assert not list(tmp_path.glob("trial-*/checkpoint-*"))
     states = ask(
         scans, "SELECT state, count(*)::int FROM dbinfer.trials WHERE study = 'killed' GROUP BY 1 ORDER BY 1"

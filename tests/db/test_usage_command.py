@@ -82,7 +82,7 @@ def test_drop_names_who_used_a_version_lately(db: Connection, dsn: str, tmp_path
         RegistryError, match=rf"^old@1 was used in the last 30 days: by {who} \(1 rows? of old@1"
     ) as caught:
         drop("old@1", dsn=dsn)
-    assert "--force" in caught.value.cure
+    assert "--force" in caught.value.hint
     assert ask(db, "SELECT count(*) FROM dbinfer.model_versions WHERE name = 'old'") == 2
     drop("old@1", force=True, dsn=dsn)
     with pytest.raises(RegistryError, match='version 2 of model "old" is active'):

@@ -58,14 +58,14 @@ def docker(*words: str, timeout: float = 600) -> str:
     return str(done.stdout)
 
 
-def need(image: str, cure: str) -> None:
+def need(image: str, hint: str) -> None:
     """Skip where an image is neither here nor to be had."""
     if run(["docker", "image", "inspect", image]).returncode == 0:
         return
     pulled = run(["docker", "pull", "-q", image], timeout=1800)
     if pulled.returncode:
         reason = (pulled.stderr.strip().splitlines() or ["no reason given"])[-1]
-        pytest.skip(f"the base image {image} cannot be had ({reason}){cure}")
+        pytest.skip(f"the base image {image} cannot be had ({reason}){hint}")
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def test_deploy_load_score_and_doctor_from_outside(database: Database, tmp_path:
     images = write_colours(tmp_path / "images")
     loaded = facts(database.dsn, "load", str(images), "--table", "colours", "--label-from", "folder")
     assert loaded["loaded"] == 3
-    facts(database.dsn, "score", "--table", "colours", "--into", "answers", "--model", "colours")
+    facts(database.dsn, "score", "--table", "colours", "--predictions", "answers", "--model", "colours")
     with closing(psycopg2.connect(database.dsn)) as db:
         found = rows(db, "SELECT c.label, a.label FROM answers a JOIN colours c USING (id) ORDER BY 1")
     assert found == [("blue", "blue"), ("green", "green"), ("red", "red")]

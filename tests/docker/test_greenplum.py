@@ -57,7 +57,17 @@ def test_both_hosts_score_their_own_rows(loaded: Project) -> None:
 
 
 def test_score_from_the_client_gives_every_row_its_label(loaded: Project) -> None:
-    words = ("dbinfer", "score", "--table", "colours", "--into", "answers", "--model", "colours", "--replace")
+    words = (
+        "dbinfer",
+        "score",
+        "--table",
+        "colours",
+        "--predictions",
+        "answers",
+        "--model",
+        "colours",
+        "--replace",
+    )
     assert loaded.ask("client", *words)["rows"] == 3 * IMAGES
     wrong = "SELECT count(*) FROM answers a JOIN colours c USING (id) WHERE a.label IS DISTINCT FROM c.label"
     assert ask(loaded, wrong) == ["0"]
@@ -94,7 +104,7 @@ def test_a_lost_host_is_named_and_comes_back(loaded: Project) -> None:
 
 
 def _failure(cluster: Project) -> str:
-    words = ("dbinfer", "score", "--table", "colours", "--into", "lost", "--model", "colours")
+    words = ("dbinfer", "score", "--table", "colours", "--predictions", "lost", "--model", "colours")
     done = cluster.execute("client", *words, check=False, timeout=120)
     assert done.returncode == 1, done.stdout
     assert "Traceback" not in done.stderr

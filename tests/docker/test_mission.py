@@ -34,7 +34,7 @@ def test_train_convert_deploy_score(training: Project, database: Database, tmp_p
         database.dsn, "load", str(tmp_path / "digits"), "--table", "digits", "--label-from", "folder"
     )
     assert loaded["loaded"] == len(heldout)
-    facts(database.dsn, "score", "--table", "digits", "--into", "found", "--model", "digits")
+    facts(database.dsn, "score", "--table", "digits", "--predictions", "found", "--model", "digits")
     with closing(psycopg2.connect(database.dsn)) as db:
         right = ask(db, "SELECT avg((f.label = d.label)::int)::float FROM found f JOIN digits d USING (id)")
         hosts = "SELECT manifest->'provenance'->'training'->'hosts' FROM dbinfer.model_versions WHERE name = 'digits'"

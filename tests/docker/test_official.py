@@ -1,4 +1,4 @@
-"""PostgreSQL's official image with the three lines of docs/docker.md; a stand-in for it where it cannot be pulled."""
+"""PostgreSQL's official image with the three lines of docs/how-to/docker.md; or a stand-in for it."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def image(base: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image that the documentation's lines give."""
     file = str(ROOT / "docker/database/Dockerfile")
     docker("build", "-f", file, "--target", "setup", "-t", SETUP, str(ROOT), timeout=1800)
-    found = LINES.search((ROOT / "docs" / "docker.md").read_text())
-    assert found, "docs/docker.md shows no lines FROM postgres:17"
+    found = LINES.search((ROOT / "docs" / "how-to" / "docker.md").read_text())
+    assert found, "docs/how-to/docker.md shows no lines FROM postgres:17"
     assert len(found[1].splitlines()) == 3
     build(found[1].replace(OFFICIAL, base), IMAGE, tmp_path_factory.mktemp("official"))
     return IMAGE

@@ -1,4 +1,4 @@
-"""docs/docker.md: what its lines bring out of a container is a whole model."""
+"""docs/how-to/docker.md: what its lines bring out of a container is a whole model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tour
 
-PAGE = Path(__file__).parents[2] / "docs" / "docker.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "docker.md"
 # Runs the command that stands after the service's name here, on a folder that plays the container's /work.
 DOCKER = """#!/bin/bash
 while [ "$1" != host1 ]; do shift; done

@@ -1,4 +1,4 @@
-"""docs/training.md, "Finding objects": its commands work on less data, and so do its boxes and its query."""
+"""docs/how-to/train-a-detector.md: its commands work on less data, and so do its boxes and its query."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from dbinfer.cli.app import app
 from dbinfer.images import boxes
 from dbinfer.images.builtin import written
 from dbinfer.train.data import find_source
-from dbinfer.train.data.snapshot import Snapshot
+from dbinfer.train.query import Snapshot
 
-PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
-SECTION = PAGE.partition("## Finding objects")[2].partition("\n## ")[0]
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "train-a-detector.md").read_text(encoding="utf-8")
 LESS = {"written:4000": "written:16", "--epochs 6": "--epochs 1", "--count 800": "--count 4"}
 
 
 def _commands() -> list[str]:
-    (block,) = re.findall(r"^```console\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
+    (block,) = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     found = re.findall(r"^\$ dbinfer (.*)$", block, re.MULTILINE)
     assert all(any(word in line for line in found) for word in LESS)
     for word, instead in LESS.items():
@@ -46,13 +45,13 @@ def test_the_commands_lead_from_sample_images_to_sql(
 
 
 def test_the_boxes_are_boxes() -> None:
-    (line,) = re.findall(r"^    (\[\{.*\}\])$", SECTION, re.MULTILINE)
+    (line,) = re.findall(r"^    (\[\{.*\}\])$", PAGE, re.MULTILINE)
     found = boxes.unpacked(boxes.packed(json.loads(line), {"7": 0, "2": 1}, "the page"))
     assert found.shape == (2, 5)
 
 
 def test_the_query_makes_lists_of_flat_rows(empty_dsn: str) -> None:
-    (query,) = re.findall(r'--data "(SELECT i\..*?)"', SECTION, re.DOTALL)
+    (query,) = re.findall(r'--data "(SELECT i\..*?)"', PAGE, re.DOTALL)
     with closing(psycopg2.connect(empty_dsn)) as connection, connection, connection.cursor() as cursor:
         cursor.execute("CREATE TABLE images (id int, img bytea)")
         cursor.execute("CREATE TABLE marks (image int, label text, x real, y real, width real, height real)")

@@ -1,4 +1,4 @@
-"""docs/platforms.md: a PostgreSQL beside another one scores its images; the services are those that install knows."""
+"""docs/explanation/platforms.md: a PostgreSQL beside another one scores its images; install knows its services."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from asking import ask, make_images, rows
 from psycopg2.extensions import make_dsn, parse_dsn
 
 from dbinfer.database.platform import NEEDED
-from dbinfer.install.possible import SERVICES
+from dbinfer.install.steps import SERVICES
 from dbinfer.models import deploy
 
-TEXT = (Path(__file__).parents[2] / "docs" / "platforms.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "explanation" / "platforms.md").read_text(encoding="utf-8")
 IMAGES = 5
 
 

@@ -1,4 +1,4 @@
-"""The recipes of docs/operations.md in Python: a bar with tqdm and with rich, and the results as a DataFrame."""
+"""The recipes of docs/how-to/score-a-table.md: a bar with tqdm and with rich, and the results as a DataFrame."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from psycopg2.extensions import connection as Connection
 
 from dbinfer.models import deploy
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "score-a-table.md"
 RECIPES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 IMAGES = 120
 

@@ -1,4 +1,4 @@
-"""docs/security.md: each boundary names who checks what crosses it, and tests that attack it and are there."""
+"""docs/explanation/security.md: each boundary names its check, and tests that attack it and are there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "security.md").read_text()
+PAGE = (ROOT / "docs" / "explanation" / "security.md").read_text()
 # one for each who is not trusted with everything
 BOUNDARIES = {
     *(
@@ -22,7 +22,7 @@ BOUNDARIES = {
         "foreign file",
         "text",
     ),
-    *("host user", "worker", "model host", "supervisor", "network"),
+    *("host user", "worker", "loader", "supervisor", "network"),
 }
 
 

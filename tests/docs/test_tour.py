@@ -1,5 +1,5 @@
-"""The README's tour and docs/arriving.md are true for one who follows them after `make demo`: every line runs and
-prints what is shown."""
+"""The README's tour and the pages that begin where it ends are true: after `make demo` every line runs, and prints
+what is shown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ from tour import Step
 from dbinfer import server as embedded
 
 ROOT = Path(__file__).parents[2]
-STEPS = [step for page in ("README.md", "docs/arriving.md") for step in tour.steps(ROOT / page)]
+PAGES = (
+    "README.md",
+    "docs/how-to/arriving.md",
+    "docs/how-to/nightly.md",
+    "docs/how-to/who-may-use.md",
+    "docs/tutorial/first-classifier.md",
+)
+STEPS = [step for page in PAGES for step in tour.steps(ROOT / page)]
 PATIENCE = 60.0
 INTERPRETERS = {"sql": ("dbinfer", "psql", "-X", "-v", "ON_ERROR_STOP=1"), "python": (sys.executable, "-")}
 # The real demo; only the network of the masks is small and hardly trained, for time's sake.

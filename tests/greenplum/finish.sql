@@ -1,4 +1,4 @@
--- Functions of test_finishing.py. Both tell the segment that calls them to finish, and give true.
+-- Functions of test_session_finishing.py. Both tell the segment that calls them to finish, and give true.
 -- At once: this is what the server does when its coordinator says so.
 CREATE FUNCTION public.finish_now(empty boolean) RETURNS boolean LANGUAGE plpython3u VOLATILE AS $$
 import ctypes

@@ -1,4 +1,4 @@
--- Plan shapes for test_shapes.py, each with the one value that it gives: 60 images, 20 of each colour; the first value of
+-- Plan shapes for test_plans_shapes.py, each with the one value that it gives: 60 images, 20 of each colour; the first value of
 -- `colours` is the redness, 250 or 0, and that of `constant` is 7. No field of a composite: ORCA leaves those to the
 -- other planner, as it does the shapes that say so.
 -- name: plain -> 60

@@ -20,8 +20,8 @@ from psycopg2.extensions import connection as Connection
 from dbinfer.base.errors import DataError, InstallError
 from dbinfer.database.backends import EXPAND, Check
 from dbinfer.install import upgrade
-from dbinfer.install.cache import cache
 from dbinfer.install.doctor import doctor
+from dbinfer.install.hosts import cache
 from dbinfer.score import ScoreOptions, score
 
 FOLDER = (

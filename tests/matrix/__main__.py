@@ -60,7 +60,7 @@ def digits() -> None:
         return
     print("making the network of the digits")
     folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run([sys.executable, "-m", "dbinfer.bench.build", "digits", str(folder)], check=True)
+    subprocess.run([sys.executable, "-m", "dbinfer.bench.networks", "digits", str(folder)], check=True)
 
 
 def run(engine: Engine, part: str) -> results.Row:

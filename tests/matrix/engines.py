@@ -51,32 +51,32 @@ ENGINES = {
 LEFT_OUT = {
     "test_train_*.py": "training runs on the client, with TensorFlow",
     "test_tune_*.py": "the search trains on the client, with TensorFlow",
-    "test_page_browser.py": "the browser is the client's",
+    "test_report_browser.py": "the browser is the client's",
 }
 
 # PART=core: what speaks most of a server's own ways (catalogue, planner, PL/Python); a quarter of the time
 CORE = (
-    "test_classify_table",
-    "test_doctor_checks",
     "test_engine_results",
+    "test_install_doctor",
     "test_install_twice",
     "test_install_uninstall",
     "test_install_upgrade",
+    "test_install_upgrade_from_0_1_0",
     "test_jobs_batches",
     "test_jobs_plan",
     "test_jobs_roles",
-    "test_predict_process",
-    "test_predict_values",
+    "test_models_deploy",
     "test_privileges_golden",
-    "test_registry_deploy",
     "test_resolve_parallel",
     "test_resolve_rights",
     "test_resolve_statements",
-    "test_scan_sisters",
+    "test_result_sisters",
+    "test_result_tables",
+    "test_result_values",
     "test_server_lifecycle",
+    "test_session_process",
     "test_trust_definer",
     "test_trust_roles",
-    "test_upgrade_from_0_1_0",
 )
 PARTS = {"all": ("tests/db",), "core": tuple(f"tests/db/{name}.py" for name in CORE)}
 

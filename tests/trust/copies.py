@@ -101,7 +101,7 @@ def pooler(server: ServerReport, folder: Path, size: int) -> Iterator[str]:
         yield dsn
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 SBIN = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin"

@@ -58,8 +58,8 @@ def record(test: str, **values: float) -> None:
 
 
 def boundaries(ran: set[str]) -> list[str]:
-    """Return the boundaries of docs/security.md that the test files which ran attack."""
-    text = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+    """Return the boundaries of docs/explanation/security.md that the test files which ran attack."""
+    text = (Path(__file__).parents[2] / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
     section = text.partition("## Boundaries")[2].partition("\n## ")[0]
     lines = [line.strip("| ").split(" | ") for line in section.splitlines() if "`tests/" in line]
     return [cells[0] for cells in lines if ran & set(re.findall(r"`(tests/[^`]+)`", cells[-1]))]

@@ -282,7 +282,9 @@ def test_every_command_works_through_a_pooler(source: Breakable, tmp_path: Path)
         pooled.run("deploy", tiny_models.constant(tmp_path, 4, "pooled"))
         assert "pooled" in pooled.run("models")
         pooled.run("load", tmp_path / "images", "--table", "pooled_images")
-        pooled.run("score", "--table", "pooled_images", "--into", "pooled_results", "--model", "pooled")
+        pooled.run(
+            "score", "--table", "pooled_images", "--predictions", "pooled_results", "--model", "pooled"
+        )
         pooled.run("predict", tmp_path / "images" / "0.png", "--model", "pooled")
         pooled.run("doctor")
         pooled.run("drop", "pooled", "--force")

@@ -17,10 +17,10 @@ import pytest
 
 from dbinfer_udf.errors import CancelledError, ImageError, UsageError
 from dbinfer_udf.host import interrupts
-from dbinfer_udf.host.image_limits import DEFAULT_LIMITS
 from dbinfer_udf.image import draw
 from dbinfer_udf.image.decode import decode
-from dbinfer_udf.session import alone, draw_apart
+from dbinfer_udf.image.file import DEFAULT_LIMITS
+from dbinfer_udf.session import images
 
 NO_LIMIT = DEFAULT_LIMITS._replace(max_seconds=1 << 40)
 # what one stripe of rows takes beside the picture, and the interpreter's own
@@ -50,7 +50,7 @@ def test_a_cancel_ends_it_in_the_midst(what: str, at: int, monkeypatch: pytest.M
     looks = looked(monkeypatch, lambda count: count >= at)
     given = (boxes(100, 600), None) if what == "boxes" else (None, hostile.png(600, 600, 8, 0))
     with pytest.raises(CancelledError, match="cancelled while it drew"):
-        alone.draw({}, hostile.png(600, 600), given if what != "nothing" else (None, None))
+        images.draw({}, hostile.png(600, 600), given if what != "nothing" else (None, None))
     assert len(looks) == at
 
 
@@ -117,16 +117,17 @@ def test_a_text_of_boxes_beyond_all_use_is_not_parsed() -> None:
         draw.drawn(hostile.png(8, 8), "[" + " " * 10_000_001 + "]", None, DEFAULT_LIMITS)
 
 
-@pytest.mark.parametrize(("width", "height"), [(1, 1), (1, 300), (257, 129), (640, 480)])
-def test_the_png_holds_every_pixel(width: int, height: int) -> None:
-    pixels = np.random.default_rng(3).integers(0, 256, (height, width, 3), np.uint8)
-    source = draw.cv2.imencode(".png", pixels)[1].tobytes()
-    assert (decode(draw.drawn(source, None, None, NO_LIMIT), "BGR") == pixels).all()
+def test_the_png_holds_every_pixel(subtests: pytest.Subtests) -> None:
+    for width, height in [(1, 1), (1, 300), (257, 129), (640, 480)]:
+        with subtests.test(width=width, height=height):
+            pixels = np.random.default_rng(3).integers(0, 256, (height, width, 3), np.uint8)
+            source = draw.cv2.imencode(".png", pixels)[1].tobytes()
+            assert (decode(draw.drawn(source, None, None, NO_LIMIT), "BGR") == pixels).all()
 
 
 def test_a_process_that_draws_and_writes_without_end() -> None:
     """Before, all that it wrote in a minute went into the backend's memory."""
     with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as taken:
         with pytest.raises(ImageError, match="gave more than an image"):
-            draw_apart._answer(taken, 1 << 20)
+            images._answer(taken, 1 << 20)
         taken.kill()

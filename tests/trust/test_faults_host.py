@@ -19,7 +19,7 @@ from costly_models import wide_model
 
 from dbinfer import server as embedded
 from dbinfer.install import InstallOptions, install
-from dbinfer.install.engine import EngineOptions, engine
+from dbinfer.install.hosts import EngineOptions, engine
 from dbinfer.models import deploy
 
 pytestmark = [

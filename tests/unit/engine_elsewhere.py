@@ -18,7 +18,7 @@ from dbinfer_udf.engine import client; from dbinfer_udf.host import sandbox as k
 call = json.load(sys.stdin)
 kernel.no_new_privileges()
 if call["steps"]:
-    seccomp._load([tuple(step) for step in call["steps"]])
+    seccomp._load_filter([tuple(step) for step in call["steps"]])
 engine = client.Engine(call["settings"], call["digest"], lambda: call["modules"])
 img = open(call["img"], "rb").read()
 spec, found = call["spec"], []

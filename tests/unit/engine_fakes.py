@@ -12,9 +12,8 @@ import pytest
 
 from dbinfer_udf.engine import models
 from dbinfer_udf.errors import EngineError, RowError
-from dbinfer_udf.host import interrupts, process, protocol
-from dbinfer_udf.model import figures
-from dbinfer_udf.model.tasks import TASKS
+from dbinfer_udf.host import cache, interrupts, process, protocol
+from dbinfer_udf.model.functions import RUNS
 from dbinfer_udf.session import resolve
 from dbinfer_udf.session.backend import Session
 
@@ -93,9 +92,9 @@ def make_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Session:
     monkeypatch.setattr(resolve, "subtransaction_function", lambda: lambda: 1)
     monkeypatch.setattr(interrupts, "interrupt_flag", lambda: ctypes.c_bool(False))
     own = SimpleNamespace(in_process=True, waited_for=lambda seconds: None)
-    monkeypatch.setattr(models, "_load", lambda session, spec, threads: own)
-    tasks = {name: lambda model, img, k, name=name: f"{name} in the backend" for name in TASKS}
-    monkeypatch.setattr(models, "_tasks", lambda settings: tasks)
+    monkeypatch.setattr(models, "_load_here", lambda session, spec, threads: own)
+    tasks = {name: lambda model, img, k, name=name: f"{name} in the backend" for name in RUNS}
+    monkeypatch.setattr(models, "_runs_here", lambda settings: tasks)
     gd: dict[str, Any] = {}
     gd["dbinfer"] = Session(gd, "digest")
     monkeypatch.setattr(Session, "present", lambda self, spec: SimpleNamespace(folder=str(tmp_path)))
@@ -116,6 +115,6 @@ def run(session: Session, found: dict[str, Any], task: str = "classify", k: Any 
 
 
 def tried(folder: Path, milliseconds: float) -> None:
-    unknown = dict.fromkeys(figures.OUTCOME, "") | dict.fromkeys(figures.NUMBERS)
+    unknown = dict.fromkeys(cache.TRIAL_KEYS, "") | dict.fromkeys(cache.TRIAL_NUMBERS)
     outcome = unknown | {"milliseconds": milliseconds}
-    Path(figures.path(str(folder))).write_text(json.dumps(outcome))
+    Path(cache.trial_path(str(folder))).write_text(json.dumps(outcome))

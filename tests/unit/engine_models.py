@@ -17,6 +17,7 @@ from dbinfer.models.prepare import prepare
 from dbinfer_udf.engine.client import Engine, status
 from dbinfer_udf.host import libraries
 from dbinfer_udf.host.cache import Entry
+from dbinfer_udf.image.file import DEFAULT_LIMITS
 from dbinfer_udf.model.model import Model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "db"))
@@ -56,20 +57,22 @@ def engine(folder: Path, **settings: str) -> Engine:
 
 def in_process(spec: dict[str, Any], entry: Entry, threads: int = 1) -> Model:
     """Return the model as a backend has it."""
-    return Model(libraries.load("")["openvino"], entry, spec, threads)
+    return Model(libraries.import_libraries("", DEFAULT_LIMITS.max_pixels)["openvino"], entry, spec, threads)
 
 
 def processes(engine: Engine) -> dict[str, list[int]]:
-    """Return the pids of an engine's processes by what ps calls them: engine, zygote, host, worker."""
+    """Return the pids of an engine's processes by what ps calls them: engine, zygote, loader, worker."""
     top = [one["pid"] for one in status(engine.settings) if one["digest"] == engine.digest[:12]]
-    found: dict[str, list[int]] = {"engine": top, "zygote": [], "host": [], "worker": []}
+    found: dict[str, list[int]] = {"engine": top, "zygote": [], "loader": [], "worker": []}
     todo = list(top)
     while todo:
         children = children_of(todo.pop())
         todo += children
         for child in children:
             title = title_of(child)
-            found["worker" if "worker" in title else "host" if "host" in title else "zygote"].append(child)
+            found["worker" if "worker" in title else "loader" if "loader" in title else "zygote"].append(
+                child
+            )
     return found
 
 

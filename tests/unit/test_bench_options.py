@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from dbinfer.base.errors import UsageError
-from dbinfer.bench.report import CASES, METHODS, BenchOptions
+from dbinfer.bench.report import CASES, METHODS, BenchOptions, BenchReport
+from dbinfer.cli.app import app
 
 
 @pytest.mark.parametrize(
@@ -60,6 +65,47 @@ def test_batches_are_measured_for_each_function() -> None:
     assert {case.function for case in CASES if "batch" in case.methods} == {case.function for case in CASES}
 
 
-def test_slow_methods_are_left_to_the_case_that_has_them() -> None:
-    digits = next(c for c in CASES if c.network == "digits" and c.precision == "f32")
-    assert BenchOptions(methods=("sql", "naive")).methods_of(digits) == ["sql"]
+def test_methods_that_have_moved_say_where() -> None:
+    with pytest.raises(UsageError, match="methods is 'naive'") as raised:
+        BenchOptions(methods=("naive",))
+    assert "make bench" in raised.value.hint
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Measure nothing; return what the command would have measured."""
+    asked: dict[str, Any] = {}
+
+    def bench(options: BenchOptions, *_: object) -> BenchReport:
+        asked["options"] = options
+        return BenchReport({"cpu": "x", "notes": []}, [])
+
+    monkeypatch.setattr(import_module("dbinfer.bench"), "bench", bench)
+    return asked
+
+
+def test_json_is_printed(measured: dict[str, Any]) -> None:
+    done = CliRunner().invoke(app, ["bench", "--network", "digits,unet", "--quick", "--json"])
+    assert json.loads(done.stdout)["results"] == []
+    assert measured["options"] == BenchOptions(networks=("digits", "unet"), quick=True)
+
+
+@pytest.mark.parametrize("words", [["--json", "old.json"], ["--json=old.json"]])
+def test_the_file_of_an_older_release_is_still_written(
+    words: list[str], measured: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(import_module("dbinfer.cli.bench"), "_show", lambda report: None)
+    done = CliRunner().invoke(app, ["bench", *words, "--ways", "sql"])
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "old.json").read_text())["environment"]["cpu"] == "x"
+    assert "--json takes no file now" in done.stderr
+    assert measured["options"].methods == ("sql",)
+
+
+@pytest.mark.parametrize("words", [["--plot", "b.png"], ["train", "--sweep", "width"], ["growth"], ["plan"]])
+def test_what_has_moved_says_where(words: list[str]) -> None:
+    done = CliRunner().invoke(app, ["bench", *words])
+    assert isinstance(done.exception, UsageError)
+    assert "has moved out of the package" in done.exception.message
+    assert done.exception.hint.startswith("In a clone: ")

@@ -1,14 +1,21 @@
-"""The tables as Markdown, put into a document without touching the rest of it."""
+"""The tables of a report: rates, steps, and what is overhead."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from dbinfer.base.errors import DataError
-from dbinfer.bench.report import BenchReport, Case, Sample, results
-from dbinfer.bench.tables import markdown, naive_table, number, overhead, plot, profile_table, put_between
+from dbinfer.bench.report import (
+    BenchReport,
+    Case,
+    Sample,
+    environment_lines,
+    number,
+    overhead,
+    profile_table,
+    results,
+    speed_table,
+    target_table,
+)
 
 ENVIRONMENT = {
     "date": "2026-01-01",
@@ -30,20 +37,13 @@ def report() -> BenchReport:
     return BenchReport(ENVIRONMENT, results(Case("resnet50", "f32", "500x375", "predict"), 500, taken))
 
 
-def test_markdown_holds_what_was_measured_and_what_was_not() -> None:
-    text = markdown(report().to_dict())
-    assert "| resnet50 f32 predict 500x375 | sql | 87.7 | 0.88 |" in text
-    assert "spark: not installed." in text
-    assert "| ResNet-50 predict / bare loop | 0.97 | 0.876 | below |" in text
-
-
-def test_a_part_is_added_then_replaced_and_the_rest_stays() -> None:
-    first = put_between("# Title\n\nText.\n", "bench", "one\n")
-    assert first.startswith("# Title\n\nText.\n")
-    second = put_between(first + "\nAfter.\n", "bench", "two\n")
-    assert "one" not in second
-    assert "<!-- bench -->\ntwo\n<!-- /bench -->" in second
-    assert second.endswith("After.\n")
+def test_tables_hold_what_was_measured_and_what_was_not() -> None:
+    rows = report().to_dict()["results"]
+    assert ["resnet50 f32 predict 500x375", "sql", "87.7", "0.88"] in [
+        cells[:4] for cells in speed_table(rows)[1]
+    ]
+    assert "note: spark: not installed." in environment_lines(ENVIRONMENT)
+    assert ["ResNet-50 predict / bare loop", "0.97", "0.876", "below"] in target_table(rows)[1]
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,6 @@ def test_numbers_have_three_digits(value: object, text: str) -> None:
     assert number(value) == text
 
 
-def test_the_plot_is_a_picture(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    plot(report().to_dict()["results"], tmp_path / "b.png")
-    assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_without_results_there_is_no_plot(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no results"):
-        plot([], tmp_path / "b.png")
-
-
 def test_overhead_is_what_sql_takes_beyond_the_bare_loop() -> None:
     case = {"network": "digits", "precision": "f32", "function": "classify", "images": "28x28"}
     sql = {**case, "method": "sql", "images_per_s": 40_000.0, "cores": 2}
@@ -81,7 +70,7 @@ def test_overhead_is_what_sql_takes_beyond_the_bare_loop() -> None:
     assert overhead(sql, [sql]) is None
 
 
-def test_full_decode_is_a_line_below_ours_and_naive_calls_have_a_table() -> None:
+def test_full_decode_is_a_line_below_ours() -> None:
     case = {"network": "mobilenet_v2", "precision": "f32", "function": "classify", "images": "4000x3000"}
     row = {
         **case,
@@ -91,10 +80,7 @@ def test_full_decode_is_a_line_below_ours_and_naive_calls_have_a_table() -> None
         "decode_us": 13.0,
         "infer_us": 7000.0,
     }
-    row |= {"full_decode_us": 50.0, "naive_read_ms": 5.0, "naive_compile_ms": 70.0, "naive_infer_ms": 80.0}
+    row |= {"full_decode_us": 50.0}
     headings, cells = profile_table([row])
     assert [line[headings.index("decode us")] for line in cells] == ["13.0", "50.0"]
     assert all(len(line) == len(headings) for line in cells)
-    headings, cells = naive_table([row])
-    assert cells[0][1:] == ["5", "70.0", "80.0", "7"]
-    assert len(headings) == len(cells[0])

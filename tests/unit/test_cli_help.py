@@ -13,17 +13,17 @@ import typer.main
 
 from dbinfer.cli import main
 from dbinfer.cli.app import COMMANDS as TABLE
-from dbinfer.cli.app import app
+from dbinfer.cli.app import RENAMED, app, renamed
+from dbinfer.cli.options import spread_all
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Yield (words, command) of each command, also those of sub-groups; hidden ones are other names of the same."""
     if group.hidden:
         return
-    if hasattr(group, "commands"):
-        for name, command in group.commands.items():
-            yield from commands(command, (*path, name))
-    else:
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands(command, (*path, name))
+    if getattr(group, "invoke_without_command", True):
         yield " ".join(path), group
 
 
@@ -51,6 +51,7 @@ def test_the_table_has_what_the_modules_register() -> None:
         group = typer.Typer()
         group.callback()(lambda: None)
         importlib.import_module(f"dbinfer.cli.{module}").register(group)
+        spread_all(group)
         names = set(typer.main.get_group(group).commands)
         assert names == {name for name, known in TABLE.items() if known.module == module}
 
@@ -73,7 +74,7 @@ def test_help_opens_with_a_sentence_and_has_examples() -> None:
 
 
 def named(words: list[str]) -> str:
-    """Return the command that an example calls: `bench scaling` before `bench`."""
+    """Return the command that an example calls: `bench engine` before `bench`."""
     fitting = [name for name in NAMES if words[1 : 1 + len(name.split())] == name.split()]
     assert fitting, f"{' '.join(words)}: there is no such command"
     return max(fitting, key=len)
@@ -112,3 +113,31 @@ def test_every_option_has_help() -> None:
 def test_commands_that_print_facts_have_json() -> None:
     for name in ("status", "doctor", "models", "install", "upgrade", "deploy"):
         assert any("--json" in parameter.opts for parameter in COMMANDS[name].params), name
+
+
+def test_old_spellings_still_work_and_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, words in RENAMED.items():
+        root = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+        options = {option for parameter in root[command].params for option in parameter.opts}
+        for old, new in words.items():
+            assert new in options, f"{command} has no {new}"
+            assert old not in options
+            assert list(renamed([command, old, "x", f"{old}=y"])) == [command, new, "x", f"{new}=y"]
+            said = f"hint: {old} is now {new}; the old spelling ends with the next release"
+            assert capsys.readouterr() == ("", f"{said}\n{said}\n")
+
+
+def test_what_has_no_default_is_asked_for() -> None:
+    needed = {
+        name: {parameter.name for parameter in COMMANDS[name].params if parameter.required}
+        for name in ("convert", "quantize", "deploy", "train", "tune", "score", "load")
+    }
+    assert needed == {
+        "convert": {"source", "output"},
+        "quantize": {"model", "calibrate"},
+        "deploy": {"model"},
+        "train": {"network"},
+        "tune": {"network", "data"},
+        "score": set(),
+        "load": set(),
+    }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+import itertools
 from typing import Any
 
 import pytest
 import typer.main
 from typer.testing import CliRunner
 
+import dbinfer
 from dbinfer.base.errors import DbinferError, UsageError
 from dbinfer.cli.app import app
 
@@ -32,8 +33,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, command: str, *words: str) -> Any:
     def verb(*given: Any) -> None:
         raise AskedError(next(value for value in given if hasattr(value, "values")))
 
-    monkeypatch.setattr(import_module("dbinfer.convert"), "convert", verb)
-    monkeypatch.setattr(import_module("dbinfer.models"), "deploy", verb)
+    monkeypatch.setattr(dbinfer, "convert", verb)
+    monkeypatch.setattr(dbinfer, "deploy", verb)
     found = CliRunner().invoke(app, [*CALLS[command], *words]).exception
     if isinstance(found, DbinferError):
         raise found
@@ -45,50 +46,54 @@ def parameters(command: str) -> dict[str, Any]:
     return {p.name: p for p in typer.main.get_command(app).commands[command].params}
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_the_options_are_the_same(name: str) -> None:
-    one, other = (parameters(command)[name] for command in CALLS)
-    assert (one.opts, one.secondary_opts, one.help) == (other.opts, other.secondary_opts, other.help)
+def test_the_options_are_the_same(subtests: pytest.Subtests) -> None:
+    for name in SHARED:
+        with subtests.test(name=name):
+            one, other = (parameters(command)[name] for command in CALLS)
+            assert (one.opts, one.secondary_opts, one.help) == (other.opts, other.secondary_opts, other.help)
 
 
-@pytest.mark.parametrize("command", CALLS)
-@pytest.mark.parametrize(
-    ("words", "values"),
-    [
-        (["--color", "rgb"], {"color": "RGB"}),
-        (["--color", "Gray"], {"color": "GRAY"}),
-        (["--input-size", "480x640"], {"height": 480, "width": 640}),
-        (["--size", "224"], {"height": 224, "width": 224}),
-        (["--labels", "a, b"], {"labels": ["a", "b"]}),
-        (["--mean", "1,2,3", "--pad-value", "7"], {"mean": [1.0, 2.0, 3.0], "pad_value": 7}),
-        (["--interpolation", "cubic", "--decode", "exact"], {"interpolation": "cubic", "decode": "exact"}),
-        (["--l2-normalize"], {"l2_normalize": True}),
-    ],
-)
-def test_values_are_read_alike(
-    monkeypatch: pytest.MonkeyPatch, command: str, words: list[str], values: dict[str, Any]
+def test_values_are_read_alike(monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests) -> None:
+    for (words, values), command in itertools.product(
+        [
+            (["--color", "rgb"], {"color": "RGB"}),
+            (["--color", "Gray"], {"color": "GRAY"}),
+            (["--input-size", "480x640"], {"height": 480, "width": 640}),
+            (["--size", "224"], {"height": 224, "width": 224}),
+            (["--labels", "a, b"], {"labels": ["a", "b"]}),
+            (["--mean", "1,2,3", "--pad-value", "7"], {"mean": [1.0, 2.0, 3.0], "pad_value": 7}),
+            (
+                ["--interpolation", "cubic", "--decode", "exact"],
+                {"interpolation": "cubic", "decode": "exact"},
+            ),
+            (["--l2-normalize"], {"l2_normalize": True}),
+        ],
+        CALLS,
+    ):
+        with subtests.test(words=words, values=values, command=command):
+            assert asked(monkeypatch, command, *words).values == values
+
+
+def test_a_layout_is_read_however_it_is_written(
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
-    assert asked(monkeypatch, command, *words).values == values
+    for command in CALLS:
+        with subtests.test(command=command):
+            assert asked(monkeypatch, command, "--layout", "nchw").layout == "NCHW"
 
 
-@pytest.mark.parametrize("command", CALLS)
-def test_a_layout_is_read_however_it_is_written(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    assert asked(monkeypatch, command, "--layout", "nchw").layout == "NCHW"
-
-
-@pytest.mark.parametrize("command", CALLS)
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--color", "cmyk"],
-        ["--layout", "hwc"],
-        ["--input-size", "big"],
-        ["--task", "guess"],
-        ["--scale", "x"],
-    ],
-)
 def test_words_that_nobody_knows_are_wrong_usage(
-    monkeypatch: pytest.MonkeyPatch, command: str, words: list[str]
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(UsageError, match=words[0]):
-        asked(monkeypatch, command, *words)
+    for words, command in itertools.product(
+        [
+            ["--color", "cmyk"],
+            ["--layout", "hwc"],
+            ["--input-size", "big"],
+            ["--task", "guess"],
+            ["--scale", "x"],
+        ],
+        CALLS,
+    ):
+        with subtests.test(words=words, command=command), pytest.raises(UsageError, match=words[0]):
+            asked(monkeypatch, command, *words)

@@ -20,19 +20,17 @@ def shown(terminal: bool, *told: Progress, steps: bool = False, width: int = 120
     return text.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("progress", "words"),
-    [
+def test_a_terminal_sees_the_step_and_how_much_is_done(subtests: pytest.Subtests) -> None:
+    for progress, words in [
         (Progress("loading", 120, 400, "images"), ["loading", "120/400 images"]),
         (Progress("sending", 1_500_000, 3_000_000, "bytes"), ["sending", "1.5 MB of 3.0 MB"]),
         (Progress("counting", 7, None, "rows"), ["counting", "7 rows"]),
         (Progress("scoring"), ["scoring"]),
         (Progress("[0, 1]"), ["[0, 1]"]),
-    ],
-)
-def test_a_terminal_sees_the_step_and_how_much_is_done(progress: Progress, words: list[str]) -> None:
-    text = shown(True, progress)
-    assert [word for word in words if word not in text] == []
+    ]:
+        with subtests.test(progress=progress, words=words):
+            text = shown(True, progress)
+            assert [word for word in words if word not in text] == []
 
 
 def test_a_log_gets_notes_alone() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dbinfer.cli import options
+from dbinfer.cli import screen
 from dbinfer.cli.images import show_answers
-from dbinfer.cli.options import print_table
+from dbinfer.cli.screen import print_table
 from dbinfer.score import PredictReport
 from dbinfer.score.files import Answer
 
@@ -33,7 +33,7 @@ ROWS: list[list[Any]] = [
 def printed(monkeypatch: pytest.MonkeyPatch, width: int, terminal: bool = True, **more: Any) -> str:
     text = io.StringIO()
     console = Console(file=text, force_terminal=terminal, width=width, color_system=None, highlight=False)
-    monkeypatch.setattr(options, "console", console)
+    monkeypatch.setattr(screen, "console", console)
     print_table("models (* default)", COLUMNS, ROWS, **more)
     return text.getvalue()
 
@@ -42,11 +42,14 @@ def words(cells: list[Any]) -> list[str]:
     return [word for cell in cells if cell is not None for word in str(cell).split()]
 
 
-@pytest.mark.parametrize("width", [200, 120, 100, 80, 60, 40])
-def test_no_word_is_broken_and_no_line_is_too_long(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    text = printed(monkeypatch, width)
-    assert [word for word in words(COLUMNS + ROWS[0] + ROWS[1]) if word not in text] == []
-    assert max(len(line) for line in text.splitlines()) <= width
+def test_no_word_is_broken_and_no_line_is_too_long(
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    for width in [200, 120, 100, 80, 60, 40]:
+        with subtests.test(width=width):
+            text = printed(monkeypatch, width)
+            assert [word for word in words(COLUMNS + ROWS[0] + ROWS[1]) if word not in text] == []
+            assert max(len(line) for line in text.splitlines()) <= width
 
 
 def test_at_80_columns_the_less_important_columns_go_first_and_the_table_says_so(
@@ -71,7 +74,7 @@ def test_a_wide_terminal_and_a_file_get_everything(monkeypatch: pytest.MonkeyPat
 
 def test_cells_are_text_and_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     text = io.StringIO()
-    monkeypatch.setattr(options, "console", Console(file=text, width=80))
+    monkeypatch.setattr(screen, "console", Console(file=text, width=80))
     print_table("a", ["name"], [["[bold]odd[/]"]])
     assert "[bold]odd[/]" in text.getvalue()
 
@@ -80,7 +83,7 @@ def test_classes_and_objects_have_a_line_each(monkeypatch: pytest.MonkeyPatch) -
     """All fields of all objects stood in one long row."""
     text = io.StringIO()
     console = Console(file=text, width=80, color_system=None, highlight=False)
-    monkeypatch.setattr(options, "console", console)
+    monkeypatch.setattr(screen, "console", console)
     seen = [{"label": "cat", "score": 0.5}, {"label": "dog", "score": 0.25}] * 5
     answers = (Answer(Path("a.png"), seen, "", 1.0), Answer(Path("b.png"), [0.5] * 9, "", 1.0))
     show_answers(PredictReport("detect", None, answers))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from convert_models import save_onnx, small_classifier
+from variants import wide
 
 from dbinfer.base.errors import ConvertError, DbinferError, ModelFileError
 from dbinfer.convert import ConvertOptions, convert
@@ -35,7 +36,7 @@ def test_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "cure"),
+    ("name", "hint"),
     [
         ("net.bin", "dbinfer deploy"),
         ("net.pt", "torch.onnx.export"),
@@ -43,9 +44,9 @@ def test_empty(tmp_path: Path) -> None:
         ("net", "Known"),
     ],
 )
-def test_unknown_ending(tmp_path: Path, name: str, cure: str) -> None:
+def test_unknown_ending(tmp_path: Path, name: str, hint: str) -> None:
     (tmp_path / name).write_text("x")
-    assert cure in _refused(tmp_path / name, "ending").cure
+    assert hint in _refused(tmp_path / name, "ending").hint
 
 
 @pytest.mark.parametrize("name", ["net.keras", "net.h5", "net.onnx", "net.pb", "net.tflite"])
@@ -61,7 +62,7 @@ def test_folder_that_is_no_saved_model(tmp_path: Path) -> None:
 
 def test_file_inside_a_saved_model(tmp_path: Path) -> None:
     (tmp_path / "saved_model.pb").write_bytes(b"x")
-    assert str(tmp_path) in _refused(tmp_path / "saved_model.pb", "part of a SavedModel").cure
+    assert str(tmp_path) in _refused(tmp_path / "saved_model.pb", "part of a SavedModel").hint
 
 
 def test_cut_off_onnx(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_cut_off_onnx(tmp_path: Path) -> None:
     _refused(path, "cannot be read as an ONNX model")
 
 
-@pytest.mark.parametrize("name", ["net.keras", "net.h5"])
+@pytest.mark.parametrize("name", ["net.keras", *wide("net.h5")])
 def test_cut_off_keras(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     small_classifier().save(path)
@@ -78,11 +79,13 @@ def test_cut_off_keras(tmp_path: Path, name: str) -> None:
     _refused(path, name)
 
 
+@pytest.mark.wide
 def test_weights_only(tmp_path: Path) -> None:
     small_classifier().save_weights(tmp_path / "net.weights.h5")
-    assert "model.save" in _refused(tmp_path / "net.weights.h5", "contains weights, but not the network").cure
+    assert "model.save" in _refused(tmp_path / "net.weights.h5", "contains weights, but not the network").hint
 
 
+@pytest.mark.wide
 def test_layer_of_its_own(tmp_path: Path) -> None:
     import keras
 
@@ -92,7 +95,7 @@ def test_layer_of_its_own(tmp_path: Path) -> None:
 
     image = keras.Input((16, 16, 3))
     keras.Model(image, Own()(image)).save(tmp_path / "net.keras")
-    assert "model.export" in _refused(tmp_path / "net.keras", "uses the class Own, which").cure
+    assert "model.export" in _refused(tmp_path / "net.keras", "uses the class Own, which").hint
 
 
 def test_lambda_is_not_run(tmp_path: Path) -> None:
@@ -100,7 +103,7 @@ def test_lambda_is_not_run(tmp_path: Path) -> None:
 
     image = keras.Input((16, 16, 3))
     keras.Model(image, keras.layers.Lambda(lambda x: x * 2)(image)).save(tmp_path / "net.keras")
-    assert "model.export" in _refused(tmp_path / "net.keras", "custom layer").cure
+    assert "model.export" in _refused(tmp_path / "net.keras", "custom layer").hint
 
 
 @pytest.mark.wide
@@ -138,8 +141,20 @@ def test_without_tensorflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nam
     small_classifier().save(tmp_path / name)
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     assert (
-        "-m pip install 'tensorflow-cpu>=" in _refused(tmp_path / name, "needs TensorFlow", convert_here).cure
+        "-m pip install 'tensorflow-cpu>=" in _refused(tmp_path / name, "needs TensorFlow", convert_here).hint
     )
+
+
+def test_options_and_manifest_are_checked_before_a_framework_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "net.keras"
+    source.write_bytes(b"not looked at")
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(ConvertError, match="the zoo has no network 'digit'; it has alexnet, digits"):
+        convert_here(source, tmp_path / "out.xml", ConvertOptions(network="digit"))
+    (tmp_path / "manifest.json").write_text("{")
+    _refused(source, "manifest.json is not JSON", convert_here)
 
 
 @pytest.mark.wide

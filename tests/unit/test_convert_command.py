@@ -67,7 +67,7 @@ def test_table_says_what_was_compared_and_assumed(
         (["--scale", "a"], 2, "--scale is 'a'"),
         (["--input-size", "12x"], 2, "--input-size is '12x'"),
         (["--layout", "hwc"], 2, "--layout is 'hwc'"),
-        (["--weights", "int8"], 2, "--weights is 'int8'"),
+        (["--weights", "int8"], 2, "weights is 'int8'"),
         (["--labels", "@nowhere.txt"], 2, "nowhere.txt"),
         (["--nonsense"], 2, "--nonsense"),
         ([*WORDS, "--tolerance", "1e-12", "--weights", "fp16"], 1, "differs from its source"),

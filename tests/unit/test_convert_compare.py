@@ -1,4 +1,4 @@
-"""What runs a source beside its IR, and what a refusal says: the first layer that differs, and cures that can help."""
+"""What runs a source beside its IR, and what a refusal says: the first layer that differs, and hints that can help."""
 
 from __future__ import annotations
 
@@ -104,23 +104,23 @@ def test_the_first_layer_that_differs_is_named(tmp_path: Path, monkeypatch: pyte
     _wrong_weights(monkeypatch, "dense", lambda x: x[:, ::-1].copy())
     error = _refusal(save_onnx_of_any_size(tmp_path / "net.onnx"))
     assert "the first layer whose output differs is dense (MatMul): " in error.message
-    assert "--weights" not in error.cure
-    assert "--tolerance" not in error.cure
-    assert "compute this model differently" in error.cure
+    assert "--weights" not in error.hint
+    assert "--tolerance" not in error.hint
+    assert "compute this model differently" in error.hint
 
 
 @pytest.mark.wide
 def test_a_small_difference_in_fp32_can_be_tolerated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _wrong_weights(monkeypatch, "dense", lambda x: x * np.float32(1.01))
     error = _refusal(save_onnx_of_any_size(tmp_path / "net.onnx"))
-    assert "--weights" not in error.cure
-    assert "--tolerance 0.0" in error.cure
+    assert "--weights" not in error.hint
+    assert "--tolerance 0.0" in error.hint
 
 
 @pytest.mark.wide
 def test_fp16_can_be_fp32(tmp_path: Path) -> None:
     error = _refusal(save_onnx_of_any_size(tmp_path / "net.onnx"), weights="fp16", tolerance=1e-7)
-    assert error.cure.startswith("Use --weights fp32, or allow more with --tolerance ")
+    assert error.hint.startswith("Use --weights fp32, or allow more with --tolerance ")
     assert "the first layer whose output differs is " in error.message
 
 

@@ -201,7 +201,7 @@ def test_centre_maps_with_channels_first() -> None:
 
 def test_every_head_can_be_named() -> None:
     assert tuple(HEADS) == DETECTORS
-    with pytest.raises(UsageError, match="--detector is 'yolo', but must be one of ssd"):
+    with pytest.raises(UsageError, match="detector is 'yolo', but must be one of ssd"):
         ConvertOptions(detector="yolo")
 
 
@@ -221,7 +221,7 @@ def test_outputs_of_another_form_are_refused(name: str, outputs: Any, said: str)
 def test_a_detector_of_unknown_form_is_asked_for() -> None:
     with pytest.raises(ConvertError, match=r"not of a known form: output \[1, 7, 7\]") as refused:
         detector_of(graph({"output": np.zeros((1, 7, 7))}), ConvertOptions(), "detection")
-    assert "Name the form with --detector: ssd" in (refused.value.cure or "")
+    assert "Name the form with --detector: ssd" in (refused.value.hint or "")
 
 
 def test_what_is_no_detector_stays_what_it_is() -> None:

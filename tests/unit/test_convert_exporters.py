@@ -122,7 +122,7 @@ def test_hostile_metadata_gets_a_sentence(tmp_path: Path, key: str, value: str, 
     with pytest.raises(ConvertError, match=said) as caught:
         converted(source)
     assert len(caught.value.message) < 250
-    assert "Export the model again" in caught.value.cure
+    assert "Export the model again" in caught.value.hint
     assert not (tmp_path / "out.xml").exists()
 
 
@@ -204,7 +204,7 @@ def test_custom_operations_are_named(plain: Path, tmp_path: Path) -> None:
         ConvertError, match=r"has operations that are not TensorFlow's, .*: Landmarks2Transform\n"
     ) as caught:
         converted(described(plain, tmp_path, custom="Landmarks2Transform"))
-    assert caught.value.cure == "Export the network without them, from where it was trained."
+    assert caught.value.hint == "Export the network without them, from where it was trained."
 
 
 @pytest.mark.wide
@@ -282,6 +282,7 @@ def test_ways_of_image_processors(
     assert {key: getattr(manifest, key) for key in expected} == expected
 
 
+@pytest.mark.wide
 def test_timm_keeps_everything_in_one_file(tmp_path: Path) -> None:
     trained = {"mean": [0.5] * 3, "std": [0.5] * 3, "input_size": [3, 24, 24]}
     config = {"architecture": "resnet18", "num_classes": 5, "pretrained_cfg": trained}

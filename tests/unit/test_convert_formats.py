@@ -101,6 +101,7 @@ def test_keras2_file_is_one_that_keras3_refuses(unet: Any, tmp_path: Path) -> No
         keras.models.load_model(save_as_keras2(unet, tmp_path / "net.h5"), compile=False)
 
 
+@pytest.mark.wide
 def test_sequential_that_cannot_be_traced(tmp_path: Path) -> None:
     model = small_classifier()
     model.save(tmp_path / "net.keras")
@@ -111,6 +112,7 @@ def test_sequential_that_cannot_be_traced(tmp_path: Path) -> None:
     _assert_checked(report)
 
 
+@pytest.mark.wide
 def test_frozen_graph_of_tensorflow_1(tmp_path: Path) -> None:
     source = save_frozen_tf1(tmp_path / "net.pb")
     report = convert(source, tmp_path / "net.xml", ConvertOptions(values=SCALE))
@@ -140,6 +142,7 @@ def test_onnx_output_chosen_by_name(tmp_path: Path) -> None:
     _assert_checked(report)
 
 
+@pytest.mark.wide
 def test_fp16_is_half_the_size_and_still_close(unet: Any, tmp_path: Path) -> None:
     source = _unet_keras(unet, tmp_path)
     full = convert(source, tmp_path / "full.xml")

@@ -15,11 +15,12 @@ from float32 import tolerance
 from variants import wide
 
 from dbinfer.base.errors import ConvertError
+from dbinfer.base.quiet import tensorflow
 from dbinfer.convert import ConvertOptions
 from dbinfer.convert.conversion import convert_here as convert
 from dbinfer.convert.known import known_keras
 from dbinfer.convert.manifest import make_manifest
-from dbinfer.convert.source import Source, tensorflow
+from dbinfer.convert.source import Source
 from dbinfer.models.graph import GraphInfo
 from dbinfer.models.ir import import_openvino
 from dbinfer_udf.manifest import Manifest
@@ -80,7 +81,7 @@ def _build(name: str, **options: Any) -> Any:
     return getattr(keras.applications, name)(weights=None, **options)
 
 
-@pytest.mark.parametrize(("module", "name", "size"), [*NETWORKS[:2], *wide(*NETWORKS[2:])])
+@pytest.mark.parametrize(("module", "name", "size"), [NETWORKS[0], *wide(*NETWORKS[1:])])
 def test_pixels_become_what_preprocess_input_makes_of_them(module: str, name: str, size: int) -> None:
     import keras
 
@@ -164,8 +165,10 @@ def test_labels_that_keras_has_on_this_machine(tmp_path: Path, monkeypatch: pyte
     ("names", "known"),
     [
         (("layer1.0.conv1.weight", "/layer4/layer4.1/conv2/Conv", "fc.weight"), "ResNet"),
-        (("/features/features.1/conv/conv.0/Conv", "features.18.0.weight", "classifier.1.weight"), "MobileNetV2"),
-        (("features.0.weight", "/features/features.10/Conv", "classifier.6.weight"), "VGG or AlexNet"),
+        *wide(
+            (("/features/features.1/conv/conv.0/Conv", "features.18.0.weight", "classifier.1.weight"), "MobileNetV2"),
+            (("features.0.weight", "/features/features.10/Conv", "classifier.6.weight"), "VGG or AlexNet"),
+        ),
     ],
 )  # fmt: skip
 def test_exports_of_torchvision(tmp_path: Path, names: tuple[str, ...], known: str) -> None:

@@ -11,9 +11,9 @@ from convert_models import run_ir, small_classifier
 from float32 import tolerance
 
 from dbinfer.base.errors import ConvertError
+from dbinfer.base.quiet import tensorflow
 from dbinfer.convert import ConvertOptions
 from dbinfer.convert.conversion import convert_here as convert
-from dbinfer.convert.source import tensorflow
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("needs TensorFlow: pip install dbinfer[convert]", allow_module_level=True)
@@ -40,6 +40,7 @@ def test_the_digits_network_up_to_its_features(tmp_path: Path) -> None:
     assert np.abs(run_ir(report.output, image) - np.asarray(expected)).max() <= rounding
 
 
+@pytest.mark.wide
 def test_a_sequential_network_up_to_its_features(tmp_path: Path) -> None:
     import keras
     from keras import layers
@@ -55,6 +56,7 @@ def test_a_sequential_network_up_to_its_features(tmp_path: Path) -> None:
     assert np.allclose(run_ir(report.output, image), np.asarray(expected), atol=1e-5)
 
 
+@pytest.mark.wide
 def test_a_last_layer_by_its_name_stays_what_it_is(tmp_path: Path) -> None:
     from dbinfer_models import NETWORKS
 
@@ -63,6 +65,7 @@ def test_a_last_layer_by_its_name_stays_what_it_is(tmp_path: Path) -> None:
     assert report.manifest.task == "classification"
 
 
+@pytest.mark.wide
 def test_a_layer_that_is_not_there(tmp_path: Path) -> None:
     small_classifier().save(tmp_path / "net.keras")
     with pytest.raises(ConvertError, match="the model has no output 'nowhere'"):

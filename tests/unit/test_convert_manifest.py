@@ -77,7 +77,7 @@ def test_open_size_is_fixed_by_option(tmp_path: Path) -> None:
     source = save_onnx(tmp_path / "open.onnx", open_size=True)
     with pytest.raises(ConvertError, match="height") as error:
         convert(source, tmp_path / "net.xml", ConvertOptions(values=STATED))
-    assert "--input-size" in error.value.cure
+    assert "--input-size" in error.value.hint
     report = convert(source, tmp_path / "net.xml", ConvertOptions(values={**STATED, "input_size": (12, 20)}))
     assert report.inputs[0].shape == (1, 3, 12, 20)
     assert report.check.done
@@ -90,7 +90,7 @@ def test_unknown_is_asked_for(source: Path, tmp_path: Path, left_out: str, optio
     values = {key: value for key, value in STATED.items() if key != left_out}
     with pytest.raises(ConvertError) as error:
         convert(source, tmp_path / "net.xml", ConvertOptions(values=values))
-    assert option in error.value.cure
+    assert option in error.value.hint
     assert not list(tmp_path.glob("*.xml"))
 
 
@@ -108,7 +108,7 @@ def test_all_that_is_missing_is_asked_for_at_once(tmp_path: Path) -> None:
         "--scale": "255",
     }
     assert error.value.words == tuple(word for pair in asked.items() for word in pair)
-    assert all(option in error.value.cure for option in (*asked, "--mean"))
+    assert all(option in error.value.hint for option in (*asked, "--mean"))
 
 
 @pytest.mark.parametrize(
@@ -149,6 +149,7 @@ def test_zoo_network_needs_no_options(tmp_path: Path) -> None:
     assert {**report.manifest.to_dict(), "provenance": {}} == stated
 
 
+@pytest.mark.wide
 def test_layout_that_the_shape_leaves_open(tmp_path: Path) -> None:
     import keras
 

@@ -1,4 +1,4 @@
-"""The table of docs/networks.md: what each network of others becomes, or the sentence that its owner reads.
+"""The table of docs/reference/networks.md: what each network of others becomes, or the sentence that its owner reads.
 
 Networks of packages are looked for in the folder that DBINFER_TEST_NETWORKS names: one folder a wheel, unpacked.
 """
@@ -25,7 +25,7 @@ from dbinfer.cli.app import main
 
 pytestmark = pytest.mark.wide
 FOLDER = "DBINFER_TEST_NETWORKS"
-TEXT = (ROOT / "docs" / "networks.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "reference" / "networks.md").read_text(encoding="utf-8")
 ROWS = [
     tuple(cell.strip() for cell in row)
     for row in re.findall(r"^\|([^|]+)\| `([^`|]+)` \|([^|]+)\|$", TEXT, re.M)
@@ -177,7 +177,9 @@ MADE: dict[str, Callable[[Path], Path]] = {
 def networks() -> Path:
     folder = os.environ.get(FOLDER)
     if not folder:
-        pytest.skip(f"needs {FOLDER}: a folder in which the wheels that docs/networks.md names are unpacked")
+        pytest.skip(
+            f"needs {FOLDER}: a folder in which the wheels that docs/reference/networks.md names are unpacked"
+        )
     return Path(folder)
 
 

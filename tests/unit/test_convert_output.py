@@ -46,7 +46,7 @@ def test_other_content_needs_force(source: Path, tmp_path: Path) -> None:
     (tmp_path / "net.xml").write_text("mine")
     with pytest.raises(ModelFileError, match="already exists") as error:
         convert(source, tmp_path / "net.xml", OPTIONS)
-    assert "--force" in error.value.cure
+    assert "--force" in error.value.hint
     assert (tmp_path / "net.xml").read_text() == "mine"
     assert _names(tmp_path) == {"net.onnx", "net.xml"}
     assert convert(source, tmp_path / "net.xml", ConvertOptions(values=STATED, force=True)).written
@@ -115,12 +115,10 @@ def test_unusable_output(source: Path, tmp_path: Path, output: str, message: str
         convert(source, tmp_path / output, OPTIONS)
 
 
-@pytest.mark.parametrize(
-    "options", [{"weights": "int8"}, {"layout": "HWC"}, {"tolerance": 0.0}, {"tolerance": float("nan")}]
-)
-def test_unusable_options(options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
-        ConvertOptions(**options)
+def test_unusable_options(subtests: pytest.Subtests) -> None:
+    for options in [{"weights": "int8"}, {"layout": "HWC"}, {"tolerance": 0.0}, {"tolerance": float("nan")}]:
+        with subtests.test(options=options), pytest.raises(UsageError):
+            ConvertOptions(**options)
 
 
 def test_output_that_cannot_be_replaced(source: Path, tmp_path: Path) -> None:

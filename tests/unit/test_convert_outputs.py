@@ -66,6 +66,7 @@ def test_one_output_has_no_name_in_the_manifest(tmp_path: Path) -> None:
     assert "outputs" not in report.manifest.to_dict()
 
 
+@pytest.mark.wide
 @pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="needs dbinfer[convert]")
 def test_layers_beside_an_output_of_a_keras_model(tmp_path: Path) -> None:
     import keras
@@ -148,7 +149,7 @@ def test_detectors_on_anchors_are_known_and_not_decoded() -> None:
             match=r"boxes \(regressors \[1, 896, 16\]\) and scores \(scores \[1, 896, 1\]\) belong to",
         ) as caught:
             detector_of(graph(outputs), ConvertOptions(), "detection")
-        assert "--task tensor" in caught.value.cure
+        assert "--task tensor" in caught.value.hint
         assert detector_of(graph(outputs), ConvertOptions(), None)[1] is None
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dbinfer_udf.engine.models import rows
+from dbinfer_udf.engine.models import score_rows
 from dbinfer_udf.errors import RowError
 from dbinfer_udf.host import protocol
 
@@ -28,9 +28,9 @@ class Deadly:
 
 def test_a_batch_loses_only_the_rows_that_end_their_worker() -> None:
     model, wanted = Deadly(5), [(0, b"a"), (1, b"?"), (2, None), (3, b"?"), (4, b"b")]
-    assert rows(model, "classify", True, wanted) == ["0", None, None, None, "4"]
+    assert score_rows(model, "classify", True, wanted) == ["0", None, None, None, "4"]
     with pytest.raises(RowError, match=r"^row 1: the worker was killed$"):
-        rows(model, "classify", False, wanted)
+        score_rows(model, "classify", False, wanted)
 
 
 class Killed(Deadly):
@@ -44,15 +44,15 @@ class Killed(Deadly):
 
 
 def test_a_worker_that_did_not_die_of_a_row_costs_none() -> None:
-    assert rows(Killed(5), "classify", False, [(0, b"a"), (1, None), (2, b"b")]) == ["0", None, "2"]
+    assert score_rows(Killed(5), "classify", False, [(0, b"a"), (1, None), (2, b"b")]) == ["0", None, "2"]
 
 
 def test_no_request_has_more_rows_than_the_network_takes() -> None:
     """The time that a request may take is that of so many images."""
     model = Deadly(4)
-    assert rows(model, "classify", False, [(n, b"a") for n in range(10)]) == [str(n) for n in range(10)]
+    assert score_rows(model, "classify", False, [(n, b"a") for n in range(10)]) == [str(n) for n in range(10)]
     assert model.asked == [4, 4, 2]
-    assert rows(model, "classify", False, []) == []
+    assert score_rows(model, "classify", False, []) == []
 
 
 def test_results_come_back_as_they_left() -> None:

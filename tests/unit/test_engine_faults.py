@@ -142,7 +142,7 @@ def test_a_cancel_is_heard_at_once_and_frees_the_worker(
     assert model.ask("predict", GOOD, None) == ANSWER
 
 
-@pytest.mark.parametrize("victim", ["host", "zygote"])
+@pytest.mark.parametrize("victim", ["loader", "zygote"])
 def test_the_parents_of_workers_are_replaced(engine: client.Engine, tmp_path: Path, victim: str) -> None:
     model = opened(engine, tmp_path)
     asked = Asked(model)
@@ -214,7 +214,7 @@ def test_nothing_stays_when_the_server_ends(
         assert server.stdout is not None
         assert server.stdout.readline().strip() == ANSWER
         left = processes(engine)
-        assert [len(left[name]) for name in ("engine", "zygote", "host")] == [1, 1, 1]
+        assert [len(left[name]) for name in ("engine", "zygote", "loader")] == [1, 1, 1]
         server.send_signal(number)
     wait_until(lambda: not engine_models.alive(chain(*left.values())), "the end of all processes")
     assert not list((tmp_path / "engine").glob("*.sock"))

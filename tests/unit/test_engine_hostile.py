@@ -1,4 +1,4 @@
-"""Workers and hosts that were taken over: what they write and send is believed by nobody above them.
+"""Workers and loaders that were taken over: what they write and send is believed by nobody above them.
 
 Each engine here runs a runtime of its own, in which one module ends with what an attacker would do.
 """
@@ -50,7 +50,7 @@ def hostile(tmp_path: Path) -> Iterator[Hostile]:
             folder.mkdir(mode=0o700, exist_ok=True)
             modules = dict(engine_models.content().modules)
             modules[module] += end
-            modules["engine.host"] += "\nLATE_SECONDS = 2.0\n"  # not 15
+            modules["engine.loader"] += "\nLATE_SECONDS = 2.0\n"  # not 15
             engine = client.Engine({"engine_dir": str(folder)}, "hostile-runtime", lambda: modules)
             ends.callback(ended, engine)
             return engine
@@ -86,7 +86,7 @@ def test_a_worker_that_never_answers_and_says_that_it_does_nothing_is_ended(
     other = opened(engine, tmp_path, "other")
     right = [one.ask("predict", GOOD, None) for one in (other, model)]
     monkeypatch.setattr("dbinfer_udf.engine.client.TRIES", 2)
-    # it keeps its token and its row; the rows of other models and the model's own go on
+    # it keeps its permit and its row; the rows of other models and the model's own go on
     with pytest.raises((EngineError, RowError)):
         model.ask("predict", EVIL, None)
     assert [[one.ask("predict", GOOD, None) for one in (other, model)] for _ in range(3)] == [right] * 3
@@ -105,13 +105,13 @@ def test_counts_that_cannot_be_are_no_end_of_anything(hostile: Hostile, tmp_path
     right = model.ask("predict", GOOD, None)
     with pytest.raises((EngineError, RowError)):
         model.ask("predict", EVIL, None)
-    # workers come again, and so does a host
+    # workers come again, and so does a loader
     assert [model.ask("predict", GOOD, None) for _ in range(5)] == [right] * 5
-    # a worker that was forked just now bears the host's name still
-    wait_until(lambda: len(processes(engine)["host"]) == 1, "the name of the worker")
-    (host,) = processes(engine)["host"]
-    os.kill(host, signal.SIGKILL)
-    wait_until(lambda: processes(engine)["host"] not in ([], [host]), "another host")
+    # a worker that was forked just now bears the loader's name still
+    wait_until(lambda: len(processes(engine)["loader"]) == 1, "the name of the worker")
+    (loader,) = processes(engine)["loader"]
+    os.kill(loader, signal.SIGKILL)
+    wait_until(lambda: processes(engine)["loader"] not in ([], [loader]), "another loader")
     assert model.ask("predict", GOOD, None) == right
     (facts,) = client.status(engine.settings)[0]["models"]
     assert 0 <= facts["requests"] < 2**63
@@ -129,13 +129,13 @@ def test_what_a_slot_says_is_bounded() -> None:
     os.close(fd)
 
 
-HOST_SAYS = """
+LOADER_SAYS = """
 
 def _say(self, message):
     import json
     said = {said}
     self._channel.send(said if isinstance(said, bytes) else json.dumps(said).encode())
-Host._say = _say
+Loader._say = _say
 """
 DEEP = "b'[' * 100000"
 SAYINGS = {
@@ -155,7 +155,7 @@ SAYINGS = {
 
 @pytest.mark.parametrize("name", ["no JSON", *wide(*list(SAYINGS)[1:])])
 def test_a_host_that_says_anything_ends_no_engine(hostile: Hostile, tmp_path: Path, name: str) -> None:
-    engine = hostile("engine.host", HOST_SAYS.replace("{said}", SAYINGS[name]))
+    engine = hostile("engine.loader", LOADER_SAYS.replace("{said}", SAYINGS[name]))
     try:
         # one that goes on saying nothing of use is ended by these
         seconds = {"max_compile_seconds": "2", "max_inference_seconds": "0.5"}
@@ -176,7 +176,7 @@ WORKER_SAYS = """
 def _failure(err):
     body = {said}
     return protocol.ANSWER.pack(protocol.MAGIC, protocol.ERROR, len(body)) + body
-protocol.failure = _failure
+protocol.pack_error = _failure
 """
 
 

@@ -30,7 +30,9 @@ def test_the_database_container_has_an_init_process() -> None:
 
 
 def test_the_design_says_how_large_the_engine_is() -> None:
-    (said,) = re.findall(r"Ours is about ([\d,]+) lines", (ROOT / "docs" / "design.md").read_text())
+    (said,) = re.findall(
+        r"Ours is about ([\d,]+) lines", (ROOT / "docs" / "explanation" / "design.md").read_text()
+    )
     runtime = ROOT / "udf" / "dbinfer_udf"
     files = [
         *runtime.glob("engine/*.py"),

@@ -13,11 +13,11 @@ import pytest
 from engine_elsewhere import scored
 from engine_places import GOOD
 
-from dbinfer.install import engine
-from dbinfer.install.engine import HostEngine
-from dbinfer_udf.host import sandbox
+from dbinfer.install import hosts
+from dbinfer.install.hosts import HostEngine
+from dbinfer_udf.host import sandbox, syscalls
 
-pytestmark = pytest.mark.skipif(not sandbox.known(), reason="this kernel filters no system calls")
+pytestmark = pytest.mark.skipif(not sandbox.has_seccomp(), reason="this kernel filters no system calls")
 PRCTL = {"x86_64": 157, "aarch64": 167}
 # a process that has threads can be filtered by a newer call alone
 WHY_NOT = {1: "Invalid argument", 2: "the kernel filters no process that has threads"}
@@ -29,8 +29,8 @@ def without(landlock: bool, filters: bool) -> list[sandbox.Step]:
     machine = platform.machine()
     column = list(PRCTL).index(machine)
     missing = [444, 445, 446] if landlock else []
-    missing += [sandbox.SECCOMP[column]] if filters else []
-    steps = sandbox._start(machine)
+    missing += [syscalls.SECCOMP[column]] if filters else []
+    steps = sandbox._first_steps(machine)
     for number in missing:
         steps += [(sandbox.EQUAL, 0, 1, number), (sandbox.RETURN, 0, 0, sandbox.ERRNO | sandbox.ENOSYS)]
     if filters:
@@ -58,14 +58,14 @@ def test_the_engine_works_without_a_guard_and_says_so(tmp_path: Path, landlock: 
         name for name, lacking in (("Landlock", landlock), ("filter of system calls", filters)) if lacking
     ]
     assert [name in log.partition(" is loaded")[0] for name in names] == [True] * len(names)
-    check = engine._check(engine_of(facts), "always")
+    check = hosts._check(engine_of(facts), "always")
     assert check.ok == (not (landlock and filters))
     assert ("without landlock" in check.detail, "seccomp" in check.detail) == (landlock, filters)
     assert f", Linux {platform.release()}" in check.detail
 
 
 def engine_of(facts: dict[str, Any]) -> HostEngine:
-    return engine._engine({**facts, "host": "db1", "problem": None})
+    return hosts._engine({**facts, "host": "db1", "problem": None})
 
 
 GAINED = {
@@ -83,9 +83,10 @@ GAINED = {
 }
 
 
-@pytest.mark.parametrize(("landlock", "filters"), GAINED)
-def test_the_doctor_names_the_kernel_and_what_its_gaps_let_in(landlock: int, filters: bool) -> None:
-    sandbox = {"landlock": landlock, "seccomp": filters, "kernel": "Linux 6.1.0"}
-    check = engine._check(engine_of({"digest": "", "sandbox": sandbox}), "auto")
-    assert ", Linux 6.1.0, without " in check.detail
-    assert check.detail.endswith(GAINED[landlock, filters])
+def test_the_doctor_names_the_kernel_and_what_its_gaps_let_in(subtests: pytest.Subtests) -> None:
+    for (landlock, filters), gained in GAINED.items():
+        with subtests.test(landlock=landlock, filters=filters):
+            sandbox = {"landlock": landlock, "seccomp": filters, "kernel": "Linux 6.1.0"}
+            check = hosts._check(engine_of({"digest": "", "sandbox": sandbox}), "auto")
+            assert ", Linux 6.1.0, without " in check.detail
+            assert check.detail.endswith(gained)

@@ -72,6 +72,7 @@ def test_of_twenty_that_start_at_once_one_remains(folder: Path) -> None:
     assert (log.count("starts with"), log.count("is loaded")) == (1, 1)
 
 
+@pytest.mark.wide
 def test_two_hundred_clients_at_once(folder: Path) -> None:
     model = opened(folder)
     found = in_threads(200, lambda: [model.ask("predict", GOOD, None) for _ in range(5)])
@@ -112,6 +113,7 @@ def test_the_model_that_was_not_used_for_longest_goes(folder: Path) -> None:
     assert first.ask("predict", GOOD, None) == "{1.0,1.0,1.0}"
 
 
+@pytest.mark.wide
 def test_fast_models_for_first_rows_are_few_and_have_one_worker_each(folder: Path) -> None:
     """16 versions that each scored one row made 50 processes and 538 MB on two cores."""
     models = [passing(folder, number) for number in range(6)]
@@ -122,7 +124,7 @@ def test_fast_models_for_first_rows_are_few_and_have_one_worker_each(folder: Pat
     def counts() -> dict[str, int]:
         return {kind: len(pids) for kind, pids in processes(models[0]._engine).items()}
 
-    wait_until(lambda: counts() == {"engine": 1, "zygote": 1, "host": 4, "worker": 4}, "the others' end")
+    wait_until(lambda: counts() == {"engine": 1, "zygote": 1, "loader": 4, "worker": 4}, "the others' end")
     # the first comes back, and the one that was not used for longest goes
     assert models[0].ask("predict", GOOD, None) == "{0.0,0.0,0.0}"
     wait_until(lambda: list(asked(folder)) == ["constant3", "constant4", "constant5", "constant0"], "it")
@@ -187,8 +189,8 @@ def asking(engine: client.Engine, model: tuple[dict[str, Any], Any]) -> socket.s
 
 
 def trials(engine: client.Engine) -> list[int]:
-    """Return the processes of trials: what hosts that load have started."""
-    return [pid for host in processes(engine)["host"] for pid in engine_models.children_of(host)]
+    """Return the processes of trials: what loaders that load have started."""
+    return [pid for loader in processes(engine)["loader"] for pid in engine_models.children_of(loader)]
 
 
 def slow_to_try(folder: Path, seconds: int) -> tuple[client.Engine, tuple[dict[str, Any], Any]]:
@@ -208,7 +210,7 @@ def test_a_trial_for_which_nobody_waits_any_more_ends(folder: Path) -> None:
     for connection in asked_by:
         connection.close()
     wait_until(lambda: not engine_models.title_of(trial), "the end of the trial")
-    wait_until(lambda: not processes(engine)["host"], "the end of the host")
+    wait_until(lambda: not processes(engine)["loader"], "the end of the loader")
     assert client.status(engine.settings)[0]["models"] == []
     assert "Model loop@1 is given up: nobody waits for it any more." in (folder / "engine.log").read_text()
     # nothing was learnt, so whoever comes next has it tried again

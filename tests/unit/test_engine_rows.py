@@ -13,7 +13,7 @@ import pytest
 import tiny_models
 
 from dbinfer_udf.engine import client
-from dbinfer_udf.engine.models import rows
+from dbinfer_udf.engine.models import score_rows
 from dbinfer_udf.errors import ImageError, UsageError
 
 TASKS = {
@@ -35,7 +35,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[client.Engine]:
 
 @pytest.mark.parametrize("kind", TASKS)
 def test_results_are_equal_bit_by_bit(engine: client.Engine, tmp_path: Path, kind: str) -> None:
-    from dbinfer_udf.model.tasks import TASKS as IN_PROCESS
+    from dbinfer_udf.model.functions import RUNS as IN_PROCESS
 
     spec, entry = engine_models.ticket(getattr(tiny_models, kind)(tmp_path), tmp_path / "cache")
     remote, local = engine.open(spec, entry.folder, 1), engine_models.in_process(spec, entry)
@@ -56,7 +56,7 @@ def caught(call: Any, *given: Any) -> tuple[Any, ...]:
 
 
 def test_errors_are_the_same(engine: client.Engine, tmp_path: Path) -> None:
-    from dbinfer_udf.model.tasks import TASKS as IN_PROCESS
+    from dbinfer_udf.model.functions import RUNS as IN_PROCESS
 
     spec, entry = engine_models.ticket(tiny_models.colour_classifier(tmp_path), tmp_path / "cache")
     remote, local = engine.open(spec, entry.folder, 1), engine_models.in_process(spec, entry)
@@ -82,7 +82,7 @@ BATCHED = {
 @pytest.mark.parametrize("kind", BATCHED)
 def test_batches_are_equal(engine: client.Engine, tmp_path: Path, kind: str) -> None:
     """To each other, to the last bit, and to the rows one by one."""
-    from dbinfer_udf.model.tasks import TASKS as IN_PROCESS
+    from dbinfer_udf.model.functions import RUNS as IN_PROCESS
 
     spec, entry = engine_models.ticket(getattr(tiny_models, kind)(tmp_path), tmp_path / "cache")
     remote, local = engine.open(spec, entry.folder, 1).wide(32), engine_models.in_process(spec, entry)
@@ -93,18 +93,18 @@ def test_batches_are_equal(engine: client.Engine, tmp_path: Path, kind: str) -> 
     files[3], files[40] = None, b"no image"
     numbered = list(enumerate(files))
     for function in BATCHED[kind]:
-        ours = [*rows(remote, function, True, numbered)]
+        ours = [*score_rows(remote, function, True, numbered)]
         assert ours == local.rows(function, True, numbered)
         alone = [None if n in (3, 40) else IN_PROCESS[function](local, img, None) for n, img in numbered]
         same = sum(one == other for one, other in zip(alone, ours, strict=True))
         # the last digit may differ where the network computes many images in another order
         assert same >= (70 if kind != "convolution" else 2), (alone, ours)
         with pytest.raises(ImageError, match=r"^row 40: not an image"):
-            rows(remote, function, False, numbered[38:42])
+            score_rows(remote, function, False, numbered[38:42])
 
 
 def test_with_two_threads_each_worker_compiles(engine: client.Engine, tmp_path: Path) -> None:
-    from dbinfer_udf.model.tasks import TASKS as IN_PROCESS
+    from dbinfer_udf.model.functions import RUNS as IN_PROCESS
 
     spec, entry = engine_models.ticket(tiny_models.convolution(tmp_path), tmp_path / "cache", threads="2")
     remote, local = engine.open(spec, entry.folder, 2), engine_models.in_process(spec, entry, 2)

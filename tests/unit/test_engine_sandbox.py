@@ -1,4 +1,4 @@
-"""What a worker and a host can really do once they have shut themselves in: tried, each in a process of its own."""
+"""What a worker and a loader can really do once they have shut themselves in: tried, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ import pytest
 import tiny_models
 from engine_processes import threads
 
-from dbinfer_udf.engine import client, host, worker
+from dbinfer_udf.engine import client, loader, worker
 from dbinfer_udf.host import sandbox
 
-pytestmark = pytest.mark.skipif(not sandbox.version(), reason="this kernel has no Landlock")
+pytestmark = pytest.mark.skipif(not sandbox.landlock_version(), reason="this kernel has no Landlock")
 
 
 def shut_in(prepare: Callable[[], Any], act: Callable[[], Any]) -> str:
@@ -64,7 +64,7 @@ def data(tmp_path: Path) -> Path:
 
 def in_host(data: Path, act: Callable[[], Any]) -> str:
     def prepare() -> None:
-        host.shut_in(str(data / "cache" / "entry"), {})
+        loader.shut_in_loader(str(data / "cache" / "entry"), {})
         sandbox.forbid()
 
     return shut_in(prepare, act)
@@ -160,9 +160,10 @@ FORBIDDEN |= {
 }
 
 
-@pytest.mark.parametrize("what", FORBIDDEN)
-def test_a_worker_can_do_nothing_but_compute_and_answer(what: str) -> None:
-    assert shut_in(lambda: worker.shut_in(-1), FORBIDDEN[what]) == "PermissionError"
+def test_a_worker_can_do_nothing_but_compute_and_answer(subtests: pytest.Subtests) -> None:
+    for what in FORBIDDEN:
+        with subtests.test(what=what):
+            assert shut_in(lambda: worker.shut_in(-1), FORBIDDEN[what]) == "PermissionError"
 
 
 @pytest.mark.parametrize("what", [name for name in FORBIDDEN if name.startswith("a ") and "file" in name])
@@ -177,19 +178,25 @@ WITHOUT_STRICT = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("what", WITHOUT_STRICT)
-def test_a_worker_whose_network_does_not_run_under_the_strict_filter_has_that_of_its_trial(what: str) -> None:
+def test_a_worker_whose_network_does_not_run_under_the_strict_filter_has_that_of_its_trial(
+    subtests: pytest.Subtests,
+) -> None:
     """It had none: a hostile model had only to fail under the others to signal whom it likes."""
-    act = FORBIDDEN[what]
-    assert shut_in(lambda: worker.shut_in(-1, worker.FILTERS[-1]), act) in ("PermissionError", "OSError")
+    for what in WITHOUT_STRICT:
+        with subtests.test(what=what):
+            act = FORBIDDEN[what]
+            assert shut_in(lambda: worker.shut_in(-1, worker.FILTERS[-1]), act) in (
+                "PermissionError",
+                "OSError",
+            )
 
 
 def test_a_worker_that_was_rehearsed_cannot_choose_its_filter() -> None:
     said = {"files": True, "seccomp": True}
     for filters, taken in ((worker.NO_THREADS, True), ("no filter", False), (None, False), ([], False)):
-        found = host._try(lambda: dict(said, filter=filters), 1.0)  # noqa: B023
+        found = loader._in_fork(lambda: dict(said, filter=filters), 1.0)  # noqa: B023
         assert (found is not None) == taken
-    assert host._try(lambda: [1], 1.0) is None  # type: ignore[arg-type, return-value]
+    assert loader._in_fork(lambda: [1], 1.0) is None  # type: ignore[arg-type, return-value]
 
 
 def test_what_a_worker_that_compiles_for_itself_says_is_checked() -> None:
@@ -201,20 +208,22 @@ def test_what_a_worker_that_compiles_for_itself_says_is_checked() -> None:
         '{"facts": {"rows": "2", "sandbox": {}}}',
         '{"facts": {"rows": 2}}',
     ):
-        assert host._found(said) == {}
-    assert host._found('{"facts": {"rows": 2, "sandbox": {}}}') == {"facts": {"rows": 2, "sandbox": {}}}
+        assert loader._first_found(said) == {}
+    assert loader._first_found('{"facts": {"rows": 2, "sandbox": {}}}') == {
+        "facts": {"rows": 2, "sandbox": {}}
+    }
 
 
 def test_an_engine_serves_a_network_that_runs_under_the_widest_filter_alone(tmp_path: Path) -> None:
     modules = engine_models.content().modules
     strict = "    found = worker.shut_in("
-    assert strict in modules["engine.host"]
-    source = modules["engine.host"].replace(
+    assert strict in modules["engine.loader"]
+    source = modules["engine.loader"].replace(
         strict, "    if filters != worker.FILTERS[-1]:\n        os._exit(1)\n" + strict
     )
     (tmp_path / "engine").mkdir(mode=0o700)
     engine = engine_models.engine(tmp_path / "engine")
-    engine.modules, engine.digest = lambda: {**modules, "engine.host": source}, "c" * 64
+    engine.modules, engine.digest = lambda: {**modules, "engine.loader": source}, "c" * 64
     spec, entry = engine_models.ticket(tiny_models.constant(tmp_path, 4), tmp_path / "cache")
     try:
         model = engine.open(spec, entry.folder, 1)
@@ -267,10 +276,10 @@ def test_the_engine_says_and_has_what_was_granted(engine: client.Engine, tmp_pat
     (facts,) = client.status(engine.settings)[0]["models"]
     assert facts["sandbox"] == {
         **{"files": True, "seccomp": True, "filter": worker.NO_THREADS},
-        "landlock": sandbox.version(),
+        "landlock": sandbox.landlock_version(),
     }
     found = engine_models.processes(engine)
-    for name, filters in (("worker", "2"), ("host", "2"), ("zygote", "2"), ("engine", "0")):
+    for name, filters in (("worker", "2"), ("loader", "2"), ("zygote", "2"), ("engine", "0")):
         for pid in found[name]:
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
             values = dict(line.split(":\t") for line in lines if ":\t" in line)

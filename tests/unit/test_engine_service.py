@@ -15,7 +15,7 @@ from engine_models import processes, wait_until
 
 from dbinfer_udf.engine import client
 from dbinfer_udf.errors import EngineError
-from dbinfer_udf.session.upkeep import act
+from dbinfer_udf.session.upkeep import engine_facts
 
 SERVICE = """
 import sys
@@ -42,7 +42,7 @@ def test_a_service_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
         model = engine.open(spec, entry.folder, 1)
         img = tiny_models.file(tiny_models.picture(1, 2, 3))
         assert model.ask("predict", img, None) == "{4.0,4.0,4.0}"
-        (whole,) = act(engine.settings, engine.digest, engine.modules, "look")
+        (whole,) = engine_facts(engine.settings, engine.digest, engine.modules, "look")
         (held,) = whole["models"]
         # the processes that no model has are counted, too
         assert whole["bytes"] == held["bytes"] + whole["own_bytes"]
@@ -51,7 +51,7 @@ def test_a_service_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
         assert (second.returncode, "another engine runs already" in second.stdout) == (1, True)
         left = processes(engine)
         service.send_signal(signal.SIGTERM)
-        assert service.wait(30) == 0
+        assert service.wait(120) == 0
     wait_until(lambda: not engine_models.alive(chain(*left.values())), "the end of all processes")
     assert not list(folder.glob("*.sock"))
 

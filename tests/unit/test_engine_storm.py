@@ -102,9 +102,10 @@ def test_every_row_is_right_or_one_clean_error(engine: client.Engine, tmp_path: 
     assert {str(err) for err in errors} <= {"the worker that scored this image was killed"}
 
 
+@pytest.mark.wide
 def test_the_same_where_whole_trees_die(engine: client.Engine, tmp_path: Path) -> None:
     begun = time.monotonic()
-    errors = storm(engine, tmp_path, ("worker", "host", "zygote", "engine"), 1.0)
+    errors = storm(engine, tmp_path, ("worker", "loader", "zygote", "engine"), 1.0)
     known = ("was killed", "was lost", "end again and again", "as soon as it has started", "has ended")
     assert [str(err) for err in errors if not any(word in str(err) for word in known)] == []
     # nobody waits for an engine that does not come

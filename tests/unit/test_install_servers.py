@@ -8,7 +8,7 @@ from dbinfer.base.errors import InstallError
 from dbinfer.cli import database as cli
 from dbinfer.database.backends import Check
 from dbinfer.database.platform import NEEDED, Features, Platform
-from dbinfer.install.possible import Offer, check_server, note, refusal
+from dbinfer.install.steps import Offer, check_server, note, refusal
 
 ALL = tuple(NEEDED)
 
@@ -25,7 +25,7 @@ def test_other_servers_are_refused_by_name(name: str, words: str) -> None:
     with pytest.raises(InstallError) as caught:
         check_server(Platform(name, "7.1", 80002, 0))
     assert caught.value.message == f"{words} has no PL/Python 3"
-    assert "docs/platforms.md#managed-services" in caught.value.cure
+    assert "docs/explanation/platforms.md#managed-services" in caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["postgresql", "yugabytedb"])
@@ -44,7 +44,7 @@ def test_a_relative_that_lacks_something_is_refused() -> None:
         InstallError, match="lacks what dbinfer needs on a cluster: replicated tables, "
     ) as caught:
         check_server(cluster("greenplum", ("segments in a catalog", "one row on every segment")))
-    assert "docs/platforms.md" in caught.value.cure
+    assert "docs/explanation/platforms.md" in caught.value.hint
 
 
 def test_utility_mode_is_refused_on_a_cluster_alone() -> None:
@@ -54,28 +54,33 @@ def test_utility_mode_is_refused_on_a_cluster_alone() -> None:
     check_server(Platform("cloudberry", "2.0.0", 140004, 0, "", single))
 
 
-@pytest.mark.parametrize("name", ["greenplum", "warehousepg", "greengage", "cloudberry"])
-def test_the_family_is_let_in_with_a_note_where_nobody_has_run_it(name: str) -> None:
-    check_server(cluster(name))
-    assert note(cluster(name)) == (
-        "" if name == "greenplum" else f" Note: nobody has run dbinfer on {name} yet."
-    )
+def test_the_family_is_let_in_with_a_note_where_nobody_has_run_it(subtests: pytest.Subtests) -> None:
+    for name in ["greenplum", "warehousepg", "greengage", "cloudberry"]:
+        with subtests.test(name=name):
+            check_server(cluster(name))
+            assert note(cluster(name)) == (
+                "" if name == "greenplum" else f" Note: nobody has run dbinfer on {name} yet."
+            )
 
 
 def test_a_cluster_is_not_told_of_packages_of_debian() -> None:
     """It said: apt-get install postgresql-plpython3-12, which is another server's."""
     found = refusal(Offer("gpadmin", superuser=True, python=False), cluster("greenplum"))
-    assert "apt-get" not in found.cure
-    assert "on all of its hosts" in found.cure
+    assert "apt-get" not in found.hint
+    assert "on all of its hosts" in found.hint
 
 
 def test_what_is_unusual_but_not_wrong_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
-    checks = [Check("server", True, "a"), Check("load", True, "b", "hint"), Check("skew", False, "c", "cure")]
+    checks = [
+        Check("server", True, "a"),
+        Check("load", True, "b", "hint"),
+        Check("skew", False, "c", "another"),
+    ]
     cli._show_checks(checks)
     assert capsys.readouterr().out.splitlines() == [
         "ok   server: a",
         "note load: b",
         "      hint",
         "FAIL skew: c",
-        "      cure",
+        "      another",
     ]

@@ -1,4 +1,4 @@
-"""Imports point one way through the rooms, in the order that docs/design.md shows, and in no circle."""
+"""Imports point one way through the rooms, in the order that docs/explanation/design.md shows, and in no circle."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from graphlib import CycleError, TopologicalSorter
 import pytest
 from source_tree import CLIENT, HOUSE, ROOT, imports_of, modules, needs, ours, resolved, sources, tops
 
-DESIGN = ROOT / "docs" / "design.md"
+DESIGN = ROOT / "docs" / "explanation" / "design.md"
 IN_BACKENDS = {"numpy", "cv2", "openvino", "orjson", "dbinfer_udf"}
-# A room (a package or module of its top) imports only rooms before it; docs/design.md has the same order.
+# A room (a package or module of its top) imports only rooms before it; docs/explanation/design.md has the same order.
 ROOMS: dict[str, tuple[str, ...]] = {
     "dbinfer": (
         "base", "database", "images", "models", "score", "report", "install", "convert", "server", "train", "tune",
-        "bench", "demo", "plan", "cli", "sqlalchemy", "dbinfer", "__main__",
+        "bench", "demo", "plan", "dbinfer", "cli", "sqlalchemy", "__main__",
     ),
     "dbinfer_udf": (
-        "dbinfer_udf", "errors", "fastjson", "bootstrap", "pack", "manifest", "functions",
+        "dbinfer_udf", "errors", "fastjson", "bootstrap", "tasks", "manifest",
         "host", "image", "result", "model", "engine", "session",
     ),
 }  # fmt: skip
 # The client takes of the runtime what makes pixels and results the same everywhere, and nothing that only backends do.
-OF_BACKENDS = ("session", "engine", "bootstrap", "pack")
+OF_BACKENDS = ("session", "engine", "bootstrap")
 BUT = ("dbinfer_udf.engine.client",)  # which commands ask as backends do
 ZOO_MAY_USE_OF_OURS = {"dbinfer_models", "dbinfer_udf.manifest", "dbinfer_udf"}
 # What scores, or loads what scores. All else runs before the first row, and takes the standard library alone.
@@ -34,10 +34,9 @@ SCORING = (
     "image.draw.",
     "image.resize.",
     "result.",
-    "model.infer.",
     "model.model.",
-    "model.tasks.",
-    "engine.host.",
+    "model.functions.",
+    "engine.loader.",
     "engine.worker.",
 )
 BEFORE_SCORING = sorted(
@@ -52,10 +51,10 @@ def room(name: str) -> str:
 
 
 def table(first: str) -> list[list[str]]:
-    """Return the rows of the table of docs/design.md whose first heading this is."""
+    """Return the rows of the table of docs/explanation/design.md whose first heading this is."""
     text = DESIGN.read_text(encoding="utf-8")
     rows = re.search(rf"^\| {first} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
-    assert rows, f"docs/design.md has no table that begins with | {first} |"
+    assert rows, f"docs/explanation/design.md has no table that begins with | {first} |"
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[1].splitlines()]
 
 
@@ -134,3 +133,17 @@ def test_no_two_test_files_have_one_name() -> None:
     """They are imported by their names alone: of two files of helpers, too, the whole run takes only the first."""
     names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
     assert [name for name, files in Counter(names).items() if files > 1] == []
+
+
+# Functions of others, and one that takes the words of a command
+MANY_BY_POSITION = ("op.topk", "op.max_pool", "self._must")
+
+
+def test_calls_with_more_than_five_arguments_name_them() -> None:
+    """Those of the client; the runtime's stand in the way of each image, where names take twice the time."""
+    for path in sources("dbinfer"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and not any(isinstance(each, ast.Starred) for each in call.args):
+                called = ast.unparse(call.func)
+                few = len(call.args) <= 5 or called in MANY_BY_POSITION
+                assert few, f"{path}:{call.lineno}: {called} gets {len(call.args)} arguments by position"

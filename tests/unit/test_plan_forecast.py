@@ -1,16 +1,35 @@
-"""More images, larger ones or fewer cores need more; hosts and hours answer each other; skew costs what it costs."""
+"""What a plan makes of a speed: hosts and hours answer each other, within the spread of such forecasts."""
 
 from __future__ import annotations
 
-import json
+import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from plan_shipped import found, nothing_named  # noqa: F401
-from typer.testing import CliRunner
 
 from dbinfer.base.errors import UsageError
-from dbinfer.cli.app import app
-from dbinfer.plan.cost import shipped
+from dbinfer.plan import SPREAD, Hosts, PlanOptions, PlanReport, Speed, Version, by_trial, forecast
+
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "planning.md"
+VERSION = Version("net", 3, "classify", 4.0, {})
+HOSTS = Hosts(2, 16, 16)
+SPEED = Speed(100.0, "job", "job 7 scored 9 rows in 9 s")
+OPTIONS = PlanOptions(images=50e6, hours=6.0)
+
+
+def found(
+    hosts: Hosts = HOSTS, version: Version = VERSION, speed: Speed = SPEED, **changes: object
+) -> PlanReport:
+    options = replace(OPTIONS, **changes)  # type: ignore[arg-type]
+    return forecast(options.images or 0, version, hosts, speed, options)
+
+
+def test_seconds_are_images_by_hosts_cores_and_speed() -> None:
+    report = found(hours=None, host_count=4)
+    assert report.hours * 3600 == pytest.approx(50e6 / (4 * 16 * 100))
+    assert (report.images_per_second, report.images_per_second_host) == (6400, 1600)
+    assert (report.model, report.source, report.hosts_between) == ("net@3", "job", (4, 4))
 
 
 @pytest.mark.parametrize(
@@ -19,113 +38,64 @@ from dbinfer.plan.cost import shipped
         ({"images": 5e6}, {"images": 50e6}),
         ({"hours": 12.0}, {"hours": 3.0}),
         ({"cores": 32}, {"cores": 8}),
-        ({"size": (500, 375)}, {"size": (4000, 3000)}),
-        ({"kilobytes": 50.0}, {"kilobytes": 500.0}),
-        ({"format": "JPEG"}, {"format": "PNG"}),
-        ({"skew": 1.0}, {"skew": 1.5}),
-        ({"segments": 16}, {"segments": 8}),
+        ({"segments": 16}, {"segments": 4}),
     ],
 )
-def test_what_is_more_needs_more_hosts_or_hours(less: dict[str, object], more: dict[str, object]) -> None:
-    one, other = found(**less), found(**more)
-    assert (one.hosts, one.hours) < (other.hosts, other.hours)
-
-
-def test_slower_networks_need_more_hosts() -> None:
-    assert found("digits").hosts < found("mobilenet_v2").hosts < found("resnet50").hosts < found("unet").hosts
+def test_what_is_more_needs_more_hosts(less: dict[str, object], more: dict[str, object]) -> None:
+    assert found(**less).hosts < found(**more).hosts
 
 
 def test_the_hosts_are_enough_and_one_less_is_not() -> None:
     needed = found()
     assert needed.hours <= 6
-    assert found(hours=None, hosts=needed.hosts).hours == pytest.approx(needed.hours)
-    assert found(hours=None, hosts=needed.hosts - 1).hours > 6
-
-
-def test_the_error_is_a_margin_of_hosts() -> None:
-    error, report = shipped().error["largest"], found(images=5e9)
-    least, most = report.hosts_between
-    # error is predicted / true - 1: a prediction that is 20 % too short has to be divided by 0.8
-    assert most / report.hosts == pytest.approx(1 / (1 - error), rel=0.01)
-    assert least / report.hosts == pytest.approx(1 / (1 + error), rel=0.01)
-    assert report.hours_between[0] * (1 + error) == pytest.approx(report.hours)
-    assert report.hours_between[1] * (1 - error) == pytest.approx(report.hours)
-    assert found(hours=None, hosts=3).hosts_between == (3, 3)
-
-
-def test_without_a_deadline_it_is_a_day() -> None:
+    assert found(hours=None, host_count=needed.hosts).hours == needed.hours
+    assert found(hours=None, host_count=needed.hosts - 1).hours > 6
     assert found(hours=None).hosts == found(hours=24.0).hosts
 
 
-def test_twice_the_hosts_take_half_the_time() -> None:
-    two, four = (found(hours=None, hosts=n).hours for n in (2, 4))
-    assert two == pytest.approx(2 * four, rel=0.01)
+@pytest.mark.parametrize("source", SPREAD)
+def test_the_spread_is_that_of_the_source(source: str) -> None:
+    report, spread = found(images=5e9, speed=replace(SPEED, source=source)), SPREAD[source]
+    least, most = report.hosts_between
+    assert most / report.hosts == pytest.approx(spread, rel=0.01)
+    assert least / report.hosts == pytest.approx(1 / spread, rel=0.01)
+    assert report.hours_between == pytest.approx((report.hours / spread, report.hours * spread))
 
 
-def test_the_slowest_segment_decides() -> None:
-    even, skewed = found(hours=None, hosts=4), found(hours=None, hosts=4, skew=2.0)
-    # its core is hardly crowded once the others have ended, so not quite twice
-    assert 1.7 < skewed.hours / even.hours <= 2.0
-    everything = found(hours=None, hosts=4, skew=1e6)
-    assert everything.hours == pytest.approx(
-        50e6 * even.efficiency * sum(even.row_ms.values()) / 3.6e6, rel=0.02
-    )
+@pytest.mark.parametrize(
+    ("cores", "segments", "workers"),
+    # two threads pay, four do not; cores that are given have a segment each
+    [(16, 16, 16), (16, 32, 16), (16, 8, 16), (16, 4, 8), (32, None, 32), (None, 4, 8)],
+)
+def test_as_many_cores_are_at_work_as_segments_keep_busy(
+    cores: int | None, segments: int | None, workers: int
+) -> None:
+    version = replace(VERSION, by_threads={"1": 8.0, "2": 4.2, "4": 3.9})
+    assert found(version=version, cores=cores, segments=segments).workers == workers
 
 
-def test_more_segments_than_cores_win_nothing() -> None:
-    assert found(cores=16, segments=48).hosts == found(cores=16, segments=16).hosts
-
-
-def test_more_segments_hold_skew_in_check() -> None:
-    """A fuller segment of many waits less, because the others leave it the cores."""
-    few, many = (found(cores=8, segments=n, skew=1.5, hours=None, hosts=2).hours for n in (8, 32))
-    assert many < few
-
-
-def test_hours_that_are_over_before_the_first_image() -> None:
-    with pytest.raises(UsageError, match="over before the first image"):
-        found(hours=1e-7)
+def test_a_trial_counts_with_what_the_files_cost() -> None:
+    small, large = (by_trial(VERSION, size).rate for size in (50, 1000))
+    assert small == pytest.approx(0.82 * 1e3 / (4.0 + 0.02 + 1.0))
+    assert large < small
+    assert "files of 50 kB (--kilobytes)" in by_trial(VERSION, 50).notes
 
 
 def test_more_hosts_than_there_are() -> None:
-    with pytest.raises(UsageError, match=r"^1000T images in 36 seconds need more than 10M hosts"):
+    with pytest.raises(UsageError, match=r"^1,000,000,000,000,000 images in 36 seconds need more than"):
         found(images=1e15, hours=0.01)
 
 
-def test_the_report_adds_up() -> None:
-    report = found()
-    assert report.images_per_second * report.hours * 3600 == pytest.approx(50e6)
-    assert report.images_per_second_host * report.hosts == pytest.approx(report.images_per_second)
-    assert 0.3 < report.efficiency <= 1
-    assert report.host_read == pytest.approx(report.images_bytes / report.hours / 3600 / report.hosts)
-    assert report.host_memory > 100e6
-    assert report.host_disk > 100e6  # ResNet-50 has 102 MB of weights
-    assert "hosts of 16 cores (--cores)" in report.notes
-
-
-def shown(*words: str) -> str:
-    done = CliRunner().invoke(app, ["plan", *words])
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def test_the_command_shows_a_table() -> None:
-    text = shown("--images", "50M", "--model", "resnet50", "--hours", "6")
-    assert "50M images with resnet50 in f32" in text
-    lines = {
-        line.split("│")[1].strip(): line.split("│")[2].strip() for line in text.splitlines() if "│" in line
-    }
-    least, most = found().hosts_between
-    assert least <= found().hosts <= most
-    assert lines["hosts"] == f"{found().hosts} ({least} to {most} within the error)"
-    assert lines["time"].endswith("within the error)")
-    assert "inference" in lines["one image, one core"]
-    assert "largest error there" in text
-    assert "Not in it: other processors" in text
-
-
-def test_the_command_tells_how_long_hosts_take() -> None:
-    report = json.loads(shown("--images", "1.5M", "--model", "digits", "--hosts", "4", "--json"))
-    assert (report["hosts"], report["images"]) == (4, 1.5e6)
-    assert report["hours"] == pytest.approx(found("digits", images=1.5e6, hours=None, hosts=4).hours)
-    assert report["error"]["largest"] > 0
+def test_the_page_has_what_the_formula_says_of_measured_statements() -> None:
+    lines = re.findall(
+        r"^\| .*, (\S+) ms \| .*, (\S+) kB \| .* \| (\S+) \| (\S+) \| (\S+)% \|$",
+        PAGE.read_text(),
+        re.MULTILINE,
+    )
+    assert len(lines) == 13
+    for line in lines:
+        milliseconds, size, measured, told, off = (float(cell.replace(",", "")) for cell in line)
+        rate = 2 * by_trial(replace(VERSION, milliseconds=milliseconds), size).rate
+        assert rate == pytest.approx(told, rel=0.01)
+        assert rate / measured - 1 == pytest.approx(off / 100, abs=0.01)
+        assert 1 / SPREAD["trial"] < rate / measured < SPREAD["trial"]

@@ -46,7 +46,7 @@ def test_a_closed_folder_is_named(other: Account) -> None:
         try:
             with pytest.raises(ServerError, match=f"cannot enter the folder {closed}") as caught:
                 other.check_reach(inner)
-            assert f"chmod o+x '{closed}'" in caught.value.cure
+            assert f"chmod o+x '{closed}'" in caught.value.hint
         finally:
             closed.chmod(0o755)
         other.check_reach(inner)
@@ -72,4 +72,4 @@ def test_root_without_a_postgres_user_gets_the_cure(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(pwd, "getpwnam", missing)
     with pytest.raises(ServerError, match="no user named postgres") as caught:
         server_account()
-    assert "apt-get install postgresql" in caught.value.cure
+    assert "apt-get install postgresql" in caught.value.hint

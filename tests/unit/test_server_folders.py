@@ -93,9 +93,9 @@ def test_the_second_holder_of_the_lock_says_so_and_waits(tmp_path: Path) -> None
     thread = threading.Thread(target=second)
     with account.locked(place, said.append):
         thread.start()
-        assert waiting.wait(10)
+        assert waiting.wait(60)
         order.append("first")
-    thread.join(10)
+    thread.join(60)
     assert order == ["first", "second"]
     assert len(said) == 1
     assert "waiting" in said[0]

@@ -63,7 +63,7 @@ def test_the_data_folder_decides_the_major_version(root: Path) -> None:
     assert cluster.find(15).version == "15.20"
     with pytest.raises(ServerError, match="created by PostgreSQL 14, which is not installed") as caught:
         cluster.find(14)
-    assert "postgresql-plpython3-14" in caught.value.cure
+    assert "postgresql-plpython3-14" in caught.value.hint
 
 
 @pytest.mark.parametrize("version", ["13.14", "19.0"])
@@ -95,14 +95,14 @@ def test_greenplum_is_no_embedded_server(root: Path) -> None:
 def test_nothing_installed_gives_the_command(root: Path) -> None:
     with pytest.raises(ServerError) as caught:
         cluster.find()
-    assert "apt-get install postgresql postgresql-plpython3-" in caught.value.cure
+    assert "apt-get install postgresql postgresql-plpython3-" in caught.value.hint
 
 
 def test_missing_plpython_names_the_package_of_the_version_found(root: Path) -> None:
     install(root, "16.2", plpython=False)
     with pytest.raises(ServerError, match=r"PostgreSQL 16\.2 .* has no PL/Python") as caught:
         cluster.find()
-    assert "apt-get install postgresql-plpython3-16" in caught.value.cure
+    assert "apt-get install postgresql-plpython3-16" in caught.value.hint
 
 
 def test_the_variable_names_the_only_candidate(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from dbinfer import server
 from dbinfer.base.errors import ServerError
 from dbinfer.database import pins, state
 from dbinfer.database.state import Home, State
-from dbinfer.server import runtime
+from dbinfer.server import Python
 from dbinfer.server.account import Account
-from dbinfer.server.runtime import Python
 
 HERE = Python(Path(sys.executable), f"{sys.version_info[0]}.{sys.version_info[1]}")
 
@@ -40,32 +40,38 @@ def program(path: Path, body: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("version", ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"])
-def test_each_python_gets_one_exact_version_of_each_package(version: str) -> None:
-    lines = [line for line in pins.text().splitlines() if not line.startswith("#")]
-    wanted = [
-        one
-        for one in map(Requirement, lines)
-        if one.marker is None or one.marker.evaluate({"python_version": version})
-    ]
-    assert sorted(one.name for one in wanted) == ["numpy", "opencv-python-headless", "openvino", "orjson"]
-    assert all(str(one.specifier).startswith("==") for one in wanted)
+def test_each_python_gets_one_exact_version_of_each_package(subtests: pytest.Subtests) -> None:
+    for version in ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]:
+        with subtests.test(version=version):
+            lines = [line for line in pins.text().splitlines() if not line.startswith("#")]
+            wanted = [
+                one
+                for one in map(Requirement, lines)
+                if one.marker is None or one.marker.evaluate({"python_version": version})
+            ]
+            assert sorted(one.name for one in wanted) == [
+                "numpy",
+                "opencv-python-headless",
+                "openvino",
+                "orjson",
+            ]
+            assert all(str(one.specifier).startswith("==") for one in wanted)
 
 
 def test_a_runtime_with_the_current_pins_is_used_again(place: Home) -> None:
     said = list[str]()
     with pytest.raises(ServerError):
-        runtime.ensure(place, Python(program(place.path / "python", "exit 1"), "3.11"), said.append)
+        server.ensure_venv(place, Python(program(place.path / "python", "exit 1"), "3.11"), said.append)
     venv = place.runtimes / said[0].rsplit("/", 1)[1]
     venv.mkdir()
-    (venv / runtime.STAMP).write_text(pins.text())
-    assert runtime.ensure(place, Python(Path("/nowhere/python"), "3.11"), said.append) == venv
+    (venv / server.STAMP).write_text(pins.text())
+    assert server.ensure_venv(place, Python(Path("/nowhere/python"), "3.11"), said.append) == venv
     assert len(said) == 1, "nothing is said when nothing is done"
 
 
 def made(home: Home, name: str) -> Path:
     (home.runtimes / name).mkdir(parents=True)
-    (home.runtimes / name / runtime.STAMP).write_text("pins of another version")
+    (home.runtimes / name / server.STAMP).write_text("pins of another version")
     return home.runtimes / name
 
 
@@ -73,14 +79,14 @@ def test_runtimes_that_no_server_uses_go(place: Home, monkeypatch: pytest.Monkey
     """What stays: our own, this server's, another running server's, and one that is being made."""
     other, stranger = Home(place.path / "other"), Home(place.path / "stranger")
     named, lent, old = made(place, "py3.9-named"), made(place, "py3.9-lent"), made(place, "py3.9-old")
-    current = made(place, runtime.own_venv(place, HERE).name)
+    current = made(place, server.own_venv(place, HERE).name)
     (unfinished := place.runtimes / "py3.9-unfinished").mkdir()
     elsewhere = made(stranger, "py3.9-old")
     other.path.mkdir()
     for home, venv in ((place, named), (other, lent)):
         state.save(home, State(venv=str(venv)))
     monkeypatch.setattr(state, "servers", lambda: [other])
-    runtime.discard_old(place, HERE, lambda text: None)
+    server.discard_old(place, HERE, lambda text: None)
     assert not old.exists()
     assert all(folder.is_dir() for folder in (named, lent, current, unfinished, elsewhere))
 
@@ -93,7 +99,7 @@ def test_no_runtime_goes_where_a_servers_state_cannot_be_read(
     other.state.write_text("damaged")
     for known in ([other], None):
         monkeypatch.setattr(state, "servers", lambda known=known: known)
-        runtime.discard_old(place, HERE, lambda text: None)
+        server.discard_old(place, HERE, lambda text: None)
         assert old.is_dir()
 
 
@@ -117,8 +123,8 @@ def test_a_running_server_is_found_by_its_command_line(
 def test_a_missing_venv_module_names_the_package(place: Home) -> None:
     python = Python(program(place.path / "python", "echo 'No module named venv' >&2; exit 1"), "3.11")
     with pytest.raises(ServerError, match="No module named venv") as caught:
-        runtime.ensure(place, python, lambda text: None)
-    assert "apt-get install python3-venv" in caught.value.cure
+        server.ensure_venv(place, python, lambda text: None)
+    assert "apt-get install python3-venv" in caught.value.hint
     assert list(place.runtimes.iterdir()) == [], "no half-made runtime stays"
 
 
@@ -130,29 +136,29 @@ def test_pip_without_a_source_of_packages_is_a_clear_error(
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(ServerError, match=r"pip could not install .* No matching distribution") as caught:
-        runtime.ensure(place, HERE, lambda text: None)
-    assert "dbinfer up --venv PATH" in caught.value.cure
+        server.ensure_venv(place, HERE, lambda text: None)
+    assert "dbinfer up --venv PATH" in caught.value.hint
     assert list(place.runtimes.iterdir()) == []
 
 
 def test_a_folder_that_is_no_venv_is_refused(tmp_path: Path, myself: Account) -> None:
     with pytest.raises(ServerError, match=r"not a virtual environment: it has no bin/python"):
-        runtime.check(tmp_path, HERE, myself)
+        server.check_venv(tmp_path, HERE, myself)
 
 
 def test_a_venv_without_the_packages_is_refused(tmp_path: Path, myself: Account) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     with pytest.raises(ServerError, match="No module named") as caught:
-        runtime.check(tmp_path / "venv", HERE, myself)
-    assert "pip install" in caught.value.cure
+        server.check_venv(tmp_path / "venv", HERE, myself)
+    assert "pip install" in caught.value.hint
 
 
 def test_a_venv_of_another_python_is_refused(tmp_path: Path, myself: Account) -> None:
     program(tmp_path / "bin" / "python", "echo 3.8")
     with pytest.raises(ServerError, match=r"has Python 3\.8, but PL/Python runs"):
-        runtime.check(tmp_path, HERE, myself)
+        server.check_venv(tmp_path, HERE, myself)
 
 
 def test_a_python_that_does_not_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ServerError, match="does not run: broken"):
-        runtime.python_at(program(tmp_path / "python", "echo broken >&2; exit 3"))
+        server.python_at(program(tmp_path / "python", "echo broken >&2; exit 3"))

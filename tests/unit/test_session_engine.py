@@ -12,9 +12,9 @@ import pytest
 from engine_fakes import FakeEngine, Plpy, make_session, run, spec, tried
 
 from dbinfer_udf.engine import models
-from dbinfer_udf.engine.isolation import HostEngine, wanted
+from dbinfer_udf.engine.models import HostEngine, wanted_isolation
 from dbinfer_udf.errors import CancelledError, EngineError, ImageError
-from dbinfer_udf.model.tasks import TASKS
+from dbinfer_udf.model.functions import RUNS
 from dbinfer_udf.session.backend import Session
 
 UDF = Path(__file__).parents[2] / "udf"
@@ -24,7 +24,7 @@ UDF = Path(__file__).parents[2] / "udf"
 def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
     for name, value in (("infer", 5.0), ("error", None), ("opened", [])):
         monkeypatch.setattr(FakeEngine, name, value)
-    monkeypatch.setattr("dbinfer_udf.engine.isolation.Engine", FakeEngine)
+    monkeypatch.setattr("dbinfer_udf.engine.models.Engine", FakeEngine)
     return FakeEngine
 
 
@@ -33,21 +33,17 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Session:
     return make_session(monkeypatch, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("model", "database", "expected"),
-    [
+def test_the_databases_always_holds_for_every_model(subtests: pytest.Subtests) -> None:
+    for model, database, expected in [
         (None, None, "auto"),
         (None, "never", "never"),
         ("always", "never", "always"),
         ("never", None, "never"),
         ("never", "always", "always"),
         (None, "always", "always"),
-    ],
-)
-def test_the_databases_always_holds_for_every_model(
-    model: str | None, database: str | None, expected: str
-) -> None:
-    assert wanted(spec(model, database)) == expected
+    ]:
+        with subtests.test(model=model, database=database, expected=expected):
+            assert wanted_isolation(spec(model, database)) == expected
 
 
 @pytest.mark.parametrize(
@@ -83,7 +79,7 @@ def test_without_an_engine_auto_works_here_and_asks_seldom(
     assert run(session, spec("auto")) == "classify in the backend"
     engine.error = None
     assert run(session, spec("auto", version=2)) == "classify in the backend"
-    monkeypatch.setattr("dbinfer_udf.engine.isolation.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("dbinfer_udf.engine.models.RETRY_SECONDS", 0.0)
     assert run(session, spec("auto", version=3)) == "classify in the engine"
 
 
@@ -143,8 +139,8 @@ def test_a_batch_that_the_engine_lost_is_scored_here(
         waited_for=lambda seconds: None,
         rows=lambda function, null, wanted: [f"{function} {number} here" for number, _ in wanted],
     )
-    monkeypatch.setattr(models, "_load", lambda *given: own)
-    monkeypatch.setattr(models, "_tasks", lambda settings: TASKS)
+    monkeypatch.setattr(models, "_load_here", lambda *given: own)
+    monkeypatch.setattr(models, "_runs_here", lambda settings: RUNS)
     found = [spec("auto"), *[("classify", "s", number, b"x", "error") for number in range(64)]]
     answers = [run(session, found[0], "batch", row) for row in found[1:33]]
     assert answers[:31] == [None] * 31
@@ -167,7 +163,7 @@ def test_batches_are_for_models_of_their_task(session: Session) -> None:
 
 
 def test_the_engine_has_all_functions_of_a_model() -> None:
-    assert set(models.REMOTE_TASKS) == set(TASKS) - {"rows"}
+    assert set(models.REMOTE_RUNS) == set(RUNS) - {"rows"}
 
 
 def test_models_of_the_engine_do_not_count_as_loaded_here(session: Session) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from engine_fakes import FakeEngine, Plpy, make_session, run, spec, tried
 
-from dbinfer_udf.engine import isolation, models
+from dbinfer_udf.engine import models
 from dbinfer_udf.errors import CancelledError, EngineError, ImageError, ModelError
 from dbinfer_udf.model import waiting
 from dbinfer_udf.session.backend import Session
@@ -25,8 +25,8 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
     values = (("infer", 0.05), ("error", None), ("opened", []), ("runs", True))
     for name, value in values:
         monkeypatch.setattr(FakeEngine, name, value)
-    monkeypatch.setattr("dbinfer_udf.engine.isolation.Engine", FakeEngine)
-    monkeypatch.setattr(isolation, "FIRST_ROWS", 3)
+    monkeypatch.setattr("dbinfer_udf.engine.models.Engine", FakeEngine)
+    monkeypatch.setattr(models, "FIRST_ROWS", 3)
     return FakeEngine
 
 
@@ -68,7 +68,7 @@ def test_a_ticket_whose_model_another_one_wanted_here(session: Session) -> None:
     ]
 
 
-@pytest.mark.parametrize("task", sorted(set(isolation.LOADED_HERE) - {"rest"}))
+@pytest.mark.parametrize("task", sorted(set(models.LOADED_HERE) - {"rest"}))
 def test_a_ticket_that_had_first_rows_loads_what_a_whole_table_needs(session: Session, task: str) -> None:
     one = caller(session)
     assert one() == ENGINE
@@ -81,15 +81,15 @@ def test_so_do_rows_that_workers_have_left(session: Session, monkeypatch: pytest
     assert one() == ENGINE
     # where they have left none, there is nothing to load a model for
     assert one("rest", k=("classify", "first rows", "error")) == []
-    monkeypatch.setattr(waiting, "names", lambda scan: ["a file"])
-    monkeypatch.setattr(waiting, "read", lambda path: (0, [(1, b"")]))
+    monkeypatch.setattr(waiting, "files_of", lambda scan: ["a file"])
+    monkeypatch.setattr(waiting, "read_kept", lambda path: (0, [(1, b"")]))
     assert one("rest", k=("classify", "first rows", "error")) == "rest in the backend"
 
 
 def test_rows_that_wait_for_slow_models_are_few(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "FIRST_ROWS", 1000)
+    monkeypatch.setattr(models, "FIRST_ROWS", 1000)
     session.engine._first_rows = 1000
-    seconds = count(0, isolation.FIRST_SECONDS / 2)
+    seconds = count(0, models.FIRST_SECONDS / 2)
     monkeypatch.setattr(models, "monotonic", lambda: next(seconds))
     assert [run(session, spec()) for _ in range(4)] == [ENGINE] * 2 + [BACKEND] * 2
 
@@ -140,7 +140,7 @@ def test_a_session_that_has_the_libraries_uses_them(
     assert run(session, spec()) == BACKEND
 
 
-@pytest.mark.parametrize("task", sorted(isolation.LOADED_HERE))
+@pytest.mark.parametrize("task", sorted(models.LOADED_HERE))
 def test_whole_tables_and_who_warms_a_model_load_it_here(session: Session, task: str) -> None:
     assert run(session, spec(), task) == f"{task} in the backend"
 

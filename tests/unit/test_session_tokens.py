@@ -69,32 +69,10 @@ def test_a_hit_needs_model_user_statement_and_transaction(session: Session, serv
     assert session.gate("digits") is None
 
 
-def test_a_procedure_that_commits_resolves_anew(session: Session, server: Server) -> None:
-    session.ticket(10, "digits", 3, SETTINGS, None)
-    server.transaction += 1
-    assert session.gate("digits") is None
-
-
 def test_tokens_cannot_be_guessed(session: Session) -> None:
     tokens = {session.ticket(10, "digits", 3, SETTINGS, None) for _ in range(20)}
     assert len(tokens) == 20
     assert len({token.split(":")[2] for token in tokens}) == 20
-
-
-def test_a_savepoint_resolves_anew(session: Session, server: Server) -> None:
-    first = session.ticket(10, "digits", 3, SETTINGS, None)
-    server.subtransaction = 2
-    assert session.gate("digits") is None
-    second = session.ticket(10, "digits", 4, SETTINGS, None)
-    assert session.gate("digits") == second
-    server.subtransaction = 1
-    assert session.gate("digits") == first
-
-
-def test_a_change_of_the_registry_resolves_anew(session: Session) -> None:
-    session.ticket(10, "digits", 3, SETTINGS, None)
-    session.forget()
-    assert session.gate("digits") is None
 
 
 def test_tickets_of_old_transactions_are_forgotten(
@@ -121,40 +99,6 @@ def test_a_given_token_is_kept(session: Session, gd: dict[str, Any]) -> None:
     assert session.here("dbinfer:3:ffffffffffffffff") is None
 
 
-def test_a_ticket_is_dead_in_the_next_transaction(
-    session: Session, server: Server, gd: dict[str, Any]
-) -> None:
-    token = session.ticket(10, "digits", 3, SETTINGS, None)
-    ticket = gd["dbinfer.tickets"][token]
-    server.transaction += 1
-    with pytest.raises(Plpy.Error, match="another transaction") as caught:
-        ticket.run(Plpy, "predict", b"image", "error", 0)
-    assert caught.value.sqlstate == "22023"  # type: ignore[attr-defined]
-
-
-def test_null_needs_nothing(session: Session, gd: dict[str, Any]) -> None:
-    token = session.ticket(10, "digits", 3, SETTINGS, None)
-    assert gd["dbinfer.tickets"][token].run(Plpy, "predict", None, "error", 0) is None
-
-
-@pytest.mark.parametrize("value", [None, "", "ERROR", "ignore"])
-def test_a_wrong_on_error(session: Session, gd: dict[str, Any], value: str | None) -> None:
-    token = session.ticket(10, "digits", 3, SETTINGS, None)
-    with pytest.raises(Plpy.Error, match="must be 'error' or 'null'"):
-        gd["dbinfer.tickets"][token].run(Plpy, "predict", b"image", value, 0)
-
-
-def test_image_info_needs_no_model(session: Session, gd: dict[str, Any]) -> None:
-    token = session.ticket(10, "", 0, SETTINGS, None)
-    png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x05\0\0\0\x07\x08\x02\0\0\0" + b"\0" * 12
-    assert gd["dbinfer.tickets"][token].run(Plpy, "image_info", png, "error", 0).startswith("(PNG,5,7,3,")
-    with pytest.raises(Plpy.Error, match='model "" does not exist'):
-        gd["dbinfer.tickets"][token].run(Plpy, "predict", png, "error", 0)
-    with pytest.raises(Plpy.Error, match="0 bytes") as caught:
-        gd["dbinfer.tickets"][token].run(Plpy, "image_info", b"", "error", 0)
-    assert caught.value.sqlstate == "22P03"  # type: ignore[attr-defined]
-
-
 def test_what_nobody_expected_says_where_it_happened(session: Session, gd: dict[str, Any]) -> None:
     for settings, named in (({}, False), ({"hosts": "true"}, True)):
         token = session.ticket(10, "digits", 3, json.dumps({"settings": settings}), None)
@@ -164,13 +108,6 @@ def test_what_nobody_expected_says_where_it_happened(session: Session, gd: dict[
         assert f"pid {os.getpid()}" in detail
         assert ("Traceback" in detail, "host " in detail) == (named, named)
     assert caught.value.sqlstate == "XX000"  # type: ignore[attr-defined]
-
-
-def test_a_cache_that_cannot_be_is_a_database_error(session: Session, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    settings = json.dumps({"cache_dir": str(tmp_path / "file" / "cache"), "hosts": "true"})
-    with pytest.raises(Plpy.Error, match=r"the cache folder .* cannot be made"):
-        session.need_model(Plpy, "a" * 64, "b" * 64, settings)
 
 
 def test_close_leaves_nothing(session: Session, gd: dict[str, Any]) -> None:

@@ -16,12 +16,12 @@ from dbinfer.base.errors import DataError, TrainError, UsageError
 from dbinfer.images import boxes, builtin
 from dbinfer.images.builtin import stroke_files, write_written, written
 from dbinfer.train import TrainJob, run
-from dbinfer.train.data.source import Memory
 from dbinfer.train.loader import Loader, Pipeline, Seed
 from dbinfer.train.one_rank import found, precision
 from dbinfer.train.options import STRATEGIES
-from dbinfer.train.plan import make_plan
 from dbinfer.train.ranks import Alone
+from dbinfer.train.setup import make_setup
+from dbinfer.train.source import Memory
 from dbinfer_models import NETWORKS
 from dbinfer_udf.manifest import Manifest
 
@@ -36,9 +36,8 @@ def test_packed_and_unpacked() -> None:
     assert boxes.unpacked(boxes.packed([], NUMBERS, "it")).shape == (0, 5)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_bad_boxes_are_named(subtests: pytest.Subtests) -> None:
+    for given, message in [
         ({"label": "dog"}, r'the boxes of it are \{"label": "dog"\}, but must be a list'),
         ([7], "box 1 of it is 7, but must be an object"),
         ([BOX, {"x": 1}], "box 2 of it has the label null, but must have a text or a whole number"),
@@ -49,11 +48,9 @@ def test_packed_and_unpacked() -> None:
         ([{**BOX, "width": 0}], "box 1 of it has 0 x 5 pixels, but must have an area"),
         ([{**BOX, "height": -2}], "box 1 of it has 30 x -2 pixels, but must have an area"),
         ([BOX] * 101, "it has 101 boxes, but an image must not have more than 100"),
-    ],
-)
-def test_bad_boxes_are_named(given: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        boxes.packed(given, NUMBERS, "it")
+    ]:
+        with subtests.test(given=given, message=message), pytest.raises(DataError, match=message):
+            boxes.packed(given, NUMBERS, "it")
 
 
 def test_classes_are_in_order() -> None:
@@ -73,20 +70,22 @@ def _loader(given: list[dict[str, Any]], manifest: Manifest = MANIFEST) -> Loade
 WHITE = {"label": "dog", "x": 10, "y": 20, "width": 20, "height": 40}
 
 
-@pytest.mark.parametrize("resize", ["standard", "fit_to_window", "fit_to_window_letterbox", "crop"])
-def test_boxes_follow_their_pixels_into_the_tensor(resize: str) -> None:
-    image, truth = _loader([WHITE], replace(MANIFEST, resize=resize)).load(0)
-    assert truth.shape == (100, 5)
-    assert (truth[1:, 4] == -1).all()
-    x, y, width, height = cv2.boundingRect((image[:, :, 0] > 127).astype(np.uint8))
-    np.testing.assert_allclose(truth[0], [x, y, x + width, y + height, 1], atol=1)
+def test_boxes_follow_their_pixels_into_the_tensor(subtests: pytest.Subtests) -> None:
+    for resize in ["standard", "fit_to_window", "fit_to_window_letterbox", "crop"]:
+        with subtests.test(resize=resize):
+            image, truth = _loader([WHITE], replace(MANIFEST, resize=resize)).load(0)
+            assert truth.shape == (100, 5)
+            assert (truth[1:, 4] == -1).all()
+            x, y, width, height = cv2.boundingRect((image[:, :, 0] > 127).astype(np.uint8))
+            np.testing.assert_allclose(truth[0], [x, y, x + width, y + height, 1], atol=1)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_boxes_follow_their_pixels_when_the_image_is_changed(seed: int) -> None:
-    image, truth = _loader([WHITE], replace(MANIFEST, width=64)).load(0, Seed(seed, 0, 1))
-    x, y, width, height = cv2.boundingRect((image[:, :, 0] > 100).astype(np.uint8))
-    np.testing.assert_allclose(truth[0], [x, y, x + width, y + height, 1], atol=1.2)
+def test_boxes_follow_their_pixels_when_the_image_is_changed(subtests: pytest.Subtests) -> None:
+    for seed in range(5):
+        with subtests.test(seed=seed):
+            image, truth = _loader([WHITE], replace(MANIFEST, width=64)).load(0, Seed(seed, 0, 1))
+            x, y, width, height = cv2.boundingRect((image[:, :, 0] > 100).astype(np.uint8))
+            np.testing.assert_allclose(truth[0], [x, y, x + width, y + height, 1], atol=1.2)
 
 
 def test_what_reaches_over_the_edge_is_cut_off() -> None:
@@ -170,12 +169,12 @@ class Ranks(Alone):
 
 def test_the_precision_of_several_ranks_is_that_of_one(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
-    plan = make_plan(TrainJob("finder", "written:200", out=str(tmp_path), batch=16))
+    setup = make_setup(TrainJob("finder", "written:200", out=str(tmp_path), batch=16))
 
     def judged(rank: int, size: int, ranks: Any) -> dict[str, float]:
-        pipeline = plan.validation(rank, size)
+        pipeline = setup.validation(rank, size)
         assert pipeline is not None
-        return precision(Painted(pipeline), pipeline, plan.manifest, ranks)
+        return precision(Painted(pipeline), pipeline, setup.manifest, ranks)
 
     ranks = Ranks()
     parts = [judged(rank, 3, ranks) for rank in range(3)]
@@ -183,7 +182,7 @@ def test_the_precision_of_several_ranks_is_that_of_one(tmp_path: Path) -> None:
     assert parts[-1] == pytest.approx(whole, abs=1e-3)  # boxes of one score come in another order
     assert 0.2 < whole["val_map50_95"] == pytest.approx(whole["val_map50"], abs=0.02)
     assert whole["val_map50"] < 0.9
-    assert precision(None, None, plan.manifest, ranks) == parts[-1]  # a rank without images
+    assert precision(None, None, setup.manifest, ranks) == parts[-1]  # a rank without images
 
 
 def test_a_validation_without_a_box(tmp_path: Path) -> None:

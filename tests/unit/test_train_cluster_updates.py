@@ -20,10 +20,10 @@ JOB = TrainJob("digits", "digits", strategy="downpour", momentum=0.0)
 
 def served(job: TrainJob) -> Any:
     """Return a variable of three numbers, and a function that applies a gradient to it."""
-    from dbinfer.train.cluster.base import applying, slots_of
+    from dbinfer.train.chief import applying, optimizer_of
 
     variable = tf.Variable([1.0, 2.0, 3.0])
-    slots = [tf.Variable(tf.fill([3], first)) for first in slots_of(job)]
+    slots = [tf.Variable(tf.fill([3], first)) for first in optimizer_of(job).slots.values()]
     apply = applying(job)
 
     @tf.function
@@ -59,10 +59,10 @@ def test_one_worker_equals_keras(optimizer: str, momentum: float) -> None:
 def test_no_update_is_lost(optimizer: str) -> None:
     """1,024 updates by 8 threads; sums of powers of two are exact, and Adagrad's sum counts the updates."""
     job = replace(JOB, optimizer=optimizer, lr=1 / 1024)
-    from dbinfer.train.cluster.base import applying, slots_of
+    from dbinfer.train.chief import applying, optimizer_of
 
     variable = tf.Variable(tf.zeros([100_000]))
-    slots = [tf.Variable(tf.fill([100_000], first)) for first in slots_of(job)]
+    slots = [tf.Variable(tf.fill([100_000], first)) for first in optimizer_of(job).slots.values()]
     apply, gradient = applying(job), tf.fill([100_000], 1.0)
 
     @tf.function

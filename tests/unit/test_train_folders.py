@@ -12,7 +12,7 @@ from train_runs import digits_folder, strokes_folder
 from dbinfer.base.errors import DataError, TrainError, UsageError
 from dbinfer.train import TrainJob, run
 from dbinfer.train.data import find_source
-from dbinfer.train.plan import make_plan
+from dbinfer.train.setup import make_setup
 
 
 def _unet(data: Path, **more: object) -> TrainJob:
@@ -33,7 +33,7 @@ def test_masks_may_be_gif_as_in_carvana(tmp_path: Path) -> None:
     for mask in folder.glob("*_mask.png"):
         cv2.imwrite(str(mask.with_suffix(".gif")), cv2.imread(str(mask)))
         mask.unlink()
-    pipeline = make_plan(_unet(folder, val="none", batch=4)).training(0, 1)
+    pipeline = make_setup(_unet(folder, val="none", batch=4)).training(0, 1)
     images, masks = next(iter(pipeline.training(1)))
     assert images.shape == (4, 16, 16, 3)
     assert masks.shape == (4, 16, 16, 1)
@@ -43,8 +43,8 @@ def test_masks_may_be_gif_as_in_carvana(tmp_path: Path) -> None:
 
 
 def test_a_shorter_shard_repeats_an_image_so_that_all_have_the_same_steps(tmp_path: Path) -> None:
-    plan = make_plan(_unet(strokes_folder(tmp_path / "s", range(7)), val="none", batch=2))
-    first, last = plan.training(0, 3), plan.training(2, 3)
+    setup = make_setup(_unet(strokes_folder(tmp_path / "s", range(7)), val="none", batch=2))
+    first, last = setup.training(0, 3), setup.training(2, 3)
     assert first.steps == last.steps == 2
     assert sorted(first.order(1)) == [0, 1, 2]
     assert len(last.order(1)) == 3
@@ -55,8 +55,8 @@ def test_a_shorter_shard_repeats_an_image_so_that_all_have_the_same_steps(tmp_pa
 
 
 def test_ranks_and_epochs_have_orders_of_their_own(tmp_path: Path) -> None:
-    plan = make_plan(_unet(strokes_folder(tmp_path / "s", range(16)), val="none"))
-    orders = [tuple(plan.training(rank, 2).order(epoch)) for rank in range(2) for epoch in (1, 2)]
+    setup = make_setup(_unet(strokes_folder(tmp_path / "s", range(16)), val="none"))
+    orders = [tuple(setup.training(rank, 2).order(epoch)) for rank in range(2) for epoch in (1, 2)]
     assert len(set(orders)) == 4
     assert {tuple(sorted(order)) for order in orders} == {tuple(range(8))}
 
@@ -65,7 +65,7 @@ def test_a_missing_mask_is_named(tmp_path: Path) -> None:
     folder = strokes_folder(tmp_path / "s", range(3))
     (folder / "001_mask.png").unlink()
     with pytest.raises(DataError, match=r"1 of 3 images in .* have no mask; the first is 001\.jpg"):
-        make_plan(_unet(folder))
+        make_setup(_unet(folder))
 
 
 def test_a_mask_of_another_size_is_named(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_mask_of_another_size_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"001_mask\.png has 128 x 64 pixels, but 001\.jpg 128 x 128"):
         run(_unet(folder))
     assert not (tmp_path / "run").exists()
-    loader = make_plan(_unet(folder, val="none")).training(0, 1).loader
+    loader = make_setup(_unet(folder, val="none")).training(0, 1).loader
     with pytest.raises(
         DataError, match=r"mask of .*001\.jpg has 128 x 64 pixels, but the image has 128 x 128"
     ):
@@ -93,7 +93,7 @@ def test_an_unreadable_image_is_left_out_on_request(
 ) -> None:
     folder = strokes_folder(tmp_path / "s", range(4))
     (folder / "002.jpg").write_bytes(b"no image")
-    pipeline = make_plan(_unet(folder, val="none", batch=4, on_bad="skip", shuffle=False)).training(0, 1)
+    pipeline = make_setup(_unet(folder, val="none", batch=4, on_bad="skip", shuffle=False)).training(0, 1)
     (images, _), *more = list(pipeline.training(1))
     assert not more
     assert np.array_equal(images[2], images[3])  # the next one in its place: all ranks need the same steps
@@ -123,7 +123,7 @@ def test_what_does_not_fit_is_said_before_training(
     values = {"network": "unet", "data": str(strokes_folder(tmp_path / "s", range(4))), "val": "none"}
     job = TrainJob(**{**values, "out": str(tmp_path / "run"), **change})  # type: ignore[arg-type]
     with pytest.raises(error, match=message):
-        make_plan(job)
+        make_setup(job)
 
 
 def test_a_folder_without_images(tmp_path: Path) -> None:

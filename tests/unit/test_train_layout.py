@@ -7,8 +7,8 @@ import pytest
 from dbinfer.base.errors import TrainError, UsageError
 from dbinfer.base.progress import Progress
 from dbinfer.train import TrainJob, run
-from dbinfer.train.split.layout import Layout, Mesh
-from dbinfer.train.start import shown_as_progress
+from dbinfer.train.mesh import Layout, Mesh
+from dbinfer.train.strategies import shown_as_progress
 
 
 def job(**more: object) -> TrainJob:
@@ -28,10 +28,13 @@ def test_the_progress_counts_an_image_once_for_each_group() -> None:
     assert [(one.done, one.total) for one in told] == [(16, 48)]
 
 
-@pytest.mark.parametrize("text", ["2", "2x", "x2", "0x2", "2x2x1", "axb", "2 x 1", "-1x2"])
-def test_a_mesh_that_cannot_be_read(text: str) -> None:
-    with pytest.raises(UsageError, match=f"mesh is '{text}', but must be GROUPSxPARTS"):
-        Mesh.of(job(ranks=2, mesh=text))
+def test_a_mesh_that_cannot_be_read(subtests: pytest.Subtests) -> None:
+    for text in ["2", "2x", "x2", "0x2", "2x2x1", "axb", "2 x 1", "-1x2"]:
+        with (
+            subtests.test(text=text),
+            pytest.raises(UsageError, match=f"mesh is '{text}', but must be GROUPSxPARTS"),
+        ):
+            Mesh.of(job(ranks=2, mesh=text))
 
 
 def test_what_cannot_be_split_is_said_before_anything_is_started() -> None:

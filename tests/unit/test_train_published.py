@@ -14,7 +14,7 @@ import pytest
 from dbinfer.base.errors import DataError
 from dbinfer.train import TrainJob, run
 from dbinfer.train.data import find_source
-from dbinfer.train.plan import shard
+from dbinfer.train.setup import shard
 
 pytestmark = pytest.mark.wide
 
@@ -91,10 +91,10 @@ def test_no_archive(tmp_path: Path) -> None:
 
 def test_momentum_reaches_the_optimizer(tmp_path: Path) -> None:
     from dbinfer.train.model import build, compile_model
-    from dbinfer.train.plan import make_plan
+    from dbinfer.train.setup import make_setup
 
     for momentum in (0.0, 0.5):
-        plan = make_plan(TrainJob("digits", "digits", optimizer="sgd", momentum=momentum))
-        model, _ = build(plan.network, plan.options)
-        compile_model(model, plan.network, plan.job)
+        setup = make_setup(TrainJob("digits", "digits", optimizer="sgd", momentum=momentum))
+        model, _ = build(setup.network, setup.options)
+        compile_model(model, setup.network, setup.job)
         assert model.optimizer.momentum == momentum

@@ -23,8 +23,8 @@ from train_runs import (
 from dbinfer.base.errors import DataError, TrainError
 from dbinfer.train import TrainJob, checkpoint, run
 from dbinfer.train.model import build, compile_model
-from dbinfer.train.plan import make_plan
 from dbinfer.train.report import read_report
+from dbinfer.train.setup import make_setup
 
 pytestmark = needs_horovod
 LAUNCHERS = ("gloo", "mpi") if os.environ.get("LONG") else ("mpi",)
@@ -158,14 +158,14 @@ def test_the_rate_grows_over_the_warm_up_epochs_and_is_never_an_epoch_late(norma
 @pytest.mark.wide
 def test_the_reported_validation_is_that_of_the_pooled_model_over_all_images(normalised: TrainJob) -> None:
     """Not of statistics before they were pooled, of one rank's images, or of a mean that ignores how many they are."""
-    from dbinfer.train.plan import evaluate
+    from dbinfer.train.model import evaluate
     from dbinfer.train.ranks import Alone
 
-    plan = make_plan(replace(normalised, ranks=1))
-    network, _ = build(plan.network, plan.options)
-    compile_model(network, plan.network, normalised)
+    setup = make_setup(replace(normalised, ranks=1))
+    network, _ = build(setup.network, setup.options)
+    compile_model(network, setup.network, normalised)
     checkpoint.load_weights(normalised.folder, 3, network)
-    expected = evaluate(network, plan.validation(0, 1), Alone())
+    expected = evaluate(network, setup.validation(0, 1), Alone())
     values = read_report(normalised).history[-1].values
     # ten layers and the sum of a loss over the pixels of five images
     rounding = tolerance(max(expected.values()), 10, 5 * 16 * 16)

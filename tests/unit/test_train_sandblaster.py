@@ -16,7 +16,7 @@ from train_runs import digits_folder
 
 from dbinfer.base.errors import TrainError
 from dbinfer.train import TrainJob, run
-from dbinfer.train.plan import make_plan
+from dbinfer.train.setup import make_setup
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +64,13 @@ def alone(job: TrainJob) -> list[float]:
     import tensorflow as tf
     from scipy.optimize import minimize
 
-    from dbinfer.train.cluster.chief import ITERATIONS
+    from dbinfer.train.chief import ITERATIONS
     from dbinfer.train.model import build
 
-    plan = make_plan(job)
+    setup = make_setup(job)
     keras.utils.set_random_seed(job.seed)
-    model, _ = build(plan.network, plan.options)
-    loader = plan.training(0, 1).loader
+    model, _ = build(setup.network, setup.options)
+    loader = setup.training(0, 1).loader
     pairs = [loader.load(index) for index in range(len(loader.samples))]
     images, truths = (np.stack(part) for part in zip(*pairs, strict=True))
     losses: list[float] = []
@@ -113,7 +113,7 @@ def test_it_equals_one_process_and_a_slowed_worker_gets_less_work(job: TrainJob)
     ("network", "layer"), [("digits", "Dropout"), ("unet", "BatchNormalization"), ("alexnet", "Dropout")]
 )
 def test_layers_that_it_cannot_train_are_named(network: str, layer: str) -> None:
-    from dbinfer.train.cluster.chief import refuse
+    from dbinfer.train.chief import refuse
     from dbinfer_models import NETWORKS
 
     with pytest.raises(
@@ -123,7 +123,7 @@ def test_layers_that_it_cannot_train_are_named(network: str, layer: str) -> None
 
 
 def test_layers_that_are_turned_off_are_no_reason() -> None:
-    from dbinfer.train.cluster.chief import refuse
+    from dbinfer.train.chief import refuse
     from dbinfer_models import NETWORKS
 
     refuse("digits", NETWORKS["digits"].build(dropout=0.0))

@@ -31,7 +31,7 @@ from dbinfer.models.prepare import understand
 from dbinfer_udf.host import sandbox
 
 GUARDED = pytest.mark.skipif(
-    not (sandbox.version() and sandbox.known()),
+    not (sandbox.landlock_version() and sandbox.has_seccomp()),
     reason="this kernel has no Landlock, or no filter of system calls",
 )
 STATED: dict[str, Any] = {"task": "classification", "activation": "none", "scale": [255.0]}
@@ -222,17 +222,17 @@ def saying(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
 
 
 SAID = {
-    "nothing": ("", "ended without a word"),
+    "nothing": ("", "failed: exit status 0"),
     "a crash": ("os.abort()", "was ended by SIGABRT"),
-    "no JSON": ("say('hello')", "what makes no sense"),
-    "no message": ("say('[1]')", "what makes no sense"),
-    "an unknown message": ("say('{\"run\": 1}')", "what makes no sense"),
-    "brackets without end": ("say('[' * 100_000)", "what makes no sense"),
-    "an error of nobody": ('say(\'{"error": ["SystemExit", "a", "", []]}\')', "what makes no sense"),
-    "an error that is none": ('say(\'{"error": ["Sequence", "a", "", []]}\')', "what makes no sense"),
-    "a step that is none": ('say(\'{"progress": {"step": 5}}\')', "what makes no sense"),
-    "messages without end": ("while True: say('{\"lacking\": []}')", "what makes no sense"),
-    "a line without end": ("while True: os.write(call['out'], b'x' * 65536)", "said more than"),
+    "no JSON": ("say('hello')", "gave a malformed answer"),
+    "no message": ("say('[1]')", "gave a malformed answer"),
+    "an unknown message": ("say('{\"run\": 1}')", "gave a malformed answer"),
+    "brackets without end": ("say('[' * 100_000)", "gave a malformed answer"),
+    "an error of nobody": ('say(\'{"error": ["SystemExit", "a", "", []]}\')', "gave a malformed answer"),
+    "an error that is none": ('say(\'{"error": ["Sequence", "a", "", []]}\')', "gave a malformed answer"),
+    "a step that is none": ('say(\'{"progress": {"step": 5}}\')', "gave a malformed answer"),
+    "messages without end": ("while True: say('{\"lacking\": []}')", "gave a malformed answer"),
+    "a line without end": ("while True: os.write(call['out'], b'x' * 65536)", "answered with more than"),
     "a report of something else": ('say(\'{"result": {"size": 1}}\')', "report that makes no sense"),
     "an end that is none": ("os.close(call['out']); time.sleep(600)", "was ended by SIGKILL"),
     "a wait": ("time.sleep(600)", "did nothing for 3 s"),
@@ -255,7 +255,7 @@ def test_what_the_process_says_is_not_believed(
     monkeypatch.setattr(apart, "MOST_BYTES", 1 << 20)
     monkeypatch.setattr(apart, "END_SECONDS", 1.0)
     monkeypatch.setattr(apart, "IDLE_SECONDS", 3.0 if what == "a wait" else 600.0)
-    monkeypatch.setattr(apart, "Job", lambda *rest: job)
+    monkeypatch.setattr(apart, "Job", lambda **rest: job)
     with pytest.raises(ModelFileError, match=message) as caught:
         converted(save_onnx(tmp_path / "net.onnx"))
     assert "\n" not in caught.value.message
@@ -308,7 +308,7 @@ say(json.dumps({"error": ["ConvertError", "no \x1b[2Jmodel", "do \r\x08this", ["
     with pytest.raises(ConvertError) as caught:
         apart.run(job, heard.append)
     assert (heard[0].step, heard[0].note) == (r"a\x1b]0;title\x07", r"b\u202ec\x9b")
-    assert (caught.value.message, caught.value.cure) == (
+    assert (caught.value.message, caught.value.hint) == (
         r"no \x1b[2Jmodel",
         r"do \x0d\x08this".replace("x0d", "r"),
     )
@@ -328,7 +328,9 @@ importlib.import_module("dbinfer.base.apart").child(call)
     heard: list[Progress] = []
     for _ in range(2):
         assert understand(path, {}, None, heard.append)[1].output == (1, 3)
-    assert [step.note for step in heard if step.note] == ["The kernel has no Landlock (docs/security.md)."]
+    assert [step.note for step in heard if step.note] == [
+        "The kernel has no Landlock (docs/explanation/security.md)."
+    ]
 
 
 def test_an_error_of_libraries_is_a_sentence(tmp_path: Path) -> None:

@@ -32,9 +32,8 @@ def test_values_reach_training_and_the_network() -> None:
     assert (job.lr, job.network_options) == (0.1, {"classes": 10, "dropout": 0.5})
 
 
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
+def test_a_search_space_that_does_not_do(subtests: pytest.Subtests) -> None:
+    for texts, message in [
         ([], "the search space is empty"),
         (["lr"], "search is 'lr', but must be NAME=LOW..HIGH"),
         (["lr="], "search is 'lr=', but must be NAME="),
@@ -46,11 +45,9 @@ def test_values_reach_training_and_the_network() -> None:
         (["lr=0.1..1:cubic"], "a range needs two numbers"),
         (["batch=,"], "search is 'batch=,', but must be NAME="),
         (["lr=0.1,0.2", "lr=0.3,0.4"], "search names the option 'lr' twice"),
-    ],
-)
-def test_a_search_space_that_does_not_do(texts: list[str], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        read_search(texts, "digits")
+    ]:
+        with subtests.test(texts=texts, message=message), pytest.raises(UsageError, match=message):
+            read_search(texts, "digits")
 
 
 def test_options_that_do_not_do() -> None:

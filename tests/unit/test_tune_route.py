@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dbinfer.train import TrainJob
-from dbinfer.train.plan import make_plan
+from dbinfer.train.setup import make_setup
 from dbinfer.tune.hop import Hop, Route
 
 
@@ -20,12 +20,12 @@ def route(*shards: int) -> Route:
 
 
 def test_the_weights_visit_every_shard_to_be_trained_and_then_every_shard_to_be_judged() -> None:
-    assert (route().epoch, route().judging, route().left) == (1, False, {0, 1, 2})
-    assert (route(2, 0).judging, route(2, 0).left, route(2, 0).trained) == (False, {1}, 2)
-    assert (route(2, 0, 1).judging, route(2, 0, 1).left, route(2, 0, 1).trained) == (True, {0, 1, 2}, 3)
+    assert (route().epoch, route().evaluating, route().left) == (1, False, {0, 1, 2})
+    assert (route(2, 0).evaluating, route(2, 0).left, route(2, 0).trained) == (False, {1}, 2)
+    assert (route(2, 0, 1).evaluating, route(2, 0, 1).left, route(2, 0, 1).trained) == (True, {0, 1, 2}, 3)
     assert route(2, 0, 1, 1).left == {0, 2}
     done = route(2, 0, 1, 0, 1, 2)
-    assert (done.epoch, done.judging, done.left, done.trained) == (2, False, {0, 1, 2}, 3)
+    assert (done.epoch, done.evaluating, done.left, done.trained) == (2, False, {0, 1, 2}, 3)
     more = done.after(hop(1))
     assert (more.epoch, more.left, more.trained) == (2, {0, 2}, 4)
     assert more.orders == [[2, 0, 1], [1]]
@@ -49,8 +49,8 @@ def test_the_shards_are_all_images_once(tmp_path: Path) -> None:
     job = TrainJob("digits", "digits", out=str(tmp_path))
     rows: list[int] = []
     for number in range(3):
-        plan = make_plan(job).keeping_images(number, 3)
-        train, val = plan.visited(number, 3)
+        setup = make_setup(job).keeping_images(number, 3)
+        train, val = setup.visited(number, 3)
         assert train.length == len(train.loader.samples)
         assert val is not None
         rows += [train.length, val.length]

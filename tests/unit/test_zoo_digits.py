@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from dbinfer.images import builtin
@@ -16,6 +17,7 @@ def _digits(part: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     return (images[..., None] / manifest.scale[0]).astype(np.float32), labels
 
 
+@pytest.mark.wide
 def test_held_out_digits_are_read() -> None:
     import keras
 

@@ -84,7 +84,7 @@ def _loss(boxes: Any, maps: Any) -> float:
 
 
 def test_the_loss_is_the_papers() -> None:
-    from dbinfer_models.centre_loss import centre_loss
+    from dbinfer_models.losses import centre_loss
 
     rng = np.random.default_rng(1)
     maps = rng.uniform(0.01, 0.99, (3, 16, 16, 7)).astype(np.float32)
@@ -98,7 +98,7 @@ def test_the_loss_is_the_papers() -> None:
 
 
 def test_perfect_maps_have_almost_no_loss() -> None:
-    from dbinfer_models.centre_loss import centre_loss
+    from dbinfer_models.losses import centre_loss
 
     boxes = np.array([[[8, 8, 24, 40, 1]]], np.float32)
     maps = np.zeros((1, 16, 16, 6), np.float32)

@@ -19,9 +19,8 @@ def _trainable(model: Any) -> int:
     return sum(int(np.prod(weight.shape)) for weight in model.trainable_weights)
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "published"),
-    [
+def test_parameters_as_published(subtests: pytest.Subtests) -> None:
+    for name, options, published in [
         ("vgg19bn", {"batch_norm": False}, 143_667_240),  # Simonyan and Zisserman, table 2; torchvision vgg19
         ("vgg19bn", {}, 143_678_248),  # torchvision vgg19_bn
         (
@@ -30,10 +29,9 @@ def _trainable(model: Any) -> int:
             20_024_384 + 5_130,
         ),  # Keras VGG19 without top, and 512 to 10
         ("alexnet", {}, 61_100_840),  # torchvision alexnet (one tower)
-    ],
-)
-def test_parameters_as_published(name: str, options: dict[str, Any], published: int) -> None:
-    assert _trainable(NETWORKS[name].build(**options)) == published
+    ]:
+        with subtests.test(name=name, options=options, published=published):
+            assert _trainable(NETWORKS[name].build(**options)) == published
 
 
 def _unet_parameters(depth: int, width: int, channels: int) -> int:
@@ -70,16 +68,17 @@ def test_unet_size_must_fit_depth(size: int, depth: int) -> None:
         NETWORKS["unet"].build(size=size, depth=depth)
 
 
-@pytest.mark.parametrize("name", sorted(NETWORKS))
-def test_manifest_fits_the_network(name: str) -> None:
-    entry = NETWORKS[name]
-    model, manifest = entry.build(), entry.manifest()
-    assert model.name == entry.name == manifest.name == name
-    assert model.input_shape[1:] == (manifest.height, manifest.width, manifest.channels)
-    if manifest.labels:
-        # Of a detector the first output has the scores of the classes, one map each
-        shape = model.outputs[0].shape
-        assert (shape[0], shape[-1]) == (None, len(manifest.labels))
+def test_manifest_fits_the_network(subtests: pytest.Subtests) -> None:
+    for name in sorted(NETWORKS):
+        with subtests.test(name=name):
+            entry = NETWORKS[name]
+            model, manifest = entry.build(), entry.manifest()
+            assert model.name == entry.name == manifest.name == name
+            assert model.input_shape[1:] == (manifest.height, manifest.width, manifest.channels)
+            if manifest.labels:
+                # Of a detector the first output has the scores of the classes, one map each
+                shape = model.outputs[0].shape
+                assert (shape[0], shape[-1]) == (None, len(manifest.labels))
 
 
 def test_manifest_takes_the_options_of_build() -> None:

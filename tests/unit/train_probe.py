@@ -27,12 +27,12 @@ def killed() -> None:
     """Rank 1 is killed in the middle of the second epoch."""
     import horovod.tensorflow as hvd
 
-    from dbinfer.train.plan import Meter
+    from dbinfer.train.model import Meter
 
     go_on = Meter.on_train_batch_end
 
     def stop(self: Any, batch: int, logs: Any = None) -> None:
-        if (self._epoch, batch, hvd.rank()) == (2, 1, 1):
+        if (self.epoch, batch, hvd.rank()) == (2, 1, 1):
             os.kill(os.getpid(), signal.SIGKILL)
         go_on(self, batch, logs)
 
@@ -64,13 +64,13 @@ def reading() -> None:
         images = [pipeline.loader.load(index)[0] for index in range(len(pipeline.loader.samples))]
         return [sum(int(image[0, bit, 0] > 0) << bit for bit in range(16)) for image in images]
 
-    def leave(plan: Any, ranks: Any) -> None:
-        check(plan, ranks)
+    def leave(setup: Any, ranks: Any) -> None:
+        check(setup, ranks)
         parts = {
-            "train": numbers(plan.training(ranks.rank, ranks.size)),
-            "val": numbers(plan.validation(ranks.rank, ranks.size)),
+            "train": numbers(setup.training(ranks.rank, ranks.size)),
+            "val": numbers(setup.validation(ranks.rank, ranks.size)),
         }
-        np.savez(plan.job.folder / f"rank-{ranks.rank}.npz", **parts)
+        np.savez(setup.job.folder / f"rank-{ranks.rank}.npz", **parts)
         ranks.gather(None)
         os._exit(0)
 
@@ -88,4 +88,4 @@ if __name__ == "__main__":
     {"unaveraged": unaveraged, "killed": killed, "watched": watched, "alone": alone, "reading": reading}[
         sys.argv[1]
     ]()
-    worker.main(sys.argv[2])
+    worker.main(sys.argv[2:])

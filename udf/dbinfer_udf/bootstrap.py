@@ -1,4 +1,5 @@
-"""Starts the runtime in a backend from the registry's modules; executed before any package exists.
+"""Starts the runtime in a backend from the registry's modules, and compiles it for the registry; executed before any
+package exists.
 
 The modules become a package named after the runtime's digest, so that an upgraded runtime replaces the old one in
 open sessions. They have file names like `dbinfer-<digest>/model.py` and a loader with get_source, so that tracebacks
@@ -23,7 +24,7 @@ class Finder:
     Args:
         package: name of the package that they become.
         modules: source of each module by its name; empty where `pack` has them.
-        pack: what pack.pack made of them: compiled, and the sources for tracebacks.
+        pack: what `packed` made of them: compiled, and the sources for tracebacks.
 
     Attributes:
         compiled: whether `pack` was given.
@@ -108,7 +109,7 @@ def start(
         modules: source of each module, `__init__` among them; empty where `pack` has them.
         digest: sha256 of all sources.
         gd: PL/Python's GD; gets `dbinfer` (the session) and `dbinfer.gate`.
-        pack: the modules compiled by this Python; see pack.pack.
+        pack: the modules compiled by this Python; see packed.
     """
     package = PREFIX + digest[:12]
     old: List[Any] = [f for f in sys.meta_path if getattr(f, "dbinfer_finder", False)]
@@ -126,3 +127,26 @@ def start(
     __import__(package + ".session.backend")
     gd["dbinfer"] = sys.modules[package + ".session.backend"].Session(gd, digest)
     gd["dbinfer.gate"] = gd["dbinfer"].gate
+
+
+def packed(sources: str, digest: str) -> bytes:
+    """Return the modules compiled by this Python, each by itself, and all sources for tracebacks.
+
+    Args:
+        sources: JSON: the source of each module.
+        digest: of the runtime, from which the names of files in tracebacks come.
+    """
+    import json
+    import zlib
+
+    modules: Dict[str, str] = json.loads(sources)
+    code = {name: _compiled(name, source, digest) for name, source in modules.items()}
+    return marshal.dumps({"code": code, "sources": zlib.compress(sources.encode(), 9)})
+
+
+def _compiled(name: str, source: str, digest: str) -> bytes:
+    import zlib
+
+    # as Finder.get_filename and get_code
+    path = "dbinfer-%s/%s.py" % (digest[:12], name.replace(".", "/"))
+    return zlib.compress(marshal.dumps(compile(source, path, "exec", dont_inherit=True)), 9)

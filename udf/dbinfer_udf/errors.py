@@ -7,7 +7,7 @@ Exception
     │   └── RowError     54000  the engine's worker took more time or memory of this row than the limits allow
     │                    XX000  internal_error: it crashed or was killed
     ├── ModelError       55000  object_not_in_prerequisite_state: a model or its files cannot be used
-    ├── UsageError       22023  invalid_parameter_value: the call's arguments are off
+    ├── UsageError       22023  invalid_parameter_value: the call's arguments are wrong
     ├── EngineError      58000  system_error: the engine cannot be started or reached; nothing is known of the row
     └── CancelledError   57014  query_canceled: the statement was cancelled while it waited
 
@@ -17,10 +17,8 @@ Exception
 from __future__ import annotations
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
-
 if TYPE_CHECKING:
     from typing import Dict
-
 
 ADMINISTRATORS = "An administrator sees what is wrong: dbinfer doctor"
 
@@ -42,7 +40,7 @@ class UdfError(Exception):
     """
 
     sqlstate = "22000"
-    # of a folder that belongs to somebody else
+    # whether the error is about a folder that belongs to somebody else
     foreign = False
 
     def __init__(
@@ -63,12 +61,12 @@ class UdfError(Exception):
         return UdfError(self.public, hint=ADMINISTRATORS, sqlstate=self.sqlstate)
 
     def of_row(self, number: int) -> UdfError:
-        """Return the error with the row that it is about, by its key."""
+        """Return the error with the key of its row in front."""
         return self._as("row %d: %s" % (number, self.message), self.hint)
 
-    def with_cure(self, cure: str) -> UdfError:
+    def with_hint(self, hint: str) -> UdfError:
         """Return the error with one more thing to do about it."""
-        return self._as(self.message, "%s %s" % (self.hint, cure) if self.hint else cure)
+        return self._as(self.message, "%s %s" % (self.hint, hint) if self.hint else hint)
 
     def _as(self, message: str, hint: str) -> UdfError:
         return type(self)(message, self.detail, hint, self.sqlstate, self.public)
@@ -87,12 +85,12 @@ class ModelError(UdfError):
 
 
 class UsageError(UdfError):
-    """An argument of the SQL function is off."""
+    """An argument of the SQL function is wrong."""
 
     sqlstate = "22023"
 
 
-# for those who may not see hosts and folders
+# What users see who may not see hosts and folders
 PUBLIC = "the engine of this host cannot be used"
 
 

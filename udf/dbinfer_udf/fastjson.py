@@ -1,4 +1,4 @@
-"""JSON without Python's package of that name: its import (regular expressions, enums) takes milliseconds."""
+"""JSON without Python's json package, whose import (regular expressions, enums) takes milliseconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Plain:
 
 
 try:
-    # what json.loads and json.dumps call, in C; another Python may do without
+    # the C functions behind json.loads and json.dumps; another Python may lack them
     import _json
 
     _scan: Any = _json.make_scanner(_Plain)  # type: ignore[arg-type]
@@ -36,7 +36,7 @@ def loads(text: str) -> Any:
             return value
     except Exception:
         pass
-    # white space, what is no JSON at all, or no scanner
+    # leading white space, no JSON at all, or no scanner
     import json
 
     return json.loads(text)
@@ -48,7 +48,7 @@ def dumps(value: Any, sort_keys: bool = False) -> str:
         return "".join(_encoders[sort_keys](value, 0))
     except Exception:
         pass
-    # what cannot be, or no encoder
+    # a value that JSON cannot hold, or no encoder
     import json
 
     return json.dumps(value, sort_keys=sort_keys)

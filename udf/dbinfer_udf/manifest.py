@@ -13,6 +13,8 @@ from math import isfinite
 from numbers import Integral, Real
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
+from .tasks import TASKS
+
 _TEXTS = ("name", "task", "color", "resize", "interpolation", "precision", "activation", "decode")
 _TYPES: Tuple[Tuple[type, str, Tuple[str, ...]], ...] = (
     (str, "a text", _TEXTS),
@@ -45,7 +47,7 @@ def wrong_type(values: Mapping[str, Any]) -> Optional[Tuple[str, Any, str]]:
     return None
 
 
-def several(values: Any, kind: Callable[[Any], Any]) -> Tuple[Any, ...]:
+def tuple_of(values: Any, kind: Callable[[Any], Any]) -> Tuple[Any, ...]:
     """Return the values of a list as a tuple of one type; the empty one for None.
 
     Raises:
@@ -61,7 +63,6 @@ def several(values: Any, kind: Callable[[Any], Any]) -> Tuple[Any, ...]:
 # Raised when a key is added that changes results where it is not understood; a manifest without the key `schema` has 1
 SCHEMA = 1
 
-TASKS = ("classification", "segmentation", "embedding", "detection", "tensor")
 COLORS = ("RGB", "BGR", "GRAY")
 RESIZES = ("standard", "fit_to_window", "fit_to_window_letterbox", "crop")
 INTERPOLATIONS = ("linear", "area", "cubic", "nearest")
@@ -69,10 +70,12 @@ PRECISIONS = ("f32", "bf16", "f16", "auto")
 ACTIVATIONS = ("none", "softmax", "sigmoid")
 DECODES = ("fast", "exact")
 MOST_DETECTIONS = 10000
-# Keys of one task. Other manifests are written without them: they stay those of 0.1.0, by which registries know content
-DETECTION_KEYS = ("iou_threshold", "max_detections")
-
-MODEL_API_TASKS = {"classification": "Classification", "segmentation": "Segmentation"}
+# How Model API writes what it reads of some tasks only, see tasks.Task.model_info
+MODEL_INFO: Dict[str, Callable[[Manifest], str]] = {
+    "output_raw_scores": lambda manifest: "True" if manifest.activation == "none" else "False",
+    "confidence_threshold": lambda manifest: repr(manifest.threshold),
+    "iou_threshold": lambda manifest: repr(manifest.iou_threshold),
+}
 
 
 class ManifestError(ValueError):
@@ -84,28 +87,32 @@ class Manifest:
     """What the backend must know of a model beside its graph.
 
     Attributes:
-        task: one of TASKS; decides which SQL functions accept the model.
-        height, width: size of the input tensor in pixels; channels: 1 or 3.
-        color: order of the channels the network was trained with.
+        task: what the network does; decides which SQL functions accept the model.
+        height, width: size of the input tensor in pixels.
+        channels: 1 or 3.
+        name: under which `dbinfer deploy` stores the model, unless `--name` says another.
+        color: order of the channels with which the network was trained.
         resize: how an image of another size is fitted (names of OpenVINO Model API): `standard` stretches,
             `fit_to_window` keeps the aspect ratio and pads right and below, `fit_to_window_letterbox` pads on
             both sides, `crop` scales the short side and cuts the centre.
-        interpolation: of that resize; `linear` averages areas where the image shrinks, as training with antialiasing
-            does (fast, see shrink), unless decode is `exact`; `area` averages them exactly.
-        pad_value: grey level (0..255) of padding.
-        mean, scale: per channel in `color` order, in units of 0..255 grey levels: x = (pixel - mean) / scale.
+        interpolation: how that resize computes a pixel; where the image shrinks, `linear` averages areas as training
+            with antialiasing does, but faster and not exactly (unless `decode` is `exact`), `area` exactly.
+        pad_value: grey level of padding, 0 to 255.
+        mean, scale: one number, or one for each channel in the order of `color`, for pixels of 0 to 255: the network's
+            input is (pixel - mean) / scale.
         labels: name of each class, in the order of the output.
         outputs: names of the network's outputs in their order, where it has several; a task's functions read the first.
-        precision: the inference precision that was validated, given to OpenVINO as a hint; `auto` in a file that is not
-            deployed yet: deploy puts the fastest in its place that agrees with f32.
-        activation: what turns the network's output into scores for classify/segment (`predict` stays raw).
+        precision: the precision in which the network computes; `auto`, in a file that is not deployed yet, lets
+            `dbinfer deploy` choose the fastest one that agrees with f32.
+        activation: what turns the output into scores for `classify` and `segment`; `predict` returns the raw output.
         threshold: score above which a pixel of a one-class mask is set, and below which a detected box is dropped.
         iou_threshold: a detected box that overlaps a better one of its class by more (intersection over union) is
-            dropped; 1 where the graph drops such boxes itself or has none.
-        max_detections: so many boxes of an image at most.
-        l2_normalize: embed() returns vectors of length one.
-        decode: `fast` may let libjpeg decode at a reduced scale that still covers the input; `exact` never.
-        metrics, provenance: of the training run, shown by `dbinfer models`.
+            dropped; 1 drops none, for graphs that drop such boxes themselves.
+        max_detections: the most boxes that an image gets.
+        l2_normalize: whether `embed` returns vectors of length one.
+        decode: `fast` lets libjpeg decode at a reduced scale that still covers the input, `exact` at full size only.
+        metrics: metrics of the training run, shown by `dbinfer models`.
+        provenance: where the model comes from: framework, data and options of its training.
     """
 
     task: str
@@ -175,12 +182,12 @@ class Manifest:
         out = asdict(self)
         for key in ("mean", "scale", "labels", "outputs"):
             out[key] = list(out[key])
-        # as for the keys of one task: the manifest of a network with one output stays what it was
+        # the manifest of a network with one output stays that of 0.1.0, by which registries know content
         if not self.outputs:
             del out["outputs"]
-        if self.task != "detection":
-            for key in DETECTION_KEYS:
-                del out[key]
+        # likewise without the keys of other tasks
+        for key in {key for task in TASKS.values() for key in task.keys}.difference(TASKS[self.task].keys):
+            del out[key]
         return out
 
     def to_json(self) -> str:
@@ -211,7 +218,7 @@ class Manifest:
         typed = dict(values)
         for key, kind in (("mean", float), ("scale", float), ("labels", str), ("outputs", str)):
             try:
-                typed[key] = several(typed.get(key), kind)
+                typed[key] = tuple_of(typed.get(key), kind)
             except (TypeError, ValueError, OverflowError):
                 raise ManifestError("%s is %r, but must be a list" % (key, typed.get(key))) from None
         return cls(**typed)
@@ -238,13 +245,7 @@ class Manifest:
             "mean_values": " ".join(repr(v) for v in self.mean),
             "scale_values": " ".join(repr(v) for v in self.scale),
         }
-        if self.task in MODEL_API_TASKS:
-            info["model_type"] = MODEL_API_TASKS[self.task]
-        if self.task == "classification":
-            info["output_raw_scores"] = "True" if self.activation == "none" else "False"
-        if self.task in ("segmentation", "detection"):
-            info["confidence_threshold"] = repr(self.threshold)
-        # no model_type: Model API has a wrapper for each published head, and none for our one form of them all
-        if self.task == "detection":
-            info["iou_threshold"] = repr(self.iou_threshold)
+        task = TASKS[self.task]
+        info["model_type"] = task.model_type
+        info.update({key: MODEL_INFO[key](self) for key in task.model_info})
         return {key: value for key, value in info.items() if value}

@@ -24,11 +24,10 @@ from typing import Any
 import numpy as np
 
 from dbinfer.base.errors import DbinferError
-from dbinfer.images import archives as the_archives
-from dbinfer.images.archives import Tar, Zip
 from dbinfer.images.files import Refused
+from dbinfer.images.sources import Tar, Zip, kind_of
 from dbinfer.models import ir as ir_read
-from dbinfer_udf.engine import hosted
+from dbinfer_udf.engine import served
 from dbinfer_udf.engine.slots import SIZE, Slots, make_slots
 from dbinfer_udf.errors import ImageError, UdfError
 from dbinfer_udf.host import protocol
@@ -138,18 +137,18 @@ def messages(data: bytes) -> None:
         with contextlib.suppress(protocol.ClosedError):
             read(body)
     with contextlib.suppress(UdfError, protocol.RemoteError):
-        protocol.result(kind[0] if kind else 0, body)
+        protocol.unpack_answer(kind[0] if kind else 0, body)
     for function in ("classify", "embed"):
         with contextlib.suppress(UdfError):
             protocol.unpack_results(body, function, 3)
-    with contextlib.suppress(ValueError, RecursionError, protocol.ClosedError):  # as Hosted._read has it
+    with contextlib.suppress(ValueError, RecursionError, protocol.ClosedError):  # as Served._read has it
         said = protocol.bounded(json.loads(body))
-        facts = hosted._facts(said, {"rows": 32, "threads": 1})
+        facts = served._bounded_facts(said, {"rows": 32, "threads": 1})
         assert 1 <= facts["rows"] <= 32
         assert all(
             value.isprintable()
-            for value in protocol.described(said).values()
-            if value == protocol.text(value)
+            for value in protocol.bounded_error(said).values()
+            if value == protocol.harmless_text(value)
         )
         json.dumps(facts, allow_nan=False)
 
@@ -184,7 +183,7 @@ def archives(data: bytes) -> None:
         with contextlib.suppress(DbinferError), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # zipfile's, of names that are there twice
             refused: list[Refused] = []
-            source = Zip(file) if the_archives.kind_of(file) == "zip" else Tar(file)
+            source = Zip(file) if kind_of(file) == "zip" else Tar(file)
             found = list(source.entries(refused))
             for outcome in source.reader()(found):
                 assert isinstance(outcome, Refused) or len(outcome[1]) <= outcome[0].size
@@ -230,9 +229,11 @@ def _irs() -> list[bytes]:
 def _messages() -> list[bytes]:
     found = [
         protocol.frame({"op": "open", "rows": 3}),
-        protocol.failure(ImageError("no"))[protocol.ANSWER.size :],
+        protocol.pack_error(ImageError("no"))[protocol.ANSWER.size :],
     ]
-    found += [b"".join(protocol.request(bytes(8), "rows", None, ("classify", True, [(1, b"x"), (2, None)])))]
+    found += [
+        b"".join(protocol.pack_request(bytes(8), "rows", None, ("classify", True, [(1, b"x"), (2, None)])))
+    ]
     facts = {"rows": 2, "result_bytes": 9, "infer_milliseconds": 1.5, "sandbox": {"files": True}}
     found += [protocol.pack_results(["a", None, "b"]), json.dumps(facts).encode()]
     return [bytes([kind]) + one for kind in range(5) for one in found]
@@ -264,9 +265,7 @@ def _archives() -> list[bytes]:
 
 
 UDF = "dbinfer_udf."
-FORMATS_READ = tuple(
-    UDF + name for name in ["image.header", "image.file", "image.jpeg", "image.formats", "image.tiff"]
-)
+FORMATS_READ = tuple(UDF + name for name in ["image.header", "image.file", "image.jpeg", "image.tiff"])
 # of each target: what it does, its sound inputs, and the modules that read them
 TARGETS: dict[str, tuple[Callable[[bytes], None], Seeds, tuple[str, ...]]] = {
     "header": (header, _images, FORMATS_READ),
@@ -275,7 +274,7 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], Seeds, tuple[str, ...]]] = {
     "ir": (ir, _irs, (UDF + "model.trial",)),
     "messages": (messages, _messages, (UDF + "host.protocol",)),
     "slots": (slots, _slots, (UDF + "engine.slots",)),
-    "archives": (archives, _archives, ("dbinfer.images.archives",)),
+    "archives": (archives, _archives, ("dbinfer.images.sources",)),
 }  # fmt: skip
 
 

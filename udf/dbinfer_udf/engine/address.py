@@ -11,10 +11,8 @@ from ..host import protocol
 from ..host.cache import require_own
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
-
 if TYPE_CHECKING:
     from typing import Any, Dict, List
-
 
 SERVICE_FOLDER = "/run/dbinfer-engine"
 # The kernel's bound for the path of a socket is 107 bytes; our longest name has 30
@@ -22,7 +20,7 @@ MOST_BYTES = 70
 
 
 class Address:
-    """The place of one engine: the folder, and twelve digits of its runtime's digest, which keep versions apart."""
+    """Where one engine lies: its folder, and twelve digits of its runtime's digest, which keep versions apart."""
 
     def __init__(self, folder: str, digest: str) -> None:
         self.folder = folder
@@ -40,7 +38,7 @@ class Address:
 
     @property
     def log(self) -> str:
-        """Return the path of the log, where the server has no better place."""
+        """Return the path of the log; it is used where the server collects no logs."""
         return os.path.join(self.folder, "engine.log")
 
     def model(self, key: str) -> str:
@@ -49,7 +47,7 @@ class Address:
 
 
 def find(settings: Dict[str, str], digest: str, make: bool = True) -> Address:
-    """Return the place of the engine of this runtime; the folder is made where it is not there.
+    """Return where the engine of this runtime lies; the folder is made if it is missing.
 
     Raises:
         EngineError: the folder cannot be made, belongs to somebody else, or is open to others.
@@ -76,7 +74,7 @@ def _default() -> str:
 
 
 def engines(folder: Address) -> List[Address]:
-    """Return the places of all engines that have a socket in this folder."""
+    """Return where all engines with a socket in this folder lie."""
     import glob
 
     paths = glob.glob(os.path.join(glob.escape(folder.folder), "engine-*.sock"))
@@ -116,7 +114,7 @@ def call(path: str, message: Dict[str, Any], seconds: float = protocol.FOREVER) 
 
 
 def tell(path: str, message: Dict[str, Any]) -> None:
-    """Send a message that needs no answer, if that is possible at once."""
+    """Send a message that needs no answer; if it cannot be sent at once, drop it."""
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         connection.setblocking(False)

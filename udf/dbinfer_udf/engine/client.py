@@ -1,5 +1,5 @@
-"""What a backend, the command line and the doctor ask of the engine: a model and its rows, one connection for
-each, status and stop.
+"""What a backend, the command line and the doctor ask of the engine: to start, a model and its rows, one connection
+for each, status and stop.
 
 Standard library only: a backend that scores through the engine imports neither numpy nor OpenCV nor OpenVINO.
 """
@@ -8,36 +8,24 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from .. import fastjson
-from ..errors import PUBLIC, CancelledError, EngineError, RowError
+from ..errors import PUBLIC, CancelledError, EngineError
 from ..host import process, protocol
 from ..host.process import postmaster
 from . import address
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
-
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
-__all__ = [
-    "CancelledError",
-    "Engine",
-    "EngineError",
-    "RemoteModel",
-    "RowError",
-    "run_service",
-    "status",
-    "stop",
-]
-
-
 FIRST_BYTES = 1 << 16
-TRIES = 10  # a model may be dropped for others, or its engine end, between two rows
+TRIES = 10  # between two rows a model may be dropped for others, or its engine may end
 
 
 class LostError(Exception):
-    """No answer came; args[0] says whether the request may have begun."""
+    """No answer came. args[0] says whether the request may have begun."""
 
 
 class RemoteModel:
@@ -47,7 +35,7 @@ class RemoteModel:
         facts: `rows` and `threads` of one inference, `result_bytes` of an image, `compile_milliseconds`; of the trial
             `infer_milliseconds` and `batch_milliseconds`.
         name, version: of the model.
-        passing: it serves a session's first rows only; see isolation.HostEngine.
+        passing: it serves a session's first rows only; see models.HostEngine.
     """
 
     def __init__(self, engine: Any, wanted: Dict[str, Any]) -> None:
@@ -65,15 +53,15 @@ class RemoteModel:
         self._path: str = found["path"]
         self._key: str = found["key"]
         self.facts: Dict[str, Any] = found["facts"]
-        # fewer than were wanted where more do not pay; who opens it again asks for these at once
+        # fewer than wanted, where more do not pay: opened again, it asks for these at once
         self._wanted = dict(self._wanted, threads=self.facts["threads"])
 
     def release(self) -> None:
-        """Give the model back without having asked it anything."""
+        """Give the model back unused."""
         self._engine.release(self._key)
 
     def ask(self, task: str, img: Optional[bytes], k: Any) -> Any:
-        """Return what TASKS[task](model, img, k) returns in the engine, or raise what it raises.
+        """Return what RUNS[task](model, img, k) returns in the engine, or raise what it raises.
 
         Raises:
             RowError: the worker died of this row, or took more time or memory than it may.
@@ -84,18 +72,18 @@ class RemoteModel:
         return self._warmed(answer) if task == "warm" else answer
 
     def waited_for(self, seconds: float) -> None:
-        """Note how long the user waited for it: runtime, files, engine and compiling."""
+        """Note how many seconds the user waited for the model: for runtime, files, engine and compilation."""
         self._load_milliseconds = seconds * 1e3
 
     def _warmed(self, answer: str) -> str:
-        """Return the answer of a worker with what is this backend's: its segment, pid, and what it waited for."""
-        found = protocol.warmth(answer)
+        """Return a worker's answer with this backend's segment and pid, and with the time that it waited."""
+        found = protocol.unpack_warmth(answer)
         waited, self._load_milliseconds = self._load_milliseconds, 0.0
         found.update(content=process.content_id(), pid=os.getpid())
         return fastjson.dumps(dict(found, milliseconds=round(found["milliseconds"] + waited, 1)))
 
     def wide(self, rows: int) -> RemoteModel:
-        """Return the model for so many rows at once; one is kept beside that for a single row."""
+        """Return the model for so many rows at once; one such model is kept beside the one for a single row."""
         if rows == self.facts["rows"]:
             return self
         if self._wide is None or self._wide._wanted["rows"] != rows:
@@ -104,7 +92,7 @@ class RemoteModel:
 
     def _request(self, task: str, img: Optional[bytes], k: Any) -> Any:
         number = os.urandom(8)
-        parts = protocol.request(number, task, img, k)
+        parts = protocol.pack_request(number, task, img, k)
         lost = 0
         for _ in range(TRIES):
             try:
@@ -119,7 +107,7 @@ class RemoteModel:
             except CancelledError:
                 self._engine.cancel(self._key, number.hex())
                 raise
-            return protocol.result(kind, body)
+            return protocol.unpack_answer(kind, body)
         raise EngineError("the engine was lost while it scored this row", hint="Run the statement again.")
 
     def _after(self, number: bytes) -> int:
@@ -129,7 +117,7 @@ class RemoteModel:
         except address.GoneError:
             return 1
         if "error" in verdict:
-            raise protocol.rebuild(verdict["error"])
+            raise protocol.rebuild_error(verdict["error"])
         return 0
 
     def _exchange(self, parts: List[bytes]) -> Tuple[int, bytes]:
@@ -144,7 +132,7 @@ class RemoteModel:
         except (OSError, protocol.ClosedError) as err:
             raise LostError(sent) from err
         finally:
-            # also after an error: an answer that was not read belongs to no other row
+            # also after an error: an answer that was not read must not reach another row
             connection.close()
 
 
@@ -165,12 +153,12 @@ def _receive(connection: Any) -> Tuple[int, bytes]:
     return kind, b"".join(parts)
 
 
-STARTS = 3  # an engine may end between its start and our question
+STARTS = 3  # an engine may end between its start and our request
 STATUS_SECONDS = 5.0
 
 
 class Engine:
-    """The way to the engine of this host and user, as one runtime knows it.
+    """The engine of this host and user, as seen by one runtime.
 
     Args:
         settings: of the database; engine_dir, engine_idle_seconds, engine_memory_mb and venv count here.
@@ -208,14 +196,14 @@ class Engine:
         return RemoteModel(self, {"spec": spec, "folder": folder, "threads": threads, "rows": rows})
 
     def attach(self) -> None:
-        """Start the engine where none runs; EngineError where that cannot be."""
+        """Start the engine where none runs; EngineError where that is not possible."""
         self._ask({"op": "hello"})
 
     def load(self, wanted: Dict[str, Any]) -> Dict[str, Any]:
         """Return what the supervisor says of a model that it has loaded: path, key and facts; see open."""
         found = self._ask(dict(wanted, op="open", server=postmaster(), python=sys.version_info[:2]))
         if "error" in found:
-            raise protocol.rebuild(found["error"])
+            raise protocol.rebuild_error(found["error"])
         return found
 
     def verdict(self, key: str, request: str) -> Dict[str, Any]:
@@ -224,11 +212,11 @@ class Engine:
         return address.call(place.control, {"op": "verdict", "key": key, "request": request}, 10.0)
 
     def cancel(self, key: str, request: str) -> None:
-        """Say that nobody waits for a request any more."""
+        """Tell the engine that nobody waits for a request any more."""
         self._tell({"op": "cancel", "key": key, "request": request})
 
     def release(self, key: str) -> None:
-        """Say that a model was opened for nothing; it goes, unless somebody has used it."""
+        """Tell the engine that a model was opened for nothing; it is dropped, unless somebody has used it."""
         self._tell({"op": "release", "key": key})
 
     def _tell(self, message: Dict[str, Any]) -> None:
@@ -253,15 +241,92 @@ class Engine:
         if sys.platform != "linux":
             raise EngineError("the engine needs Linux, but this host runs %s" % sys.platform)
         if postmaster() == 1:
-            # it collects every orphan, and restarts all sessions where one was ended by a signal
+            # process 1 inherits every orphan, and the server restarts all sessions when one of them ends by a signal
             raise EngineError(
                 "the database server is process 1 of its container, and would take the end of an engine for a crash",
                 hint="Start the container with an init process: docker run --init, or init: true in its compose file",
             )
-        # only here: most backends find an engine
-        from .start import call_of, start
+        start_engine(call_of(self.settings, self.digest, self.modules(), postmaster()))
 
-        start(call_of(self.settings, self.digest, self.modules(), postmaster()))
+
+START_SECONDS = 30.0  # until it listens; Python starts in 20 ms
+# Leaves room in the command line for the title that ps shows
+TITLE = "dbinfer-engine" + " " * 48
+
+PROGRAM = """
+import importlib
+import json as _json
+_call = _json.loads(%r)
+sys.path[:] = _call["paths"]
+sys.meta_path.insert(0, Finder(PREFIX + _call["digest"][:12], _call["modules"]))
+importlib.import_module(PREFIX + _call["digest"][:12] + ".engine.supervisor").be_engine(_call)
+"""
+
+
+def call_of(settings: Dict[str, str], digest: str, modules: Dict[str, str], server: int) -> Dict[str, Any]:
+    """Return what an engine must know to start.
+
+    Args:
+        server: pid of the process that it works for; 0: it is a service and works for all.
+    """
+    return {
+        "settings": settings,
+        "digest": digest,
+        "modules": modules,
+        "server": server,
+        "paths": [path for path in sys.path if path],  # "" is the working directory
+    }
+
+
+def start_engine(call: Dict[str, Any]) -> None:
+    """Start an engine and return when one listens: this one, or another that was started at the same time.
+
+    Raises:
+        EngineError: it cannot be started.
+        CancelledError: the statement was cancelled meanwhile; the engine starts nevertheless.
+    """
+    # only here: most backends find an engine
+    import subprocess
+
+    from ..host import own_python
+
+    python = own_python.python_of(call["settings"])
+    pipes: Dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    try:
+        process = own_python.start_python(
+            python, engine_program(call), TITLE, start_new_session=True, **pipes
+        )
+    except OSError as err:
+        message = "the engine's Python, %s, cannot be started: %s" % (python, err.strerror)
+        raise EngineError(message, public=PUBLIC) from err
+    try:
+        _wait_until_ready(process)
+    finally:
+        process.stdout.close()
+        # the engine is its child; a backend must not collect zombies
+        process.kill()
+        process.wait()
+
+
+def engine_program(call: Dict[str, Any]) -> bytes:
+    """Return what the interpreter runs: the bootstrap's Finder over the sources, then the engine."""
+    bootstrap: str = call["modules"]["bootstrap"]
+    return (bootstrap + PROGRAM % fastjson.dumps(call)).encode()
+
+
+def _wait_until_ready(process: Any) -> None:
+    """Wait until the process says `ready`; anything else that it says is the error."""
+    import select
+
+    said, out, until = b"", process.stdout.fileno(), time.monotonic() + START_SECONDS
+    while not said.endswith(b"ready\n"):
+        if select.select([out], [], [], protocol.STEP)[0]:
+            block = os.read(out, 65536)
+            said += block
+            if not block:
+                lines = said.decode(errors="replace").strip().splitlines() or ["it says nothing"]
+                raise EngineError("the engine cannot be started: %s" % lines[-1], public=PUBLIC)
+        protocol.look_for_cancel(until)
 
 
 def status(settings: Dict[str, str]) -> List[Dict[str, Any]]:
@@ -301,18 +366,17 @@ def stop(settings: Dict[str, str], digest: Optional[str] = None, keep: Optional[
 
 
 def run_service(settings: Dict[str, str], digest: str, modules: Dict[str, str]) -> int:
-    """Be the engine until it is told to stop; no idle end, no server. It replaces this process, or raises.
+    """Be the engine until it is told to stop, without a server and however idle. It replaces this process, or raises.
 
     Raises:
         EngineError: its Python cannot be started.
     """
+    from ..host.own_python import python_of
     from ..host.sandbox import memory_file
-    from ..model.tried import python_of
-    from .start import NAME, call_of, program
 
-    python, source = python_of(settings), program(call_of(settings, digest, modules, 0))
+    python, source = python_of(settings), engine_program(call_of(settings, digest, modules, 0))
     os.dup2(memory_file("dbinfer-engine", source), 0)
     try:
-        os.execv(python, [python, "-I", "-", NAME])
+        os.execv(python, [python, "-I", "-", TITLE])
     except OSError as err:
         raise EngineError("the engine's Python, %s, cannot be started: %s" % (python, err.strerror)) from err

@@ -1,5 +1,5 @@
-"""The models of a backend: loaded here, or run by the host's engine, to which rows go as they are; the most
-recently used stay.
+"""The models of a backend: run by the host's engine, to which rows go as they are, or loaded here where rows are short
+or no engine can be had; the most recently used stay.
 
 Nothing here imports numpy, OpenCV or OpenVINO, which makes the first row of a session fast and its memory small.
 """
@@ -7,25 +7,136 @@ Nothing here imports numpy, OpenCV or OpenVINO, which makes the first row of a s
 from __future__ import annotations
 
 import os
+import sys
 from time import monotonic
 
 from .. import fastjson
-from ..errors import EngineError, RowError, sees_hosts
-from ..functions import output_number, pays, require_task, rows_for
+from ..errors import EngineError, RowError, UdfError, sees_hosts
 from ..host import protocol
-from ..host.limits import bound, taken
-from .isolation import LOADED_HERE
+from ..host.cache import is_fast, milliseconds_of
+from ..host.interrupts import CANCELLED
+from ..host.limits import most_threads, threads_taken
+from ..host.process import server_log
+from ..tasks import FUNCTIONS, output_number, pays, require_task, rows_for
+from .client import Engine
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
-
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Sequence, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
     from ..host.protocol import Row
 
+    Run = Callable[[Any, bytes, Any], Any]
 
-def rows(model: Any, function: str, null: bool, wanted: Sequence[Row]) -> List[Any]:
-    """Return the result of each row; one that ends the worker gives None where bad images do.
+ALWAYS, NEVER = "always", "never"
+# Rows of fast models that a fresh session may leave to a running engine. Each costs some 70 us more there; importing
+# the libraries to score by itself costs a session 100 ms and more, about as much as so many rows
+FIRST_ROWS = 1000
+# and for how long, because rows wait there for those of slow models
+FIRST_SECONDS = 0.25
+# These load the model here in any case: whole tables, and questions about how the model does here
+LOADED_HERE = ("batch", "rest", "warm", "profile")
+# How long a session does without an engine that could not be reached before it tries again
+RETRY_SECONDS = 60.0
+
+
+def wanted_isolation(spec: Dict[str, Any]) -> str:
+    """Return where the model is to run: as the model says, but the database's `always` is a promise for all models."""
+    database: str = spec["settings"].get("isolation") or "auto"
+    return database if database == ALWAYS else spec.get("isolation") or database
+
+
+def started_with(settings: Dict[str, str]) -> Dict[str, str]:
+    """Return the settings with which an engine starts: its log lies beside the server's, if the server keeps one."""
+    log = server_log("dbinfer-engine.log")
+    return dict(settings, engine_log=log) if log else settings
+
+
+class HostEngine:
+    """The engine of this host as one session sees it.
+
+    Args:
+        digest: of the runtime.
+        modules: returns its sources, which a new engine runs.
+    """
+
+    def __init__(self, digest: str, modules: Callable[[], Dict[str, str]]) -> None:
+        self._digest = digest
+        self._modules = modules
+        self._lost = -RETRY_SECONDS
+        self._first_rows, self._first_seconds = FIRST_ROWS, FIRST_SECONDS
+
+    def open(self, spec: Dict[str, Any], folder: str, threads: int, task: str = "") -> Optional[Any]:
+        """Return the model in the engine; None where this backend is to score.
+
+        A fast model whose `passing` is true serves first rows there: see serves_another.
+
+        Args:
+            folder: of the model in the host cache.
+            threads: for one inference, at most.
+            task: what asks for it.
+
+        Raises:
+            EngineError: the engine cannot be had, and the model must run there.
+            ModelError: the model cannot be used.
+        """
+        isolation = wanted_isolation(spec)
+        if isolation == ALWAYS:
+            return self.require(spec, folder, threads)
+        if isolation == NEVER or monotonic() - self._lost < RETRY_SECONDS:
+            return None
+        passing = self._first_rows > 0 and task not in LOADED_HERE and "numpy" not in sys.modules
+        known = milliseconds_of(folder)
+        if is_fast(known) and not passing:
+            return None
+        try:
+            # not started for a few rows: 70 MB of the host's memory would wait for the next fresh session
+            model = self.require(spec, folder, threads, starts=not is_fast(known))
+        except UdfError as err:
+            # an error of the engine about a fast model does not count here; a fault of the model will show again
+            if not isinstance(err, EngineError) and (not is_fast(known) or err.sqlstate == CANCELLED):
+                raise
+            self.lose(spec, passing=is_fast(known))
+            return None
+        # known only now if the model was never tried on this host
+        model.passing = is_fast(known) or is_fast(model.facts.get("infer_milliseconds"))
+        if model.passing and not passing:
+            # so that the engine does not fill with models with which nobody scores there
+            model.release()
+            return None
+        return model
+
+    def require(
+        self, spec: Dict[str, Any], folder: str, threads: int, rows: int = 1, starts: bool = True
+    ) -> Any:
+        """Return the model in the engine for so many rows of one inference; EngineError where it cannot be had."""
+        settings = started_with(spec["settings"])
+        return Engine(settings, self._digest, self._modules, starts).open(spec, folder, threads, rows)
+
+    def serves_another(self, seconds: float) -> bool:
+        """Count a row of a fast model and its seconds; return whether the engine serves this session another."""
+        self._first_rows -= 1
+        self._first_seconds -= seconds
+        if self._first_seconds <= 0:
+            self._first_rows = 0
+        return self._first_rows > 0
+
+    def lose(self, spec: Dict[str, Any], passing: bool = False) -> bool:
+        """Do without the engine for a while; return False where the model must run there.
+
+        Args:
+            passing: the engine served first rows only, for which none is started.
+        """
+        if wanted_isolation(spec) == ALWAYS:
+            return False
+        self._first_rows = 0
+        if not passing:
+            self._lost = monotonic()
+        return True
+
+
+def score_rows(model: Any, function: str, null: bool, wanted: Sequence[Row]) -> List[Any]:
+    """Return the result of each row; None for a row that ends the worker, where bad images give None, too.
 
     Args:
         model: the engine's model.
@@ -34,41 +145,32 @@ def rows(model: Any, function: str, null: bool, wanted: Sequence[Row]) -> List[A
         ImageError: a bad image, or one that ends the worker, with its row; unless `null`.
     """
     found: List[Any] = []
-    # a request may take as long as so many images may
+    # the time limit of a request is that of so many images
     most = model.facts["rows"]
     for first in range(0, len(wanted), most):
-        found += _request(model, function, null, wanted[first : first + most])
+        found += _rows_together(model, function, null, wanted[first : first + most])
     return found
 
 
-def _request(model: Any, function: str, null: bool, wanted: Sequence[Row]) -> List[Any]:
+def _rows_together(model: Any, function: str, null: bool, wanted: Sequence[Row]) -> List[Any]:
     try:
-        return _asked(model, function, null, wanted)
+        return _ask_rows(model, function, null, wanted)
     except RowError:
-        # one of them did it: alone they tell which
-        return [_alone(model, function, null, row) for row in wanted]
+        # one of them did it: sent one by one they show which
+        return [_row_alone(model, function, null, row) for row in wanted]
 
 
-def _alone(model: Any, function: str, null: bool, row: Row) -> Any:
+def _row_alone(model: Any, function: str, null: bool, row: Row) -> Any:
     try:
-        return _asked(model, function, null, [row])[0]
+        return _ask_rows(model, function, null, [row])[0]
     except RowError as err:
         if null:
             return None
         raise err.of_row(row[0]) from err
 
 
-def _asked(model: Any, function: str, null: bool, wanted: Sequence[Row]) -> List[Any]:
+def _ask_rows(model: Any, function: str, null: bool, wanted: Sequence[Row]) -> List[Any]:
     return protocol.unpack_results(model.ask("rows", b"", (function, null, wanted)), function, len(wanted))
-
-
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
-
-    Task = Callable[[Any, bytes, Any], Any]
-
-# with `predict`, `tensor`, `batch` and `rest` these are the functions of a model, as tasks.TASKS has them
-ASKED = ("classify", "classify_top", "segment", "embed", "profile", "warm", "detect")
 
 
 class Remote:
@@ -112,16 +214,16 @@ class Remote:
     def rows(self, function: str, null: bool, wanted: Sequence[Tuple[int, Optional[bytes]]]) -> List[Any]:
         """Return the results of many rows, which one request takes to the engine."""
 
-        return rows(self._wide, function, null, wanted)
+        return score_rows(self._wide, function, null, wanted)
 
 
 class FirstRows(Remote):
     """A fast model of the engine that serves the first rows of a fresh session, until that is to load it by itself.
 
-    What wants the model loaded here gets an EngineError, after which the session does so.
+    Whatever needs the model loaded here gets an EngineError, after which the session loads it.
 
     Args:
-        another: counts a row and its seconds; returns whether the engine serves one more.
+        another: counts a row and its seconds, and returns whether the engine serves one more.
         let_go: makes the session forget this model.
     """
 
@@ -142,7 +244,7 @@ class FirstRows(Remote):
             raise _loads_here()
         started = monotonic()
         answer = self.model.ask(task, img, k)
-        # after the answer: a row whose engine is lost on the way finds the model still known, and is scored here
+        # after the answer: if the engine is lost on the way, the row finds the model still known, and is scored here
         if not self._another(monotonic() - started):
             self._let_go(self)
         return answer
@@ -160,16 +262,16 @@ def _loads_here() -> EngineError:
     return EngineError("the engine serves only the first rows of this model")
 
 
-def _asking(task: str) -> Task:
+def _asking(task: str) -> Run:
     def ask(model: Remote, img: bytes, k: Any) -> Any:
         return model.ask(task, img, k)
 
     return ask
 
 
-def _asking_output(task: str) -> Task:
+def _asking_output(task: str) -> Run:
     def ask(model: Remote, img: bytes, k: Any) -> Any:
-        # requests have a place for a number
+        # a request has room for a number, not for a name
         return model.ask(task, img, None if k is None else model.number(k))
 
     return ask
@@ -181,66 +283,69 @@ def warm_with_host(model: Remote, img: bytes, k: Optional[int]) -> str:
 
 
 def batch(model: Remote, img: bytes, k: Any) -> Any:
-    """Take a row into its scan's batch; see waiting.batch."""
+    """Take a row into its scan's batch; see waiting.take_row."""
     # only here: most sessions score no table
     from ..model import waiting
 
-    return waiting.batch(model, img, k)
+    return waiting.take_row(model, img, k)
 
 
 def rest(model: Remote, img: bytes, k: Any) -> Any:
-    """Score what a scan has left; see waiting.rest."""
+    """Score what a scan has left; see waiting.score_rest."""
     from ..model import waiting
 
-    return waiting.rest(model, img, k)
+    return waiting.score_rest(model, img, k)
 
 
-REMOTE_TASKS: Dict[str, Task] = {
-    **{task: _asking(task) for task in ASKED},
-    **{task: _asking_output(task) for task in ("predict", "tensor")},
+REMOTE_RUNS: Dict[str, Run] = {
+    **{
+        name: _asking_output(name) if function.argument == "output" else _asking(name)
+        for name, function in FUNCTIONS.items()
+    },
+    **{name: _asking(name) for name in ("profile", "warm")},
     "batch": batch,
     "rest": rest,
 }
-WITH_HOST: Dict[str, Task] = dict(REMOTE_TASKS, warm=warm_with_host)
+WITH_HOST: Dict[str, Run] = dict(REMOTE_RUNS, warm=warm_with_host)
 
 
-def remote_tasks(settings: Dict[str, str]) -> Dict[str, Task]:
-    """Return the functions of a model of the engine, for who asks with these settings."""
-    return WITH_HOST if sees_hosts(settings) else REMOTE_TASKS
+def remote_runs(settings: Dict[str, str]) -> Dict[str, Run]:
+    """Return the functions of a model of the engine, for a caller with these settings."""
+    return WITH_HOST if sees_hosts(settings) else REMOTE_RUNS
 
 
 DEFAULT_MAX_MODELS = 4
-MOST_REMOTE = 64  # models of the engine that a session knows; each holds labels, and nothing of the network
-# ends the keys of models of the engine: a ticket with such a key asks the engine, and must not meet a model of our own
+MOST_REMOTE = 64  # models of the engine that a session knows; each holds labels and nothing of the network
+# Ends the keys of the engine's models: a ticket with such a key asks the engine, and must not find a model loaded here
 IN_ENGINE = " engine"
 
 
 def load_model(session: Any, spec: Dict[str, Any], task: str) -> Tuple[Dict[str, Any], str, Any]:
     """Return (tasks, key, model) of a ticket's spec: loaded now, or found under that key among the session's models.
 
-    The key holds all that decides on results: manifest and limits too, not the files alone.
+    The key holds all that results depend on: files, manifest and limits.
     """
     settings = spec["settings"]
-    threads = bound(settings)
-    # `workers` follows a setting of the session, and decides on the threads alone, which the key holds; `hosts` says
-    # who asks, and all who do share the model; `usage`, whether rows are counted
+    threads = most_threads(settings)
+    # left out: `workers` follows a setting of the session and matters only to the threads, which the key holds; `hosts`
+    # says who asks, and all callers share the model; `usage` says whether rows are counted
     fixed = {name: value for name, value in settings.items() if name not in ("workers", "hosts", "usage")}
     key = fastjson.dumps([{**spec, "settings": fixed}, threads], sort_keys=True)
-    # taken out and put back at the end, so that the dict is in the order of use
+    # taken out, and put back at the end, so that the dict stays in the order of use
     model = session.models.pop(key, None) or session.models.pop(key + IN_ENGINE, None)
     if model is None:
-        model = _open(session, spec, threads, task) or _load(session, spec, threads)
+        model = _open_in_engine(session, spec, threads, task) or _load_here(session, spec, threads)
     if model.in_process:
-        tasks = _tasks(settings)
+        tasks = _runs_here(settings)
     else:
-        tasks, key = remote_tasks(settings), key + IN_ENGINE
+        tasks, key = remote_runs(settings), key + IN_ENGINE
     session.models[key] = model
     return tasks, key, model
 
 
-def _open(session: Any, spec: Dict[str, Any], threads: int, task: str) -> Optional[Remote]:
-    """Return the model in the host's engine; None where this backend is to score."""
-    # looked at again, because the first row may come long after the admission
+def _open_in_engine(session: Any, spec: Dict[str, Any], threads: int, task: str) -> Optional[Remote]:
+    """Return the model in the host's engine; None if this backend is to score."""
+    # checked again, because the first row may come long after the admission
     engine = session.engine
     model = engine.open(spec, session.present(spec).folder, threads, task)
     if model is None:
@@ -252,12 +357,12 @@ def _open(session: Any, spec: Dict[str, Any], threads: int, task: str) -> Option
 
 
 def _let_go(session: Any, model: FirstRows) -> None:
-    """Forget a model; who needs it next opens or loads it."""
+    """Forget a model; the next row that needs it opens or loads it."""
     for key in [key for key, one in session.models.items() if one is model]:
         del session.models[key]
 
 
-def _load(session: Any, spec: Dict[str, Any], threads: int) -> Any:
+def _load_here(session: Any, spec: Dict[str, Any], threads: int) -> Any:
     """Return the model, compiled in this backend for so many threads, or for fewer where those do not pay.
 
     At most `max_models` stay loaded (setting, default 4); the least recently used one goes first.
@@ -265,38 +370,38 @@ def _load(session: Any, spec: Dict[str, Any], threads: int) -> Any:
     settings = spec["settings"]
     # before the next one is loaded, which needs the memory
     _make_room(session, True, max(1, int(settings.get("max_models", DEFAULT_MAX_MODELS))))
-    # only now: they import what comes from the venv, or serve only a model that is loaded here
+    # imported only now: they need the venv's packages, or only a model that is loaded here needs them
     openvino = _libraries(settings)["openvino"]
     from ..host.memory import require_memory
     from ..model.model import Model, manifest_of
     from ..model.tried import require_tried
 
     entry = session.present(spec)
-    # before the trial, which needs as much; Model looks again
+    # before the trial, which needs as much as the model; Model checks again
     require_memory(entry.folder, settings)
-    # the registry says nothing that counts here: whoever may deploy could have written it
+    # what the registry says of a trial does not count here: whoever may deploy could have written it
     precision = manifest_of(spec).precision
     by_threads = require_tried(entry, precision, settings, openvino.get_version(), threads)
-    return Model(openvino, entry, spec, taken(settings, threads, by_threads))
+    return Model(openvino, entry, spec, threads_taken(settings, threads, by_threads))
 
 
 def _libraries(settings: Dict[str, str]) -> Dict[str, Any]:
-    from ..host.image_limits import image_limits
-    from ..host.libraries import load
+    from ..host.libraries import import_libraries
+    from ..image.file import image_limits
 
-    return load(settings.get("venv", ""), image_limits(settings).max_pixels)
+    return import_libraries(settings.get("venv", ""), image_limits(settings).max_pixels)
 
 
 def _make_room(session: Any, in_process: bool, bound: int) -> None:
-    """Drop those of one kind that were not used for longest, so that the next one is within the bound."""
+    """Drop the least recently used models of one kind, so that the next one is within the bound."""
     keys = [key for key, model in session.models.items() if model.in_process == in_process]
     for key in keys[: max(0, len(keys) - bound + 1)]:
         del session.models[key]
 
 
-def _tasks(settings: Dict[str, str]) -> Dict[str, Any]:
+def _runs_here(settings: Dict[str, str]) -> Dict[str, Any]:
     """Return what the libraries do with an image here."""
     _libraries(settings)
-    from ..model.tasks import TASKS, warm_with_host
+    from ..model.functions import RUNS, warm_with_host
 
-    return dict(TASKS, warm=warm_with_host) if sees_hosts(settings) else TASKS
+    return dict(RUNS, warm=warm_with_host) if sees_hosts(settings) else RUNS

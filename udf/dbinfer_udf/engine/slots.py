@@ -1,11 +1,11 @@
-"""Memory that workers, host and supervisor share: what each worker does now, and as many tokens as cores.
+"""Memory that workers, loader and supervisor share: what each worker does now, and as many permits as cores.
 
-A worker that is taken over may write here what it likes. So nobody sends a signal to a process because of it, and
-what is read is bounded: a time that has been, counts that can be added and packed.
+A worker that is taken over may write here what it likes. So no process gets a signal because of it, and what is read is
+bounded: times are in the past, counts can be added and packed.
 
-The tokens are a System V semaphore: the kernel gives back what a killed process held (SEM_UNDO), and who waits
-longest is next. It is a courtesy and no lock: a worker that was taken over may take all and keep them, so nobody
-waits for long.
+The permits are a System V semaphore: the kernel gives back what a killed process held (SEM_UNDO), and whoever waits
+longest is next. It is a courtesy and no lock: a worker that was taken over may keep all permits, so nobody waits for
+long.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Slots:
         return {state.request: state.since for state in self.all() if state.since}
 
     def clear(self, number: int, failed: bool) -> None:
-        """Let no request run in this slot any more; its counts stay."""
+        """Note that no request runs in this slot any more; its counts stay."""
         old = self.read(number)
         WHOLE.pack_into(self._memory, number * SIZE, NOBODY, 0.0, old.requests + failed, old.errors + failed)
 
@@ -104,16 +104,18 @@ SEM_UNDO, IPC_CREAT, IPC_EXCL, IPC_NOWAIT = 0x1000, 0o1000, 0o2000, 0o4000
 IPC_RMID, GETVAL, SETVAL = 0, 12, 16
 # The second and third semaphore of a set say that it is ours
 MARKS = (3187, 2741)
-PATIENCE = 2.0  # seconds that a request waits for its tokens; who has waited so long does without for the next minute
+PATIENCE = (
+    2.0  # seconds that a request waits for its permits; after that its worker does without for a minute
+)
 IMPATIENCE = 60.0
 
 
-class Tokens:
+class Permits:
     """The set of one engine.
 
     Args:
         number: of the set, as the kernel knows it; -1: the kernel has none, and nobody waits.
-        each: tokens that a request takes, one a thread.
+        each: permits that a request takes, one a thread.
     """
 
     def __init__(self, number: int, each: int = 1) -> None:
@@ -126,7 +128,7 @@ class Tokens:
         self._without_until = 0.0
 
     def take(self) -> None:
-        """Wait for the tokens of a request, not for ever."""
+        """Wait for the permits of a request, for PATIENCE at most."""
         self._holds = False
         if self._without_until and monotonic() < self._without_until:
             return
@@ -137,24 +139,24 @@ class Tokens:
                 self._without_until = monotonic() + IMPATIENCE
                 return
             if problem not in (0, errno.EINTR):
-                # the set has gone: this engine drains its queues, and another has begun
+                # the set is gone: this engine drains its queues, and another has begun
                 self._number = -1
 
     def give(self) -> None:
-        """Give them back."""
+        """Give the permits back."""
         if self._number >= 0 and self._holds:
             self._semop(self._number, self._up, 1)
         self._holds = False
 
 
-def key_of(text: str) -> int:
-    """Return the number under which the kernel keeps the set of an engine, made of its address."""
+def semaphore_key(text: str) -> int:
+    """Return the key under which the kernel keeps the set of an engine, made from its address."""
     return int(hashlib.sha256(text.encode()).hexdigest()[:7], 16) | 1
 
 
-def make_tokens(key: int, count: int) -> int:
-    """Return the number of a new set with `count` tokens; one that a killed engine left is removed. -1: none."""
-    _remove_left(key)
+def make_permits(key: int, count: int) -> int:
+    """Return the number of a new set with `count` permits; one that a killed engine left is removed. -1: none."""
+    _remove_left_permits(key)
     number: int = libc.semget(key, 3, IPC_CREAT | IPC_EXCL | 0o600)
     if number >= 0:
         for which, value in enumerate((count, *MARKS)):
@@ -162,16 +164,16 @@ def make_tokens(key: int, count: int) -> int:
     return number
 
 
-def remove(number: int) -> None:
+def remove_permits(number: int) -> None:
     """Remove a set."""
     if number >= 0:
         libc.semctl(number, 0, IPC_RMID, ctypes.c_long(0))
 
 
-def _remove_left(key: int) -> None:
+def _remove_left_permits(key: int) -> None:
     number = libc.semget(key, 3, 0)
     if (
         number >= 0
         and tuple(libc.semctl(number, which, GETVAL, ctypes.c_long(0)) for which in (1, 2)) == MARKS
     ):
-        remove(number)
+        remove_permits(number)

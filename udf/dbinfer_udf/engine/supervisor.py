@@ -1,5 +1,5 @@
-"""The supervisor: a loop over descriptors and signals that answers the control socket, keeps models, and ends when
-nobody needs it.
+"""The engine's first process: it leaves its starter and supervises, in a loop over descriptors and signals that answers
+the control socket, keeps models, and ends when nobody needs it.
 
 Standard library only; no image and no model file passes through it.
 """
@@ -7,6 +7,7 @@ Standard library only; no image and no model file passes through it.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import selectors
@@ -15,15 +16,16 @@ import socket
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..errors import EngineError, UdfError
 from ..host import limits, protocol, sandbox
 from ..host.process import birth
-from ..host.protocol import text as harmless
-from ..host.sandbox import guards, missing
-from . import slots
+from ..host.protocol import harmless_text as harmless
+from ..host.sandbox import guards, missing_guards
+from . import address, slots
 from .address import Address
+from .served import listen_at
 from .shelf import Shelf, memory_of
 
 MOST_BYTES = 1 << 20  # then the file becomes FILE.1, and what was FILE.1 goes
@@ -31,7 +33,7 @@ MOST_LINE = 2000
 
 
 class Log:
-    """Writes lines to a file; where that is not possible (a full disk, say), it does without.
+    """Writes lines to a file, if that is possible; a full disk stops nobody.
 
     Args:
         path: of the file; "" for none.
@@ -42,13 +44,13 @@ class Log:
         self._rest = b""
 
     def say(self, text: str) -> None:
-        """Write one sentence."""
+        """Write one line, with the time."""
         self._write("%s  %s\n" % (time.strftime("%Y-%m-%d %H:%M:%S %Z"), harmless(text[:MOST_LINE])))
 
     def take(self, block: bytes) -> None:
-        """Take what a process of ours has printed, and write its whole lines."""
+        """Take what one of our processes printed, and write its complete lines."""
         *lines, self._rest = (self._rest + block).split(b"\n")
-        # what never ends a line is cut
+        # a line without end is cut
         if len(self._rest) > MOST_LINE:
             lines, self._rest = [*lines, self._rest], b""
         for line in lines:
@@ -59,7 +61,7 @@ class Log:
         with contextlib.suppress(OSError):
             if self.path:
                 flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-                # opened for each line, because somebody may tidy up the folder meanwhile
+                # opened anew for each line, because somebody may tidy up the folder
                 fd = os.open(self.path, flags, 0o600)
                 try:
                     os.write(fd, line.encode(errors="replace"))
@@ -87,12 +89,12 @@ class Loop:
         self._selector.register(fd, selectors.EVENT_READ, then)
 
     def forget(self, fd: Any) -> None:
-        """Watch it no longer."""
+        """Stop watching a descriptor."""
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(fd)
 
     def hear_signals(self) -> None:
-        """Note SIGTERM and SIGINT, to be acted upon between two turns and not in the middle of something."""
+        """Note SIGTERM and SIGINT, to be acted upon between two turns."""
 
         def tell(*_: Any) -> None:
             self.told = True
@@ -104,7 +106,7 @@ class Loop:
             signal.signal(number, tell)
 
     def own_output(self, with_standard_output: bool) -> None:
-        """Let what this process and its children print go to the log, and nothing come in."""
+        """Send what this process and its children print to the log, and read nothing."""
         out, into = os.pipe()
         nothing = os.open("/dev/null", os.O_RDONLY)
         os.dup2(nothing, 0)
@@ -116,7 +118,7 @@ class Loop:
         self.watch(out, lambda: self._log.take(os.read(out, 65536)))
 
     def turn(self, seconds: float) -> None:
-        """Wait so long at most, and call who is concerned."""
+        """Wait so many seconds at most, and call what watches a readable descriptor."""
         for found, _ in self._selector.select(seconds):
             try:
                 found.data()
@@ -126,14 +128,14 @@ class Loop:
 
 
 class Servers:
-    """The servers that were named, each by pid and birth."""
+    """The database servers that use this engine, each by pid and birth."""
 
     def __init__(self) -> None:
         # pid: its birth, and a descriptor that becomes readable when it ends (-1: the kernel or the sandbox has none)
         self.known: Dict[int, Tuple[str, int]] = {}
 
     def add(self, pid: int) -> None:
-        """Watch one more server; nothing where it is watched or has ended."""
+        """Watch one more server, unless it is watched already or has ended."""
         born = birth(pid)
         if not born or self.known.get(pid, ("", 0))[0] == born:
             return
@@ -144,7 +146,7 @@ class Servers:
         self.known[pid] = born, fd
 
     def fds(self) -> Dict[int, int]:
-        """Return the descriptors to wait for, and whose they are."""
+        """Return the descriptors to wait for, each with the pid of its server."""
         return {fd: pid for pid, (_, fd) in self.known.items() if fd >= 0}
 
     def look(self) -> bool:
@@ -161,12 +163,12 @@ class Servers:
             os.close(fd)
 
 
-MESSAGE_SECONDS = 5.0  # until a question is there as a whole
+MESSAGE_SECONDS = 5.0  # until a question must be complete
 MOST_MESSAGE = 64 << 20
 
 
 class Question:
-    """One connection."""
+    """One connection to the control socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -174,11 +176,11 @@ class Question:
         self.until = time.monotonic() + MESSAGE_SECONDS
 
     def given_up(self) -> bool:
-        """Return whether who asked has gone: its statement was cancelled, for example."""
+        """Return whether the asker has gone: its statement was cancelled, for example."""
         return sandbox.hung_up(self.connection.fileno())
 
     def answer(self, message: Dict[str, Any]) -> None:
-        """Send the answer and close; who has gone gets none."""
+        """Send the answer and close; an asker that has gone gets none."""
         with contextlib.suppress(OSError):
             self.connection.settimeout(1.0)
             self.connection.sendall(protocol.frame(message))
@@ -190,7 +192,7 @@ class Question:
 
 
 class Questions:
-    """Those that are not there as a whole.
+    """The questions that are not yet complete.
 
     Args:
         supervisor: whose loop watches them.
@@ -207,12 +209,12 @@ class Questions:
         supervisor.watch(listener, self._accept)
 
     def stop(self) -> None:
-        """Take no more."""
+        """Accept no more."""
         self._supervisor.forget(self._listener)
         self._listener.close()
 
     def tick(self) -> None:
-        """Drop those that never end."""
+        """Drop questions that take too long."""
         now = time.monotonic()
         for question in [one for one in self._open if now > one.until]:
             self._drop(question)
@@ -256,10 +258,10 @@ IDLE_SECONDS = 600
 
 
 class Supervisor:
-    """The engine's first process; see docs/design.md.
+    """The engine's first process; see docs/explanation/design.md.
 
     Args:
-        call: what start.call_of made.
+        call: what client.call_of made.
         listener: the control socket.
     """
 
@@ -267,7 +269,7 @@ class Supervisor:
         self.call = call
         self.place = place
         self.log = log
-        # the latest that are known: a changed setting holds from the next model that is opened
+        # the latest: a changed setting holds from the next model that is opened
         self.settings: Dict[str, str] = call["settings"]
         self.service = not call["server"]
         self.began = time.time()
@@ -281,18 +283,18 @@ class Supervisor:
         self._last_sign = time.monotonic()
         self.cores = limits.cores()
         self._guards = guards()
-        self._semaphore = slots.make_tokens(slots.key_of(place.control), self.cores)
+        self._semaphore = slots.make_permits(slots.semaphore_key(place.control), self.cores)
         self.shelf = Shelf(self, self._semaphore)
 
     def run(self, lock: int) -> None:
-        """Work until nobody needs the engine, or it is told to go."""
+        """Work until nobody needs the engine, or it is told to end."""
         self._loop.hear_signals()
         self._attach(self.call["server"])
         self.log.say(
             "Engine %s starts with %d cores, process %d." % (self.place.digest, limits.cores(), os.getpid())
         )
-        if missing(self._guards):
-            self.log.say(missing(self._guards))
+        if missing_guards(self._guards):
+            self.log.say(missing_guards(self._guards))
         try:
             while not self.ending:
                 self._step()
@@ -300,7 +302,7 @@ class Supervisor:
             self.shelf.drain(self._step)
         finally:
             self.shelf.kill()
-            slots.remove(self._semaphore)
+            slots.remove_permits(self._semaphore)
             self.log.say("Engine %s has ended." % self.place.digest)
 
     def _step(self) -> None:
@@ -328,7 +330,7 @@ class Supervisor:
         self._last_sign = time.monotonic()
 
     def finish(self, why: str) -> None:
-        """Take no more; what runs may end. `why` is for the log, and is said once."""
+        """Accept no more, and let what runs end. `why` is for the log, and is written once."""
         if not self.ending:
             self.log.say(why)
             self.ending = True
@@ -346,7 +348,7 @@ class Supervisor:
         for fd in self._pidfds.keys() - self.servers.fds().keys():
             self.forget(fd)
         for fd in self.servers.fds().keys() - self._pidfds.keys():
-            # its end wakes the loop, which looks
+            # the end of the server wakes the loop, which looks
             self.watch(fd, lambda: None)
         self._pidfds = self.servers.fds()
 
@@ -372,7 +374,7 @@ class Supervisor:
                 self.log.say("Cannot answer %r: %s" % (message.get("op"), traceback.format_exc()))
             if isinstance(err, OSError):
                 err = EngineError("the engine cannot load the model: %s" % err.strerror)
-            question.answer({"error": protocol.describe(err)})
+            question.answer({"error": protocol.describe_error(err)})
 
     def _open(self, question: Question, message: Dict[str, Any]) -> None:
         self.sign_of_life()
@@ -401,7 +403,84 @@ class Supervisor:
             "cores": limits.cores(),
             "log": self.log.path,
             "models": self.shelf.facts(),
-            # of this process and the zygotes, which no model has
+            # of this process and the zygotes, which belong to no model
             "own_bytes": memory_of(os.getpid()),
             "problem": "" if self._semaphore >= 0 else "no semaphores: threads may exceed the cores",
         }
+
+
+LOCK_WAIT, MOST_WAITS = 0.05, 400
+
+
+def be_engine(call: Dict[str, Any]) -> None:
+    """Be the engine; `call` is what client.call_of made."""
+    # a service stays where its supervisor (systemd, a container) watches it
+    if call["server"] and os.fork():
+        os._exit(0)
+    _leave_all_behind()
+    try:
+        place = address.find(call["settings"], call["digest"])
+        lock = _take_lock(place)
+        if lock is not None:
+            _be_supervisor(call, place, lock)
+        elif not call["server"]:
+            raise UdfError("another engine runs already, in %s" % place.folder)
+        else:
+            _say("ready")
+    except (UdfError, OSError) as err:
+        _say(getattr(err, "message", "") or str(err))
+        os._exit(1)
+    os._exit(0)
+
+
+def _leave_all_behind() -> None:
+    """Keep nothing that a backend had set: signals, masks, the working directory."""
+    os.chdir("/")
+    os.umask(0o077)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    sandbox.no_new_privileges()
+    sandbox.set_title("dbinfer-engine")
+
+
+def _take_lock(place: Address) -> Optional[int]:
+    """Return the lock's descriptor; None where another engine listens."""
+    lock = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    for _ in range(MOST_WAITS):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if _listens(place):
+                break
+            # it is just starting or ending
+            time.sleep(LOCK_WAIT)
+    os.close(lock)
+    return None
+
+
+def _listens(place: Address) -> bool:
+    try:
+        address.call(place.control, {"op": "hello"}, 1.0)
+    except (address.GoneError, UdfError):
+        return False
+    return True
+
+
+def _be_supervisor(call: Dict[str, Any], place: Address, lock: int) -> None:
+    listener = listen_at(place.control)
+    log = Log(call["settings"].get("engine_log") or place.log)
+    supervisor = Supervisor(call, place, listener, log)
+    _say("ready")
+    supervisor.own_output(not supervisor.service)
+    supervisor.run(lock)
+
+
+def _say(text: str) -> None:
+    # the starter may be gone
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except OSError:
+        pass

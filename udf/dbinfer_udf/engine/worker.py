@@ -11,16 +11,16 @@ from typing import Any, Dict, NamedTuple, Optional
 
 from ..errors import RowError
 from ..host import protocol, sandbox
-from ..model.tasks import TASKS
+from ..model.functions import RUNS
 from ..model.trial import Limits
 from ..model.trial_process import SHORT_OF_MEMORY
-from .slots import Slot, Tokens
+from .slots import Permits, Slot
 
-# How strict the filter of system calls may be, strictest first: a network that cannot run so is tried with the next.
-# The last is that of its trial, which it has passed: a hostile one must not be able to do without any
+# Filters of system calls, the strictest first: a network that cannot run under one is tried with the next. The last is
+# that of its trial, which it has passed: a hostile network must not be able to do without any
 FILTERS = NO_THREADS, THREADS, AS_TRIED = "no new threads", "threads", "as when it was tried"
 FIRST_BYTES = 1 << 16
-CLIENT_SECONDS = struct.pack("@ll", 5, 0)  # for a client that sends or reads no more
+CLIENT_SECONDS = struct.pack("@ll", 5, 0)  # for a client that stops sending or reading
 
 
 class FinishError(Exception):
@@ -28,7 +28,7 @@ class FinishError(Exception):
 
 
 class Request(NamedTuple):
-    """What a worker is asked."""
+    """What a worker is asked to do."""
 
     number: bytes
     task: str
@@ -51,7 +51,7 @@ class Worker:
         self._model = model
         self._listener = listener
         self._slot = slot
-        self._tokens = Tokens(wanted["semaphore"], wanted.get("tokens", 1))
+        self._permits = Permits(wanted["semaphore"], wanted.get("permits", 1))
         bounds = Limits.from_settings(wanted["spec"]["settings"])
         self._memory = bounds.memory_bytes
         self._seconds = seconds
@@ -59,7 +59,7 @@ class Worker:
         self._waits = False
 
     def run(self) -> None:
-        """Score until told to finish; then what waits in the queue."""
+        """Score until told to finish, and then what waits in the queue."""
         signal.signal(signal.SIGTERM, self._finish)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         with contextlib.suppress(FinishError, BlockingIOError):
@@ -67,7 +67,7 @@ class Worker:
                 self._serve(self._next())
 
     def _finish(self, *_: Any) -> None:
-        # the host has made the listener non-blocking: the queue is emptied, and its end is an error
+        # the loader has made the listener non-blocking: the queue is emptied, and its end is an error
         if self._waits:
             self._waits = False
             raise FinishError
@@ -92,24 +92,26 @@ class Worker:
             connection.close()
 
     def _answer(self, connection: Any) -> None:
-        data = _first(connection)
+        data = _first_block(connection)
         task, has_image, has_k, k, number, size = protocol.unpack_head(data[: protocol.HEAD.size])
         body = data[protocol.HEAD.size :]
         if len(body) < size:
             body += _read(connection, size - len(body))
-        self._tokens.take()
+        self._permits.take()
         try:
-            # whoever has closed the connection while it waited for its turn has no need of an answer
-            if _closed(connection):
+            # a client that closed the connection while it waited for its turn needs no answer
+            if _has_closed(connection):
                 return
             self._slot.begin(number)
-            # SIGALRM's default action ends this process also within C; the host says why
+            # SIGALRM's default action ends this process even within C code; the loader says why
             signal.setitimer(signal.ITIMER_REAL, self._seconds)
-            request = Request(number, protocol.TASKS[task], body if has_image else None, k if has_k else None)
+            request = Request(
+                number, protocol.NAME_OF[task], body if has_image else None, k if has_k else None
+            )
             answer = self._score(request)
             signal.setitimer(signal.ITIMER_REAL, 0)
         finally:
-            self._tokens.give()
+            self._permits.give()
         if len(answer) > 1 << 16:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, CLIENT_SECONDS)
         try:
@@ -121,11 +123,11 @@ class Worker:
         self._slot.requests += 1
         try:
             if request.task == "rows":
-                return protocol.answer(self._whole(request.img or b""))
-            return protocol.answer(TASKS[request.task](self._model, request.img, request.k))  # type: ignore[arg-type]
+                return protocol.pack_answer(self._whole(request.img or b""))
+            return protocol.pack_answer(RUNS[request.task](self._model, request.img, request.k))  # type: ignore[arg-type]
         except Exception as err:
             self._slot.errors += 1
-            return protocol.failure(self._short_of_memory(err))
+            return protocol.pack_error(self._short_of_memory(err))
 
     def _whole(self, body: bytes) -> bytes:
         return protocol.pack_results(self._model.rows(*protocol.unpack_rows(body)))
@@ -143,7 +145,7 @@ class Worker:
         )
 
 
-def _first(connection: Any) -> bytes:
+def _first_block(connection: Any) -> bytes:
     """Return the head of a request and what came with it; ClosedError where nothing comes in time."""
     data = b""
     # most requests are there when their connection is
@@ -166,7 +168,7 @@ def _read(connection: Any, size: int) -> bytes:
     return data
 
 
-def _closed(connection: Any) -> bool:
+def _has_closed(connection: Any) -> bool:
     try:
         return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
@@ -179,12 +181,12 @@ def shut_in(semaphore: int, filters: str = NO_THREADS) -> Dict[str, Any]:
     `files`: none can be opened; `seccomp`: the filter holds; `problem`: what is missing.
 
     Args:
-        semaphore: number of the tokens' set, the only one that it may touch.
+        semaphore: number of the permits' set, the only one that it may touch.
         filters: one of FILTERS.
     """
     problems, closed, filtered = [], False, False
-    # Landlock holds for this thread and what it starts; those that OpenVINO has started keep the host's rights
-    alone = sandbox.threads() == 1
+    # Landlock holds for this thread and what it starts; those that OpenVINO has started keep the loader's rights
+    alone = sandbox.count_threads() == 1
     try:
         sandbox.restrict_files()
         closed = alone

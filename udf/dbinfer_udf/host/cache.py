@@ -1,32 +1,34 @@
 """The host cache: model files on disk beside the database, in folders that are this user's alone, checked against
 the registry's digests.
 
-Each model has a folder named after its digests: model.xml, model.bin, compiled blobs and stamp.json. The stamp says
-which inode, size and times the files had when their sha256 was last computed; a file that anything has touched since
-is hashed again, and a damaged one is fetched again.
+Each model has a folder named after its digests: model.xml, model.bin, compiled blobs, stamp.json, trial.json and marks.
+The stamp says which inode, size and times the files had when their sha256 was last computed; a file that anything has
+touched since is hashed again, and a damaged one is fetched again. trial.json has what the model's trial found on this
+host. Marks say which databases have used the model, and the folder's time says when; see housekeeping.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import time
 
 from .. import fastjson
 from ..errors import ModelError, UdfError
+from . import process
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
-
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Type
+    from typing import Any, Dict, List, Optional, Tuple, Type
 
 
 def require_own(folder: str, name: str, option: str, kind: Type[UdfError]) -> None:
     """Make a folder (mode 0700) where needed, and check that it is private to this user.
 
     Args:
-        name: what it is, for an error.
-        option: of `dbinfer install` that chooses another.
-        kind: of the error.
+        name: what the folder is, for an error.
+        option: the option of `dbinfer install` that chooses another.
+        kind: class of the error.
 
     Raises:
         UdfError: it cannot be made; `foreign`: it belongs to somebody else or is open to others.
@@ -79,7 +81,7 @@ def open_cache(folder: str) -> str:
 def file_state(path: str) -> List[int]:
     """Return inode, size and times (nanoseconds) of a file: other values mean that something has touched it."""
     s = os.stat(path)
-    return [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns]  # anybody may set mtime, nobody ctime
+    return [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns]  # mtime can be set, ctime cannot
 
 
 def entry_name(digests: str) -> str:
@@ -88,8 +90,8 @@ def entry_name(digests: str) -> str:
     return name[:32]
 
 
-def gone(model: str) -> ModelError:
-    """Return the error for files that somebody has removed from the cache since they were there."""
+def files_gone(model: str) -> ModelError:
+    """Return the error for files that somebody has since removed from the cache."""
     return ModelError(
         "the files of %s are no longer in the host cache" % model,
         hint="Run the statement again: it puts them there.",
@@ -125,12 +127,10 @@ class Entry:
 
     def write_stamp(self) -> None:
         """Note the state of the files, whose digests the caller has just found right; on a full disk, do without."""
-        from .unfinished import write
-
         try:
             values = {kind: file_state(self.path(kind)) for kind in KINDS}
             # no reader sees half a stamp
-            write(self._stamp_path(), fastjson.dumps(values))
+            write_whole(self._stamp_path(), fastjson.dumps(values))
         except OSError:
             pass
 
@@ -156,3 +156,170 @@ class Entry:
             for block in iter(lambda: source.read(1 << 20), b""):
                 digest.update(block)
         return digest.hexdigest() == self.digests[kind]
+
+
+UNFINISHED = ".tmp"  # ends the names of files that are still being written; they begin with the writer's pid
+
+
+def temporary_file(folder: str) -> Tuple[int, str]:
+    """Make a file that is to be renamed when it is complete; return its descriptor and path."""
+    # imported here, as below: most sessions find all files written
+    import tempfile
+
+    return tempfile.mkstemp(dir=folder, prefix="%d-" % os.getpid(), suffix=UNFINISHED)
+
+
+def temporary_folder(folder: str) -> str:
+    """Make a folder that is to be renamed when it is complete."""
+    import tempfile
+
+    return tempfile.mkdtemp(dir=folder, prefix="%d-" % os.getpid(), suffix=UNFINISHED)
+
+
+def write_whole(path: str, text: str) -> None:
+    """Write a file that no reader sees half; OSError where that cannot be."""
+    fd, temporary = temporary_file(os.path.dirname(path))
+    try:
+        with os.fdopen(fd, "w") as target:
+            target.write(text)
+        os.rename(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+
+
+TRIAL_NUMBERS = ("milliseconds", "batch_milliseconds", "compile_milliseconds")
+TRIAL_KEYS = {"asked", "error", "setting", *TRIAL_NUMBERS}
+
+
+def trial_path(folder: str) -> str:
+    """Return the path of the outcome of a model's trial; `folder` is the model's in the cache."""
+    return os.path.join(folder, "trial.json")
+
+
+def read_trial(folder: str) -> Tuple[Dict[str, Any], float]:
+    """Return the outcome of a model's last trial and its age in seconds; nothing where there is none."""
+    try:
+        with open(trial_path(folder)) as file:
+            values = fastjson.loads(file.read())
+            # of the open file: another may have its name by now
+            age = time.time() - os.fstat(file.fileno()).st_mtime
+    except (OSError, ValueError):
+        return {}, 0.0
+    return (values, age) if _sound_trial(values) else ({}, 0.0)
+
+
+def _sound_trial(values: Any) -> bool:
+    """Return whether an outcome has the types that the runtime writes; who serves the model can write the file, too."""
+    # an outcome of an older runtime lacks some keys
+    if not isinstance(values, dict) or not set(values) >= TRIAL_KEYS:
+        return False
+    by_threads = values.get("by_threads") or {}
+    return (
+        isinstance(values["error"], str)
+        and isinstance(values["setting"], str)
+        and all(values[name] is None or is_time(values[name]) for name in TRIAL_NUMBERS)
+        and isinstance(by_threads, dict)
+        and ("by_threads" in values) <= ("busy" in values)
+        and all(number.isdecimal() and is_time(taken) for number, taken in by_threads.items())
+    )
+
+
+def is_time(value: Any) -> bool:
+    """Return whether a value is a number that a trial can have measured."""
+    # false also of what is no number
+    return isinstance(value, (int, float)) and 0 <= value < 1e12
+
+
+def milliseconds_of(folder: str) -> Optional[float]:
+    """Return how long an image took with one thread when the model was last tried here; None where nobody knows."""
+    found: Optional[float] = read_trial(folder)[0].get("milliseconds")
+    return found
+
+
+# An inference that is shorter than the way to the engine and back runs in the backend
+LEAST_MILLISECONDS = 1.0
+
+
+def is_fast(milliseconds: Optional[float]) -> bool:
+    """Return whether the model is known to run in the backend faster than the way to the engine and back takes."""
+    return milliseconds is not None and milliseconds < LEAST_MILLISECONDS
+
+
+MARK = "used-by-"
+
+
+def own_mark() -> str:
+    """Return the name of this database's mark: the number of its cluster (each segment has its own) and its oid."""
+    return MARK + "%d-%d" % process.database()
+
+
+def mark_as_used_here(folder: str) -> None:
+    """Note that this database uses the model; nothing where its folder is not there, or in no server's process."""
+    if not any(process.database()):  # nobody would ever remove the mark of no database
+        return
+    try:
+        os.close(os.open(os.path.join(folder, own_mark()), os.O_WRONLY | os.O_CREAT, 0o600))
+    except OSError:
+        pass
+
+
+def unmark(folder: str) -> None:
+    """Take this database's mark away."""
+    try:
+        os.unlink(os.path.join(folder, own_mark()))
+    except OSError:
+        pass
+
+
+def marks_of(folder: str) -> List[str]:
+    """Return the marks of all databases, dropped ones included."""
+    try:
+        return [name for name in os.listdir(folder) if name.startswith(MARK)]
+    except OSError:
+        return []
+
+
+def marks_of_others(folder: str, databases: str) -> List[str]:
+    """Return the marks of other databases.
+
+    Args:
+        databases: oids of those that this cluster has, with commas: marks of its dropped databases do not count.
+    """
+    mine = own_mark()
+    cluster = mine.rpartition("-")[0] + "-"
+    there = {cluster + oid for oid in databases.split(",")} - {mine}
+    return [name for name in marks_of(folder) if name in there or not name.startswith(cluster)]
+
+
+# How often a process marks a model that it uses; far below housekeeping.BUSY_SECONDS
+MARK_SECONDS = 60
+
+
+def mark_used(folder: str) -> None:
+    """Note that a backend of this database is about to use this model; nothing where its folder is not there."""
+    mark_as_used_here(folder)
+    keep_in_cache(folder)
+
+
+def keep_in_cache(folder: str, ahead: float = 0.0) -> None:
+    """Note that a model is in use, or will be for so many seconds."""
+    now = time.time() + ahead
+    try:
+        os.utime(folder, (now, now))
+    except OSError:
+        pass
+
+
+class Keeper:
+    """Keeps a model in the cache while a process waits; call it many times a second."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._marked = -MARK_SECONDS * 1.0
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now - self._marked >= MARK_SECONDS:
+            self._marked = now
+            keep_in_cache(self._folder)

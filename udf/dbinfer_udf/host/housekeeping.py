@@ -1,32 +1,133 @@
-"""Keeps the host cache within its limit: the models that nobody has used for longest go first.
+"""Fills the host cache and keeps it within its limit: files get their names once their digests are right, and the
+models that nobody has used for longest go first.
 
 Several databases, and with --cache-dir several segments, may share one cache, so each marks the models that it uses.
-The limit takes models of all; that costs the next user a fetch and nothing else: every admission looks for the files.
+The limit removes models of any of them, which costs the next user a fetch and nothing else: every admission looks for
+the files.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
+import hashlib
 import os
 import re
 import shutil
 import socket
 import time
-from typing import Any, Collection, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, BinaryIO, Collection, Dict, List, NamedTuple, Optional, Tuple
 
-from . import cache, marks, process
-from .unfinished import SUFFIX, sweep
+from ..errors import ModelError
+from . import cache, process
+from .cache import KINDS, UNFINISHED, Entry, files_gone, temporary_file
 
 DEFAULT_LIMIT_MB = 10240
-# Between a backend's admission to a model and the end of its compilation nobody removes the files
+# Nobody removes the files between a backend's admission to a model and the end of its compilation
 BUSY_SECONDS = 600
-# Nothing can say so while OpenVINO compiles, so it is said ahead
+# While OpenVINO compiles nothing can mark the folder as used, so it is marked ahead of time
 COMPILE_SECONDS = 3600
 UNUSED_SECONDS = 3600
 NAME = re.compile("[0-9a-f]{32}")
 
 
-class Found(NamedTuple):
+class Writer:
+    """Takes the parts of a model's two files and puts the files into the cache once their digests are right."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        self.open: Dict[str, Tuple[BinaryIO, str, Any]] = {}
+        try:
+            os.makedirs(entry.folder, mode=0o700, exist_ok=True)
+            remove_unfinished(
+                os.path.dirname(entry.folder)
+            )  # here, because fetching is rare and needs the room
+            for kind in KINDS:
+                fd, path = temporary_file(entry.folder)
+                self.open[kind] = (os.fdopen(fd, "wb"), path, hashlib.sha256())
+        except OSError as err:
+            self.abandon()
+            raise _cannot_write(entry.folder, err) from err
+
+    def write(self, kind: str, data: bytes) -> None:
+        """Append one part (kind `xml` or `bin`)."""
+        target, _, digest = self.open[kind]
+        try:
+            target.write(data)
+        except OSError as err:
+            self.abandon()
+            raise _cannot_write(self.entry.folder, err) from err
+        digest.update(data)
+
+    def finish(self) -> None:
+        """Check the digests and rename the files into place; ModelError where the registry's parts are damaged."""
+        try:
+            for kind in KINDS:
+                target, _, digest = self.open[kind]
+                target.flush()
+                os.fsync(target.fileno())  # after a power failure the name may be there and the content not
+                target.close()
+                if digest.hexdigest() != self.entry.digests[kind]:
+                    raise ModelError(
+                        "the %s file of the model in the registry is damaged: its sha256 is %s..., expected %s..."
+                        % (kind, digest.hexdigest()[:12], self.entry.digests[kind][:12]),
+                        hint="Deploy the model again.",
+                        sqlstate="XX001",
+                    )
+            shutil.rmtree(os.path.join(self.entry.folder, "blobs"), ignore_errors=True)  # made of old files
+            for kind in KINDS:
+                os.rename(self.open[kind][1], self.entry.path(kind))
+            self.entry.write_stamp()  # last: without a stamp the next reader hashes the files
+        except OSError as err:
+            raise _cannot_write(self.entry.folder, err) from err
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Remove what is unfinished."""
+        for target, path, _ in self.open.values():
+            with contextlib.suppress(OSError):  # closing writes what is left, and the disk may be full
+                target.close()
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        self.open = {}
+
+
+def _cannot_write(folder: str, err: OSError) -> ModelError:
+    if isinstance(err, FileNotFoundError) and not os.path.isdir(folder):
+        # somebody has emptied the cache meanwhile; the disk is all right
+        return files_gone("the model")
+    return ModelError(
+        "cannot write to the cache folder %s: %s" % (folder, err.strerror),
+        hint="Make room there, or choose another folder: dbinfer install --cache-dir FOLDER",
+        sqlstate="53100" if err.errno == 28 else "58030",  # ENOSPC: disk full; else an I/O error
+        public="cannot write model files: %s" % err.strerror,
+    )
+
+
+def remove_unfinished(cache: str) -> None:
+    """Remove files left half written by backends that were killed, or that ended after a cancelled statement."""
+    removed = "[0-9]*-*" + UNFINISHED  # a model's folder that is being removed; nothing else has such a name
+    for pattern in (
+        removed,
+        os.path.join("*", "*" + UNFINISHED),
+        os.path.join("*", "blobs", "*" + UNFINISHED),
+    ):
+        for path in glob.glob(os.path.join(glob.escape(cache), pattern)):
+            if not _owner_lives(os.path.basename(path)):
+                # rmtree removes folders only, unlink files only
+                shutil.rmtree(path, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+
+
+def _owner_lives(name: str) -> bool:
+    owner = name.partition("-")[0]
+    # another process may have the pid by now; then the file only stays longer
+    return owner.isdigit() and os.path.exists("/proc/" + owner)
+
+
+class CachedModel(NamedTuple):
     """A model's folder in the cache: when it was used (nanoseconds, as its mtime) and its size in bytes."""
 
     path: str
@@ -34,75 +135,77 @@ class Found(NamedTuple):
     size: int
 
 
-def find(folder: str) -> List[Found]:
-    """Return the models in the cache, the one that was not used for longest first."""
+def cached_models(folder: str) -> List[CachedModel]:
+    """Return the models in the cache, the least recently used one first."""
     found = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
                 with contextlib.suppress(OSError):  # another backend has removed it meanwhile
                     used = entry.stat().st_mtime_ns
-                    found.append(Found(entry.path, used, size(entry.path)))
+                    found.append(CachedModel(entry.path, used, folder_size(entry.path)))
     return sorted(found, key=lambda one: one.used)
 
 
-def make_room(new: cache.Entry, settings: Dict[str, str]) -> None:
-    """Remove the models that were not used for longest until the cache is within `cache_limit_mb` (default 10240).
+def make_room(new: Entry, settings: Dict[str, str]) -> None:
+    """Remove the least recently used models until the cache is within `cache_limit_mb` (default 10240).
 
     Args:
         new: the model just written, which stays.
     """
     limit = int(settings.get("cache_limit_mb", DEFAULT_LIMIT_MB)) << 20
-    found = find(os.path.dirname(new.folder))
+    found = cached_models(os.path.dirname(new.folder))
     total = sum(one.size for one in found)
     for one in found:
         if total <= limit:
             return
-        if one.path != new.folder and _idle(one, BUSY_SECONDS) and _remove(one):
+        if one.path != new.folder and _is_idle(one, BUSY_SECONDS) and _remove_model(one):
             total -= one.size
 
 
-def prune(folder: str, named: Collection[str], databases: str = "") -> List[Found]:
-    """Remove the models that are not among `named` (folder names) and idle for an hour; return those that went.
+def prune_cache(folder: str, named: Collection[str], databases: str = "") -> List[CachedModel]:
+    """Remove the models that are not among `named` (folder names) and were idle for an hour; return those removed.
 
     Args:
-        databases: oids of this cluster's, with commas; a model that another of them has used only loses our mark.
+        databases: oids of this cluster's databases, with commas; a model that another one has used loses only our mark.
     """
-    sweep(folder)
-    unnamed = [one for one in find(folder) if os.path.basename(one.path) not in named]
-    return [one for one in unnamed if _idle(one, UNUSED_SECONDS) and _release(one, databases)]
+    remove_unfinished(folder)
+    unnamed = [one for one in cached_models(folder) if os.path.basename(one.path) not in named]
+    return [one for one in unnamed if _is_idle(one, UNUSED_SECONDS) and _release_model(one, databases)]
 
 
-def leave(folder: str, databases: str) -> List[Found]:
-    """Remove the models that only this database or dropped ones have used; return those that went."""
+def leave_cache(folder: str, databases: str) -> List[CachedModel]:
+    """Remove the models that only this database or dropped ones have used; return those removed."""
     if not os.path.isdir(folder):
         return []
     cache.open_cache(folder)
-    sweep(folder)
-    # without any mark an older release of dbinfer has written it, for we know not whom
-    removed = [one for one in find(folder) if marks.found(one.path) and _release(one, databases)]
-    if folder == cache.default_folder():  # any other one was made by an administrator
+    remove_unfinished(folder)
+    # a model without marks was written by an older release of dbinfer, and may be anybody's
+    removed = [
+        one for one in cached_models(folder) if cache.marks_of(one.path) and _release_model(one, databases)
+    ]
+    if folder == cache.default_folder():  # an administrator made any other
         with contextlib.suppress(OSError):
             os.rmdir(folder)  # only where it is empty
     return removed
 
 
-def _release(one: Found, databases: str) -> bool:
+def _release_model(one: CachedModel, databases: str) -> bool:
     """Remove a model; where another database has used it, only this one's mark."""
-    if marks.others(one.path, databases):
-        marks.unmark(one.path)
+    if cache.marks_of_others(one.path, databases):
+        cache.unmark(one.path)
         return False
-    return _remove(one)
+    return _remove_model(one)
 
 
-def _idle(one: Found, seconds: int) -> bool:
+def _is_idle(one: CachedModel, seconds: int) -> bool:
     return time.time() - one.used / 1e9 > seconds
 
 
-def _remove(one: Found) -> bool:
-    """Remove a model's folder unless somebody has begun to use it; renamed first, so that nobody sees half of it."""
+def _remove_model(one: CachedModel) -> bool:
+    """Remove a model's folder unless somebody uses it again; it is renamed first, so that nobody sees half of it."""
     parent, name = os.path.split(one.path)
-    aside = os.path.join(parent, "%d-%s%s" % (os.getpid(), name, SUFFIX))
+    aside = os.path.join(parent, "%d-%s%s" % (os.getpid(), name, UNFINISHED))
     shutil.rmtree(aside, ignore_errors=True)
     try:
         if os.stat(one.path).st_mtime_ns != one.used:
@@ -114,16 +217,16 @@ def _remove(one: Found) -> bool:
     return True
 
 
-def usage(folder: str) -> Tuple[int, Optional[int]]:
+def disk_usage(folder: str) -> Tuple[int, Optional[int]]:
     """Return the bytes used by the cache folder and those free on its disk (None where it is not there)."""
     if not os.path.isdir(folder):
         return 0, None
     free = os.statvfs(folder)
-    return size(folder), free.f_bavail * free.f_frsize
+    return folder_size(folder), free.f_bavail * free.f_frsize
 
 
-def size(folder: str) -> int:
-    """Return the bytes of the files in a folder and below; what another backend removes meanwhile counts nothing."""
+def folder_size(folder: str) -> int:
+    """Return the bytes of the files in a folder and below; files removed meanwhile do not count."""
     total = 0
     for where, _, names in os.walk(folder):
         for name in names:
@@ -132,7 +235,7 @@ def size(folder: str) -> int:
     return total
 
 
-def collect(settings: Dict[str, str], digests: Any) -> Dict[str, Any]:
+def cache_facts(settings: Dict[str, str], digests: Any) -> Dict[str, Any]:
     """Return the facts of this host's cache, for `dbinfer cache`.
 
     Args:
@@ -144,14 +247,14 @@ def collect(settings: Dict[str, str], digests: Any) -> Dict[str, Any]:
     removed = (
         []
         if digests is None
-        else prune(folder, {cache.entry_name(both) for both in digests}, settings["databases"])
+        else prune_cache(folder, {cache.entry_name(both) for both in digests}, settings["databases"])
     )
-    used, free = usage(folder)
+    used, free = disk_usage(folder)
     return {
         "content": process.content_id(),
         "host": socket.gethostname(),
         "folder": folder,
-        "models": len(find(folder)),
+        "models": len(cached_models(folder)),
         "used_bytes": used,
         "free_bytes": free,
         "removed": len(removed),

@@ -1,4 +1,4 @@
-"""Whether the server, or in an engine the supervisor, wants this work to end, and how that reaches Python."""
+"""Whether the server (in an engine: the supervisor) wants this work to end, and how Python hears of it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ FLAGS = ("QueryCancelPending", "ProcDiePending", "TransactionTimeoutPending")
 ORPHAN = "postmaster_possibly_dead"
 STATEMENT_TIMEOUT = 3  # its place in the server's enum TimeoutId
 
-# What else ends the work of this process, which may be none of the server's
+# Other reasons to end the work of this process, which need not belong to a server
 _reasons: List[Callable[[], bool]] = []
 
 
 class NoFlag:
-    """Stands for the flag on servers that have none."""
+    """Stands for a flag on servers that have none."""
 
     value = False
 
@@ -47,7 +47,7 @@ def interrupt_flag() -> Any:
 
 
 def orphan_flag() -> Any:
-    """Return the server's flag that its postmaster has ended, perhaps; then nobody waits for this statement.
+    """Return the server's flag that its postmaster may have ended; then nobody waits for this statement.
 
     The server itself looks when it waits for its client, at the end of the statement. Until then it would keep the
     shared memory, without which neither it nor a mirror that was promoted (gprecoverseg) can bring this folder back.
@@ -63,8 +63,8 @@ def orphaned() -> bool:
     flag = orphan_flag()
     if not flag.value:
         return False
-    # it is set from the first moment on, and anybody of this user may send the signal: whoever looks resets it first,
-    # as the server does, so that rows do not look again and a signal that comes meanwhile is not lost
+    # the flag is set at first, and any process of this user may send the signal. It is reset before the check, as the
+    # server does, so that rows do not check again and a signal that comes meanwhile is not lost
     flag.value = False
     if os.getppid() == postmaster():
         return False
@@ -73,7 +73,7 @@ def orphaned() -> bool:
 
 
 def heed(reason: Callable[[], bool]) -> None:
-    """Count work as cancelled, too, where this is true."""
+    """Count the work as cancelled also where `reason` returns true."""
     _reasons.append(reason)
 
 
@@ -110,11 +110,11 @@ def why_cancelled() -> Tuple[str, str]:
 
 
 def look_for_interrupts() -> None:
-    """Do nothing: the interpreter raises what is queued whenever a function starts."""
+    """Do nothing: the interpreter raises queued interrupts whenever a function starts."""
 
 
 def drain_interrupts() -> None:
-    """Take the KeyboardInterrupts that were queued before the flag was down, so that none outlives the statement."""
+    """Swallow the KeyboardInterrupts queued before the flag was taken down, so that none outlives the statement."""
     for _ in range(MAX_INTERRUPTS):
         try:
             _wait()
@@ -123,6 +123,6 @@ def drain_interrupts() -> None:
 
 
 def _wait() -> None:
-    """Sleep a little; what is queued is raised at the function's start or at the end of a loop."""
+    """Sleep a little; a queued interrupt is raised when the function starts or a loop ends."""
     for _ in range(2):
         time.sleep(INTERRUPT_WAIT)

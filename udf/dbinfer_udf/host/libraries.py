@@ -1,25 +1,82 @@
-"""Brings numpy, OpenCV and OpenVINO into a process from a venv that is safe to import from: no telemetry, signals
-masked.
+"""Brings numpy, OpenCV and OpenVINO into a process from a venv that is safe to import from: no telemetry, and the
+database's signals kept away from the threads that they start.
 """
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import importlib
 import importlib.util
 import os
 import pwd
+import signal
 import site
 import socket
 import stat
 import sys
 import types
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Optional
 
 from ..errors import ModelError
-from .image_limits import DEFAULT_LIMITS
-from .signals import signals_blocked
 
 WRITABLE_BY_ALL, WRITABLE_BY_GROUP = stat.S_IWOTH, stat.S_IWGRP
+
+WAKE = signal.SIGRTMAX  # no server uses it
+# as a backend's own handler of SIGQUIT exits: the server then ends all sessions and starts again
+CRASH_EXIT = 2
+
+
+@contextlib.contextmanager
+def signals_blocked() -> Iterator[None]:
+    """Block all signals, so that threads which a library starts meanwhile never receive the database's signals.
+
+    But a compilation or a first inference may take minutes, and an immediate stop must not wait for it: a thread of
+    ours waits for SIGQUIT meanwhile. SIGTERM, cancel and timeouts take effect afterwards, as with any C function.
+    """
+    # a new thread inherits the mask of the thread that starts it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    stop = _watch_for_quit()
+    try:
+        yield
+    finally:
+        # first the watcher, which must not take a SIGQUIT once this thread can: without the GIL it could not act on it
+        stop()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _watch_for_quit() -> Callable[[], None]:
+    """Start a thread that ends the process when SIGQUIT comes; return what stops the thread and waits for its end."""
+    # held until the watcher ends: a thread of _thread cannot be joined
+    ended = _thread.allocate_lock()
+    ended.acquire()
+
+    # starts with all signals blocked, too, which sigwait needs
+    def watch() -> None:
+        try:
+            if signal.sigwait({signal.SIGQUIT, WAKE}) == signal.SIGQUIT:
+                # _exit: the server's own exit callbacks must not run in a thread, beside a compilation
+                os._exit(CRASH_EXIT)
+        finally:
+            ended.release()
+
+    watcher = _thread.start_new_thread(watch, ())
+
+    def stop() -> None:
+        signal.pthread_kill(watcher, WAKE)
+        ended.acquire()
+
+    return stop
+
+
+@contextlib.contextmanager
+def signals_open() -> Iterator[None]:
+    """Let this thread hear all signals again, as the server wants it, while nothing but a wait is done."""
+    before = signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def site_packages(venv: str, version: str) -> str:
@@ -28,7 +85,7 @@ def site_packages(venv: str, version: str) -> str:
 
 
 def why_unsafe(venv: str, version: str, uid: int, gid: int) -> Optional[str]:
-    """Return what is wrong, as a clause that names the path; None where the venv is safe.
+    """Return what makes a venv unsafe, as a clause that names the path; None where it is safe.
 
     The folders above it count, because whoever may rename one of them may put another venv in its place. Within
     site-packages the packages' own folders and files are looked at, not what lies deeper: pip makes all of it alike.
@@ -38,11 +95,11 @@ def why_unsafe(venv: str, version: str, uid: int, gid: int) -> Optional[str]:
     """
     top = os.path.realpath(venv)
     for path in _above(top):
-        wrong = _why(path, uid, None)
+        wrong = _why_unsafe(path, uid, None)
         if wrong:
             return wrong
     for path in _inside(top, version):
-        wrong = _why(path, uid, gid)
+        wrong = _why_unsafe(path, uid, gid)
         if wrong:
             return wrong
     return None
@@ -58,7 +115,7 @@ def _above(path: str) -> Iterator[str]:
 def _inside(top: str, version: str) -> Iterator[str]:
     yield top
     yield from _entries(top)
-    # a link to the interpreter, which the trial starts
+    # the interpreter, or a link to it, which the trial starts
     yield os.path.join(top, "bin", "python")
     yield os.path.join(top, "lib", "python" + version)
     packages = site_packages(top, version)
@@ -75,16 +132,16 @@ def _entries(folder: str) -> Iterator[str]:
         yield os.path.join(folder, name)
 
 
-def _why(path: str, uid: int, gid: Optional[int]) -> Optional[str]:
-    """Return what is wrong with a path; `gid` None: its group does not matter (/usr/local is its group's on Debian)."""
+def _why_unsafe(path: str, uid: int, gid: Optional[int]) -> Optional[str]:
+    """Return what makes a path unsafe; `gid` None: groups may write it (as those of /usr/local on Debian)."""
     try:
         status = os.stat(path)
-    except OSError:  # a link to nowhere imports nothing
+    except OSError:  # nothing can be imported through a link to nowhere
         return None
     # in a sticky folder such as /tmp nobody can rename what belongs to another
     sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
     if status.st_uid not in (0, uid):
-        return "%s belongs to %s" % (path, _name(status.st_uid))
+        return "%s belongs to %s" % (path, _user_name(status.st_uid))
     if status.st_mode & WRITABLE_BY_ALL and not (sticky and gid is None):
         return "everybody may write %s" % path
     if gid is not None and status.st_mode & WRITABLE_BY_GROUP and status.st_gid not in (0, gid):
@@ -92,7 +149,7 @@ def _why(path: str, uid: int, gid: Optional[int]) -> Optional[str]:
     return None
 
 
-def _name(uid: int) -> str:
+def _user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -106,7 +163,7 @@ def add_venv(venv: str) -> None:
         ModelError: it is not there, was made by another Python version, or others may write it.
     """
     version = "%d.%d" % sys.version_info[:2]
-    # the folder itself, not a link to it: what is imported is what was looked at
+    # resolved, so that what is imported is what was checked
     folder = os.path.realpath(site_packages(venv, version))
     if folder in sys.path:
         return
@@ -131,13 +188,13 @@ def add_venv(venv: str) -> None:
             public="the runtime's Python packages are not safe to import",
         )
     before = list(sys.path)
-    site.addsitedir(folder)  # runs the .pth files in there, so only now
+    site.addsitedir(folder)  # runs the .pth files there, so only after the check
     added = [path for path in sys.path if path not in before]
-    # addsitedir appends, but the system's own numpy must not come first
+    # addsitedir appends, but the venv must come before the system's own numpy
     sys.path[:] = added + before
 
 
-def load(venv: str, max_pixels: int = DEFAULT_LIMITS.max_pixels) -> Dict[str, Any]:
+def import_libraries(venv: str, max_pixels: int) -> Dict[str, Any]:
     """Import the libraries once and return them by name: numpy, cv2, openvino (its extension module only).
 
     The whole openvino package costs more time, sends telemetry and starts a thread; the extension module alone does
@@ -148,7 +205,7 @@ def load(venv: str, max_pixels: int = DEFAULT_LIMITS.max_pixels) -> Dict[str, An
     """
     if venv:
         add_venv(venv)
-    # its warnings would fill the server's log; callers get an ImageError
+    # OpenCV's warnings would fill the server's log; callers get an ImageError
     os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")
     # OpenCV reads it once, at its import, and else decodes 2^30 pixels of a file whose header we misread
     os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(max_pixels))
@@ -166,8 +223,8 @@ def load(venv: str, max_pixels: int = DEFAULT_LIMITS.max_pixels) -> Dict[str, An
     return libraries
 
 
-def find(venv: str) -> None:
-    """See that the libraries are there, without importing any; ModelError where one is not."""
+def require_libraries(venv: str) -> None:
+    """Check that the libraries are there, without importing any; ModelError where one is missing."""
     if venv:
         add_venv(venv)
     for name in ("numpy", "cv2", "orjson", "openvino"):
@@ -186,7 +243,7 @@ def _missing(venv: str, err: ImportError) -> ModelError:
 
 
 def _openvino_extension() -> Any:
-    # None makes an import of the name fail, and openvino does without
+    # None makes the import fail, and openvino does without these
     for unwanted in ("openvino_telemetry", "openvino.tools.ovc"):
         sys.modules.setdefault(unwanted, None)  # type: ignore[arg-type]
     # another function of this session has imported the whole package

@@ -9,10 +9,8 @@ import os
 from . import process
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
-
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Mapping, Optional
-
 
 # Where the files of a controller may lie below /sys/fs/cgroup: version 1, version 2, version 2 beside version 1
 FOLDERS = {"cpu": ("cpu", "cpu,cpuacct", "", "unified"), "memory": ("memory", "", "unified")}
@@ -123,33 +121,33 @@ def _words(path: str) -> List[str]:
         return []
 
 
-# Which share of each thread's time must be work: with less, cores that others could use wait for each other. Where two
-# threads pay, an image takes 1 / (2 * 0.7) of its time with one, so nobody gets cores for a gain below 40 %
+# The least share of each thread's time that must be work; below it, cores that others could use wait for each other.
+# Where two threads pay, an image takes at most 1 / (2 * 0.7) of its time with one thread: 40 % more images
 PAYS = 0.7
 
 
-def bound(settings: Mapping[str, str]) -> int:
+def most_threads(settings: Mapping[str, str]) -> int:
     """Return the cores of the host / backends that score on it at once; the setting `threads` overrides.
 
     Backends: on Greenplum the segments of this host, as noted at install; on PostgreSQL the leader and its parallel
     workers.
     """
-    if not automatic(settings):
+    if not trials_decide(settings):
         return max(1, int(settings["threads"]))
     if process.content_id() is None:
         # + 1: the leader scores, too
         return share(cores(), int(settings.get("workers", "0")) + 1)
-    # a host that came after install: one thread, rather than too many
+    # a host that joined after install: rather one thread than too many
     return share(cores(), _segments(settings, cores()))
 
 
-def automatic(settings: Mapping[str, str]) -> bool:
-    """Return whether trials decide, and not the administrator."""
+def trials_decide(settings: Mapping[str, str]) -> bool:
+    """Return whether trials decide on the threads, and not the administrator."""
     return settings.get("threads", "auto") == "auto"
 
 
-def steps(settings: Mapping[str, str]) -> List[int]:
-    """Return the numbers of threads that a trial on this host measures beside one, whatever the session's bound is."""
+def threads_to_try(settings: Mapping[str, str]) -> List[int]:
+    """Return the numbers of threads that a trial on this host measures beside one, whatever a session may use."""
     most = share(cores(), _segments(settings, 1))
     return sorted({most, *(1 << power for power in range(most.bit_length()))} - {1})
 
@@ -170,9 +168,9 @@ def fitting(most: int, by_threads: Mapping[str, float]) -> int:
     return max(1, min(most, max(paying, default=1)))
 
 
-def taken(settings: Mapping[str, str], most: int, by_threads: Mapping[str, float]) -> int:
+def threads_taken(settings: Mapping[str, str], most: int, by_threads: Mapping[str, float]) -> int:
     """Return `fitting`; where the administrator has set a number, that one, which is `most`."""
-    return fitting(most, by_threads) if automatic(settings) else most
+    return fitting(most, by_threads) if trials_decide(settings) else most
 
 
 def _segments(settings: Mapping[str, str], unknown: int) -> int:

@@ -1,4 +1,4 @@
-"""Refuses a model that the host has no memory for, and lets one process at a time load; who waits hears a cancel."""
+"""Refuses models for which the host has no memory, and lets one process at a time load; a cancel ends the wait."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ import time
 from typing import Dict, Iterator, Optional
 
 from ..errors import ModelError
-from . import interrupts, signals
+from . import interrupts
+from .cache import Keeper
+from .libraries import signals_open
 from .limits import free_bytes
-from .marks import Waiting
 
 WAIT = 0.05  # seconds
 
 
 @contextlib.contextmanager
-def turn(path: str, folder: str, doing: str) -> Iterator[None]:
-    """Wait until no other process is between here and the end of the block.
+def one_at_a_time(path: str, folder: str, doing: str) -> Iterator[None]:
+    """Run the block while no other process runs one under the same path.
 
     Args:
-        path: a folder, or a file that is made here, on which all of them agree.
+        path: of the lock: a folder, or a file, which is made here.
         folder: the model's in the cache.
-        doing: what happens in the block, for the error of a statement that is cancelled before.
+        doing: what happens in the block, for the error of a statement that is cancelled while it waits.
     """
     try:
         lock = os.open(path, os.O_RDONLY if os.path.isdir(path) else os.O_WRONLY | os.O_CREAT, 0o600)
-    except OSError:  # the disk is full, for example: then each goes on for itself
+    except OSError:  # a full disk, for example: then nobody waits
         yield
         return
     try:
-        with signals.signals_open():
-            waits = Waiting(folder)
+        with signals_open():
+            waits = Keeper(folder)
             while not _locked(lock):
                 waits()
                 if interrupts.cancelled():
-                    raise cancelled(doing)
+                    raise cancelled_error(doing)
                 time.sleep(WAIT)
         yield
     finally:
@@ -45,23 +46,23 @@ def turn(path: str, folder: str, doing: str) -> Iterator[None]:
 
 def _locked(lock: int) -> bool:
     try:
-        # asked in steps, because nothing could interrupt a flock that waits
+        # polled, because nothing could interrupt a waiting flock
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
-def cancelled(doing: str) -> ModelError:
+def cancelled_error(doing: str) -> ModelError:
     """Return the error of a statement that was cancelled meanwhile."""
     return ModelError("the statement was cancelled while the model was %s" % doing, sqlstate="57014")
 
 
 DEFAULT_FREE_MB = 64
-# Measured (docs/performance.md): networks of 0.4, 102 and 244 MB take 32, 149 and 279 MB, libraries included
+# Measured (docs/explanation/performance.md): networks of 0.4, 102 and 244 MB take 32, 149 and 279 MB with libraries
 LIBRARIES_BYTES = 48 << 20
 FILES_FACTOR = 1.4
-# Processes that may load at the same moment without looking at each other: more find room one after the other
+# Where there is room for so many loads, processes load at the same moment; else one after the other
 CROWD = 32
 
 
@@ -77,13 +78,13 @@ def memory_for(folder: str, settings: Dict[str, str], root: str = "/") -> Iterat
         yield
         return
     # of all models: a lock on the cache's folder itself needs no file
-    with turn(os.path.dirname(folder), folder, "loaded"):
+    with one_at_a_time(os.path.dirname(folder), folder, "loaded"):
         require_memory(folder, settings, root)
         yield
 
 
 def require_memory(folder: str, settings: Dict[str, str], root: str = "/") -> None:
-    """Return where there is room for the model whose files lie in `folder`, at this moment; else raise ModelError."""
+    """Raise ModelError unless there is room now for the model whose files lie in `folder`."""
     room, needed = room_beside(settings, root), _needed(folder)
     if room is not None and room < needed:
         free = (room >> 20) + _kept_mb(settings)
@@ -102,7 +103,7 @@ def room_beside(settings: Dict[str, str], root: str = "/") -> Optional[int]:
     return None if free is None else free - (_kept_mb(settings) << 20)
 
 
-def no_room(message: str) -> ModelError:
+def no_room_error(message: str) -> ModelError:
     """Return the error of a model whose trial took all the memory that was free."""
     return ModelError(
         "the model was not run: %s, and no more is free" % message,

@@ -1,4 +1,4 @@
-"""Starts a Python of its own for what may crash, hang or take all memory."""
+"""Runs what may crash, hang or take all memory in a Python process of its own."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import subprocess
 import sys
 from typing import Any, Dict
 
-# Of OpenVINO, oneDNN and OpenCV; whoever limits a server to some instructions means all of its processes
+# Variables of OpenVINO, oneDNN and OpenCV: whoever limits a server's instructions means all of its processes
 INSTRUCTIONS = ("OV_CPU_MAX_ISA", "ONEDNN_MAX_CPU_ISA", "OPENCV_CPU_DISABLE")
 
-# In a backend our package is no file: its sources, and what imports them, travel with the program
+# In a backend our package is not a file: its sources, and what imports them, travel with the program
 RUN = """
 import importlib
 import json as _json
@@ -24,7 +24,16 @@ importlib.import_module(_call["package"] + ".%s").child(_call)
 """
 
 
-def program(module: str, call: Dict[str, Any]) -> bytes:
+def python_of(settings: Dict[str, str]) -> str:
+    """Return the interpreter of the venv; where there is none, that of this process."""
+    venv = settings.get("venv", "")
+    if venv:
+        return os.path.join(venv, "bin", "python")
+    # In a backend sys.executable may be the server's or empty: Python is embedded there
+    return os.path.join(sys.base_exec_prefix, "bin", "python%d.%d" % sys.version_info[:2])
+
+
+def program_of(module: str, call: Dict[str, Any]) -> bytes:
     """Return what calls the function `child` of a module of this package, with `call`, in a process of its own."""
     modules = getattr(globals()["__loader__"], "modules", {})
     call = dict(
@@ -37,7 +46,7 @@ def program(module: str, call: Dict[str, Any]) -> bytes:
     return source.encode()
 
 
-def started(python: str, program: bytes, name: str = "", **options: Any) -> Any:
+def start_python(python: str, program: bytes, name: str = "", **options: Any) -> Any:
     """Return the process that runs a program, which it reads from its standard input.
 
     Args:
@@ -52,7 +61,7 @@ def started(python: str, program: bytes, name: str = "", **options: Any) -> Any:
     environment = {"OPENBLAS_NUM_THREADS": "1", "PATH": os.environ.get("PATH", ""), **instructions()}
     process = subprocess.Popen(command, env=environment, cwd="/", stdin=subprocess.PIPE, **options)
     try:
-        # where it is dead already, its output says why
+        # if it is dead already, its output says why
         with contextlib.suppress(BrokenPipeError), process.stdin as source:  # type: ignore[union-attr]
             source.write(program)
     except BaseException:

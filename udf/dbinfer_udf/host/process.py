@@ -1,4 +1,4 @@
-"""What this process is, read from the server itself without plpy, and what its host's processor computes in."""
+"""What this process is, read from the server without plpy, and the precisions of its host's processor."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import ctypes
 import os
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
-
 if TYPE_CHECKING:
     from typing import Any, Callable, List, Optional, Tuple
-
 
 DISPATCH = b"dispatch"
 AFTER_9_4 = 90500  # server_version_num
@@ -148,7 +146,7 @@ def birth(pid: int) -> str:
         return ""
 
 
-def where(named: bool) -> str:
+def place_of_process(named: bool) -> str:
     """Return segment, host (if `named`) and pid of this process, for the DETAIL of an error."""
     content = content_id()
     segment = [] if content is None else ["segment %d" % content]
@@ -162,7 +160,7 @@ def rss_bytes() -> int:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-# Any of them is enough; without one OpenVINO computes in f32, or imitates the precision slowly
+# Any of these flags is enough; without one OpenVINO computes in f32, or slowly emulates the precision
 NEEDS = {
     "bf16": ("avx512_bf16", "amx_bf16", "bf16"),
     "f16": ("avx512_fp16", "amx_fp16", "asimdhp"),
@@ -170,8 +168,8 @@ NEEDS = {
 FLAGS = ("flags", "Features")  # the latter on ARM
 
 
-def kind(path: str = "/proc/cpuinfo") -> List[str]:
-    """Return its name and its abilities: what was compiled or timed here holds for processors with the same."""
+def processor(path: str = "/proc/cpuinfo") -> List[str]:
+    """Return the processor's name and flags: what was compiled or timed here holds for processors with the same."""
     try:
         with open(path) as cpuinfo:
             # the first core stands for all
@@ -182,6 +180,8 @@ def kind(path: str = "/proc/cpuinfo") -> List[str]:
 
 
 def precisions(path: str = "/proc/cpuinfo") -> List[str]:
-    """Return those of NEEDS that the processor computes in."""
-    have = {flag for line in kind(path) if line.startswith(FLAGS) for flag in line.partition(":")[2].split()}
+    """Return the precisions of NEEDS for which the processor has instructions."""
+    have = {
+        flag for line in processor(path) if line.startswith(FLAGS) for flag in line.partition(":")[2].split()
+    }
     return [precision for precision, names in NEEDS.items() if have.intersection(names)]

@@ -1,5 +1,5 @@
-"""What goes between our processes, mostly over the engine's sockets: one request and one answer a connection, in
-steps that see a cancel.
+"""Messages between our processes, mostly over the engine's sockets: one request and one answer a connection, in steps
+between which a cancel is noticed.
 
 A row: HEAD and the image file; the answer: ANSWER and the result, or an error. Control messages are JSON.
 """
@@ -13,14 +13,15 @@ import time
 
 from .. import errors, fastjson
 from ..errors import PUBLIC, CancelledError, EngineError, RowError
-from ..functions import BINARY, TASK_OF
+from ..tasks import BYTEA, FUNCTIONS, REQUESTS
 from . import interrupts
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
-
 if TYPE_CHECKING:
-    from typing import Any, List
+    from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+    # id, image file, as the row of classify_table has them
+    Row = Tuple[int, Optional[bytes]]
 
 STEP = 0.02  # seconds
 TIMES = struct.pack("@ll", 0, int(STEP * 1e6))
@@ -36,8 +37,8 @@ def open_socket() -> Any:
     return connection
 
 
-def look(until: float = FOREVER) -> None:
-    """Raise where the statement was cancelled, or the time is over."""
+def look_for_cancel(until: float = FOREVER) -> None:
+    """Raise if the statement was cancelled or the time is up."""
     if interrupts.cancelled():
         raise CancelledError("the statement was cancelled while it waited for the engine")
     if time.monotonic() > until:
@@ -45,13 +46,13 @@ def look(until: float = FOREVER) -> None:
 
 
 def connect(connection: Any, path: str, until: float = FOREVER) -> None:
-    """Connect, and see that the other end is this user's."""
+    """Connect, and check that the other end belongs to this user."""
     while True:
         try:
             connection.connect(path)
             break
         except BlockingIOError:  # the queue was full for a step
-            look(until)
+            look_for_cancel(until)
     pid, uid = peer(connection)
     if pid == 0:  # a signal in the middle of connect leaves the socket as it was
         raise ConnectionResetError("not connected")
@@ -70,7 +71,7 @@ def send(connection: Any, parts: List[bytes], until: float = FOREVER) -> None:
         try:
             sent = connection.sendmsg(parts, [], _socket.MSG_NOSIGNAL)
         except BlockingIOError:
-            look(until)
+            look_for_cancel(until)
             continue
         rest -= sent
         if not rest:
@@ -80,23 +81,17 @@ def send(connection: Any, parts: List[bytes], until: float = FOREVER) -> None:
 
 
 def receive(connection: Any, most: int, until: float = FOREVER) -> bytes:
-    """Return what came, at least one byte; ClosedError where the other side has closed."""
+    """Return what has arrived, at least one byte; ClosedError if the other side has closed."""
     while True:
         try:
             block: bytes = connection.recv(most)
         except BlockingIOError:
-            look(until)
+            look_for_cancel(until)
             continue
         if not block:
             raise ClosedError
         return block
 
-
-if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Sequence, Tuple
-
-    # id, image file, as the row of classify_table has them
-    Row = Tuple[int, Optional[bytes]]
 
 # task, kind of the image, kind of k, k, the request's own number, bytes that follow
 HEAD = struct.Struct("<4sBBBq8sI")
@@ -105,28 +100,16 @@ ANSWER = struct.Struct("<4sBI")
 LENGTH = struct.Struct("<I")
 ROW = struct.Struct("<qi")
 SIZE = struct.Struct("<i")  # -1: no result
-FUNCTIONS = tuple(TASK_OF)
-TASKS = (
-    "predict",
-    "tensor",
-    "classify",
-    "classify_top",
-    "segment",
-    "embed",
-    "profile",
-    "warm",
-    "rows",
-    "detect",
-)
-NUMBER_OF = {name: number for number, name in enumerate(TASKS)}
+NUMBER_OF = {**{name: function.number for name, function in FUNCTIONS.items()}, **REQUESTS}
+NAME_OF = {number: name for name, number in NUMBER_OF.items()}
 NOTHING, BYTES, TEXT, ERROR = range(4)
-# What the other side sends is bounded, because a worker that was taken over sends what it likes. No value of the
-# server is larger
+# Bounds of what the other side sends, because a worker that was taken over sends what it likes. No value of the server
+# is larger
 MOST_BYTES = 1 << 30
 MOST_TEXT, MOST_VALUES, MOST_DEPTH, MOST_NUMBER = 1 << 16, 100, 4, 1 << 53
 
 FIELDS = ("message", "detail", "hint", "sqlstate", "public")
-# by the names of their classes, as which they travel
+# By the names of their classes, under which they travel
 ERRORS = {
     kind.__name__: kind
     for kind in (
@@ -141,11 +124,11 @@ ERRORS = {
 
 
 class ClosedError(Exception):
-    """The other side has closed the connection, or what it sent is no message of ours."""
+    """The other side has closed the connection, or what it sent is not one of our messages."""
 
 
 class RemoteError(Exception):
-    """Any other exception of a worker; its class there is the name of a subclass of this here."""
+    """Any other exception of a worker; a subclass of this has the name of its class."""
 
 
 class RemoteTracebackError(Exception):
@@ -156,7 +139,7 @@ class RemoteTracebackError(Exception):
         return "\n" + str(self.args[0])
 
 
-def request(number: bytes, task: str, img: Optional[bytes], k: Any) -> List[bytes]:
+def pack_request(number: bytes, task: str, img: Optional[bytes], k: Any) -> List[bytes]:
     """Return the parts of a request; `k` is None or a number, or for `rows` (function, on_error is null, [Row])."""
     body = _rows(*k) if task == "rows" else img or b""
     kinds = (int(img is not None), int(isinstance(k, int)), k if isinstance(k, int) else 0)
@@ -164,7 +147,7 @@ def request(number: bytes, task: str, img: Optional[bytes], k: Any) -> List[byte
 
 
 def _rows(function: str, null: bool, rows: Sequence[Row]) -> bytes:
-    parts = [bytes([FUNCTIONS.index(function), null])]
+    parts = [bytes([NUMBER_OF[function], null])]
     for row, img in rows:
         parts += [ROW.pack(row, -1 if img is None else len(img)), img or b""]
     return b"".join(parts)
@@ -175,7 +158,7 @@ def unpack_head(head: bytes) -> Tuple[int, int, int, int, bytes, int]:
     if len(head) != HEAD.size or head[:4] != MAGIC:
         raise ClosedError
     found = HEAD.unpack(head)[1:]
-    if found[0] >= len(TASKS):
+    if found[0] not in NAME_OF:
         raise ClosedError
     return found
 
@@ -188,7 +171,7 @@ def unpack_rows(body: bytes) -> Tuple[str, bool, List[Row]]:
         row, size = ROW.unpack_from(body, at)
         at += ROW.size + max(size, 0)
         rows.append((row, None if size < 0 else body[at - size : at]))
-    return FUNCTIONS[body[0]], bool(body[1]), rows
+    return NAME_OF[body[0]], bool(body[1]), rows
 
 
 def pack_results(results: Sequence[Any]) -> bytes:
@@ -201,19 +184,19 @@ def pack_results(results: Sequence[Any]) -> bytes:
 
 
 def unpack_results(body: bytes, function: str, rows: int) -> List[Any]:
-    """Return what `pack_results` packed of so many rows, as the function has them.
+    """Return the results of so many rows that `pack_results` packed, as the function returns them.
 
     Raises:
-        EngineError: it is something else.
+        EngineError: the bytes are something else.
     """
     found: List[Any] = []
-    at = 0
+    at, binary = 0, FUNCTIONS[function].result == BYTEA
     try:
         while at < len(body):
             (size,) = SIZE.unpack_from(body, at)
             at += SIZE.size + max(size, 0)
             data = None if size < 0 else body[at - size : at]
-            found.append(data if data is None or function in BINARY else data.decode())
+            found.append(data if data is None or binary else data.decode())
     except (ValueError, struct.error) as err:
         raise _no_answer() from err
     if at != len(body) or len(found) != rows:
@@ -228,7 +211,7 @@ def _no_answer() -> EngineError:
     )
 
 
-def answer(value: Any) -> bytes:
+def pack_answer(value: Any) -> bytes:
     """Return the message of a result: bytes, text or None."""
     if isinstance(value, str):
         kind, body = TEXT, value.encode()
@@ -237,13 +220,13 @@ def answer(value: Any) -> bytes:
     return ANSWER.pack(MAGIC, kind, len(body)) + body
 
 
-def failure(err: BaseException) -> bytes:
+def pack_error(err: BaseException) -> bytes:
     """Return the message of an exception."""
-    body = fastjson.dumps(describe(err)).encode()
+    body = fastjson.dumps(describe_error(err)).encode()
     return ANSWER.pack(MAGIC, ERROR, len(body)) + body
 
 
-def result(kind: int, body: bytes) -> Any:
+def unpack_answer(kind: int, body: bytes) -> Any:
     """Return what an answer holds, or raise it; EngineError where it holds neither."""
     try:
         text_or_error = body.decode() if kind in (TEXT, ERROR) else ""
@@ -251,14 +234,14 @@ def result(kind: int, body: bytes) -> Any:
     except (ValueError, RecursionError) as err:
         raise _no_answer() from err
     if kind == ERROR:
-        raise rebuild(fields)
+        raise rebuild_error(fields)
     if kind > ERROR:
         raise _no_answer()
     return text_or_error if kind == TEXT else body if kind == BYTES else None
 
 
-def warmth(answer: Any) -> Dict[str, Any]:
-    """Return what a worker says of a warmed model; EngineError where it says something else."""
+def unpack_warmth(answer: Any) -> Dict[str, Any]:
+    """Return what a worker says of a warmed model; EngineError if it says something else."""
     try:
         found = bounded(fastjson.loads(answer))
     except (ValueError, TypeError, AttributeError, RecursionError, ClosedError) as err:
@@ -268,8 +251,8 @@ def warmth(answer: Any) -> Dict[str, Any]:
     return found
 
 
-def describe(err: BaseException) -> Dict[str, str]:
-    """Return an exception as it travels."""
+def describe_error(err: BaseException) -> Dict[str, str]:
+    """Return an exception as a dictionary for JSON."""
     if isinstance(err, errors.UdfError):
         kind = next(c.__name__ for c in type(err).__mro__ if c.__name__ in ERRORS)
         values = {name: getattr(err, name) for name in FIELDS}
@@ -280,23 +263,26 @@ def describe(err: BaseException) -> Dict[str, str]:
     return {"other": type(err).__name__, "message": str(err), "traceback": text}
 
 
-def described(fields: Any) -> Dict[str, str]:
-    """Return what `describe` could have said, of what another process says that it said."""
+def bounded_error(fields: Any) -> Dict[str, str]:
+    """Return what another process sent as an error, reduced to what `describe_error` can return."""
     said = fields if isinstance(fields, dict) else {}
     if "other" in said:
         name = (
             said["other"] if isinstance(said["other"], str) and said["other"].isidentifier() else "Exception"
         )
-        return {"other": name[:100], **{key: text(said.get(key)) for key in ("message", "traceback")}}
-    found = {key: text(said.get(key)) for key in FIELDS}
+        return {
+            "other": name[:100],
+            **{key: harmless_text(said.get(key)) for key in ("message", "traceback")},
+        }
+    found = {key: harmless_text(said.get(key)) for key in FIELDS}
     state = found["sqlstate"]
     known = len(state) == 5 and all("0" <= sign <= "9" or "A" <= sign <= "Z" for sign in state)
     kind = said.get("kind") if said.get("kind") in tuple(ERRORS) else "EngineError"
     return dict(found, kind=str(kind), sqlstate=state if known else "XX000")
 
 
-def text(value: Any) -> str:
-    """Return a text of another process without what controls a terminal; "" where it is none."""
+def harmless_text(value: Any) -> str:
+    """Return a text of another process without what controls a terminal; "" if it is not a text."""
     found = value[:MOST_TEXT] if isinstance(value, str) else ""
     return (
         found if found.isprintable() else "".join(s if s.isprintable() or s in "\n\t" else "?" for s in found)
@@ -304,28 +290,28 @@ def text(value: Any) -> str:
 
 
 def bounded(value: Any, depth: int = 0) -> Any:
-    """Return a value of another process's JSON: numbers that a server can keep, short texts, few values, few levels.
+    """Return a value of another process's JSON if it is bounded: numbers that fit SQL, short texts, few values.
 
     Raises:
-        ClosedError: it is none of these.
+        ClosedError: it is not.
     """
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return text(value)
+        return harmless_text(value)
     # false also of what is no number
     if isinstance(value, (int, float)) and -MOST_NUMBER <= value <= MOST_NUMBER:
         return value
     if isinstance(value, (dict, list)) and len(value) <= MOST_VALUES and depth < MOST_DEPTH:
         if isinstance(value, list):
             return [bounded(one, depth + 1) for one in value]
-        return {text(name): bounded(one, depth + 1) for name, one in value.items()}
+        return {harmless_text(name): bounded(one, depth + 1) for name, one in value.items()}
     raise ClosedError
 
 
-def rebuild(fields: Any) -> Exception:
-    """Return the exception that `describe` took apart."""
-    fields = described(fields)
+def rebuild_error(fields: Any) -> Exception:
+    """Return the exception that `describe_error` took apart."""
+    fields = bounded_error(fields)
     if "other" in fields:
         kind = type(fields["other"], (RemoteError,), {})
         err: Exception = kind(fields["message"])
@@ -342,7 +328,7 @@ def frame(message: Dict[str, Any]) -> bytes:
 
 
 def unframe(data: bytes) -> Optional[Dict[str, Any]]:
-    """Return the control message, None where it is not there as a whole; ClosedError where it is none."""
+    """Return the control message, None where it is incomplete; ClosedError where it is not one."""
     if len(data) < LENGTH.size or len(data) < LENGTH.size + LENGTH.unpack_from(data)[0]:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a worker may do, and which guards this kernel has: files by Landlock, system calls by a filter (seccomp).
+"""Guards of the kernel, which bound what a worker may do: files by Landlock, system calls by a filter (seccomp).
 
 A worker takes connections, reads, computes and writes. All else is refused with EPERM: no file, no socket of its own,
 no program, no signal to another process, no thread where the network needs none. It holds for all threads of a process.
@@ -16,19 +16,8 @@ import struct
 import sys
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from .syscalls import (
-    AUDIT,
-    CALLS,
-    CAPGET,
-    CAPSET,
-    CLONE,
-    FORBIDDEN,
-    FORBIDDEN_APART,
-    SECCOMP,
-    Rule,
-    rules,
-    rules_apart,
-)
+from . import syscalls
+from .syscalls import AUDIT, CLONE, Rule
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
@@ -60,13 +49,13 @@ def _checked(result: int) -> int:
 
 
 def die_with(parent: int) -> None:
-    """End this process when its parent ends, and at once where that has happened already."""
+    """End this process when its parent ends, or at once if that has happened already."""
     prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != parent:
         os._exit(1)
 
 
-def threads() -> int:
+def count_threads() -> int:
     """Return how many threads this process has."""
     return len(os.listdir("/proc/self/task"))
 
@@ -75,12 +64,12 @@ def hung_up(fd: int) -> bool:
     """Return whether the other side of a socket has closed, whatever waits to be read before."""
     poll = select.poll()
     poll.register(fd, 0)
-    # asked for or not, the kernel tells it
+    # the kernel reports a hang-up whether it was asked for or not
     return any(event & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
 
 
 def memory_file(name: str, data: bytes) -> int:
-    """Return the descriptor of a file in memory that holds this, to be read from its beginning."""
+    """Return the descriptor of a file in memory with this content, positioned at its start."""
     fd = os.memfd_create(name)
     os.write(fd, data)
     os.lseek(fd, 0, os.SEEK_SET)
@@ -88,7 +77,7 @@ def memory_file(name: str, data: bytes) -> int:
 
 
 def no_new_privileges() -> None:
-    """Let nothing that this process starts gain rights; Landlock and seccomp want this, too."""
+    """Let nothing that this process starts gain rights, which Landlock and seccomp require."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -96,7 +85,7 @@ def set_title(name: str, text: str = "") -> None:
     """Show `name: text` in ps: as the process's name (15 bytes) and over its command line."""
     with contextlib.suppress(OSError):
         prctl(PR_SET_NAME, ctypes.c_char_p(name.encode()[:15]))
-    # only a title: where /proc is not there, the process is called Python
+    # only a title: without /proc the process is called Python
     with contextlib.suppress(OSError, ValueError, IndexError):
         with open("/proc/self/stat") as stat:
             text_of = stat.read()
@@ -109,7 +98,7 @@ def set_title(name: str, text: str = "") -> None:
 
 
 def more_likely_victim() -> None:
-    """Ask the kernel to end this process before a backend where memory runs out: here it costs a row, there all."""
+    """Ask the kernel to end this process, not a backend, if memory runs out: that costs a row, not all sessions."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+") as score:
         if int(score.read()) < 500:
             score.write("500")
@@ -133,13 +122,13 @@ REMOVE_DIR, REMOVE_FILE, MAKE_DIR, MAKE_FILE = 1 << 4, 1 << 5, 1 << 7, 1 << 8
 READ = EXECUTE | READ_FILE | READ_DIR
 WRITE = READ | WRITE_FILE | TRUNCATE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_FILE
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
-# What a version of the kernel's interface knows: rights to files, to TCP, and to what lies outside (sockets, signals)
+# What each version of the kernel's interface knows: rights to files, TCP, and what lies outside (sockets, signals)
 FILE_RIGHTS = {1: 1 << 13, 2: 1 << 14, 3: 1 << 15, 5: 1 << 16}
 TCP_SINCE, TCP = 4, 3
 SCOPE_SINCE, SCOPE = 6, 3
 
 
-def version() -> int:
+def landlock_version() -> int:
     """Return the version of the kernel's interface; 0 where it has none."""
     try:
         return syscall(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(VERSION_FLAG))
@@ -156,7 +145,7 @@ def restrict_files(read: Iterable[str] = (), write: Iterable[str] = ()) -> int:
         read: may be read and executed.
         write: may be written, too.
     """
-    known = version()
+    known = landlock_version()
     if not known:
         raise OSError(38, os.strerror(38))
     rights = max(bits for since, bits in FILE_RIGHTS.items() if since <= known) - 1
@@ -180,7 +169,7 @@ def restrict_files(read: Iterable[str] = (), write: Iterable[str] = ()) -> int:
 def _allow(ruleset: int, path: str, allowed: int) -> None:
     try:
         target = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:  # what is not there needs no rule
+    except OSError:  # a missing path needs no rule
         return
     try:
         if not os.path.isdir(path):
@@ -197,7 +186,9 @@ SET_MODE_FILTER, ALL_THREADS, SPEC_ALLOW = 1, 1 << 0, 1 << 2
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 EPERM, EFAULT, ENOSYS = 1, 14, 38
 NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # offsets in what the kernel shows of a call
-CLONE3 = 435  # everywhere; its flags lie in memory, where no filter can look: the C library then takes clone
+CLONE3 = (
+    435  # everywhere; no filter can read its flags, which lie in memory. Refused, the C library takes clone
+)
 
 Step = Tuple[int, int, int, int]  # operation, steps to skip if true, if false, value
 X32 = 0x40000000
@@ -206,7 +197,7 @@ X32 = 0x40000000
 def restrict_calls(
     process: int, semaphore: int = -1, alone: bool = True, starts_threads: bool = False
 ) -> None:
-    """Let this process make the CALLS and what `rules` allows, and nothing else.
+    """Let this process make the CALLS and those that `rules` allows, and no others.
 
     Args:
         semaphore: number of the only set that it may wait for; -1: none.
@@ -216,19 +207,19 @@ def restrict_calls(
     Raises:
         OSError: the kernel has no seccomp, or we do not know this architecture.
     """
-    allowed = rules(process, semaphore)
+    allowed = syscalls.rules(process, semaphore)
     if starts_threads:
         allowed["clone"] = CLONE
-    _load(_allowing(_machine(), allowed), alone)
+    _load_filter(_allowing(_machine(), allowed), alone)
 
 
 def forbid() -> None:
-    """Take from this process and its children the calls that none of them needs, those of the network first.
+    """Take from this process and its children the calls that none of them needs, above all those of the network.
 
     Raises:
         OSError: as restrict.
     """
-    _load(_forbidding(_machine()))
+    _load_filter(_forbidding(_machine()))
 
 
 def forbid_apart(process: int, alone: bool = True) -> None:
@@ -241,7 +232,7 @@ def forbid_apart(process: int, alone: bool = True) -> None:
     Raises:
         OSError: as restrict.
     """
-    _load(_forbidding(_machine(), FORBIDDEN_APART, rules_apart(process)), alone)
+    _load_filter(_forbidding(_machine(), syscalls.FORBIDDEN_APART, syscalls.rules_apart(process)), alone)
 
 
 def _machine() -> str:
@@ -252,7 +243,7 @@ def _machine() -> str:
 
 
 def column() -> int:
-    """Return which of the two numbers of a call is this machine's; OSError where neither is."""
+    """Return which of the two numbers of a call belongs to this machine; OSError if neither does."""
     return _column(_machine())
 
 
@@ -260,12 +251,12 @@ def _column(machine: str) -> int:
     return 0 if machine == "x86_64" else 1
 
 
-def _load(steps: List[Step], alone: bool = True) -> None:
+def _load_filter(steps: List[Step], alone: bool = True) -> None:
     code = b"".join(struct.pack("=HBBI", *step) for step in steps)
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HP", len(steps), ctypes.addressof(buffer))
-    number, order = SECCOMP[_column(_machine())], ctypes.c_uint(SET_MODE_FILTER)
-    # kernels before 5.16 slow a filtered process down against Spectre, unless they are told not to
+    number, order = syscalls.SECCOMP[_column(_machine())], ctypes.c_uint(SET_MODE_FILTER)
+    # kernels before 5.16 slow down a filtered process because of Spectre, unless told not to
     for flags in (ALL_THREADS | SPEC_ALLOW, ALL_THREADS):
         with contextlib.suppress(OSError):
             if syscall(number, order, ctypes.c_uint(flags), ctypes.c_char_p(program)) == 0:
@@ -275,19 +266,19 @@ def _load(steps: List[Step], alone: bool = True) -> None:
     prctl(PR_SET_SECCOMP, FILTER_MODE, ctypes.c_char_p(program))
 
 
-def known() -> bool:
+def has_seccomp() -> bool:
     """Return whether this kernel filters system calls, on an architecture that we know."""
     if platform.machine() not in AUDIT:
         return False
     try:
         prctl(PR_SET_SECCOMP, FILTER_MODE, ctypes.c_char_p(None))
     except OSError as err:
-        # a kernel that can looks for the filter, and finds none
+        # a kernel with seccomp looks for the filter at the address, and finds none
         return err.errno == EFAULT
     return True
 
 
-def _start(machine: str) -> List[Step]:
+def _first_steps(machine: str) -> List[Step]:
     """Return the first steps: another architecture's numbers mean other calls."""
     return [
         (LOAD, 0, 0, ARCHITECTURE),
@@ -298,8 +289,8 @@ def _start(machine: str) -> List[Step]:
 
 
 def _allowing(machine: str, allowed: Dict[str, Rule]) -> List[Step]:
-    column, steps = _column(machine), _start(machine)
-    for numbers in CALLS.values():
+    column, steps = _column(machine), _first_steps(machine)
+    for numbers in syscalls.CALLS.values():
         if numbers[column] >= 0:
             steps += [(EQUAL, 0, 1, numbers[column]), (RETURN, 0, 0, ALLOW)]
     return [*steps, *_by_rules(column, allowed), (RETURN, 0, 0, ERRNO | EPERM)]
@@ -310,7 +301,7 @@ def _by_rules(column: int, allowed: Dict[str, Rule]) -> List[Step]:
     steps: List[Step] = [(EQUAL, 0, 1, CLONE3), (RETURN, 0, 0, ERRNO | ENOSYS)]
     for rule in allowed.values():
         checks = _checks(rule)
-        # where the number is another, the checks are skipped
+        # for other numbers the checks are skipped
         steps += [(EQUAL, 0, len(checks), rule.number[column]), *checks]
     return steps
 
@@ -321,7 +312,7 @@ def _checks(rule: Rule) -> List[Step]:
     refused: Step = (RETURN, 0, 0, ERRNO | EPERM)
     for argument, values in rule.only.items():
         steps.append((LOAD, 0, 0, FIRST_ARGUMENT + 8 * argument))
-        # whichever is equal leads behind the refusal
+        # a value that is equal jumps over the refusal
         steps += [(EQUAL, len(values) - at, 0, value) for at, value in enumerate(values)]
         steps.append(refused)
     for argument, bits in rule.without.items():
@@ -333,12 +324,12 @@ def _checks(rule: Rule) -> List[Step]:
 
 def _forbidding(
     machine: str,
-    forbidden: Dict[str, Tuple[int, int]] = FORBIDDEN,
+    forbidden: Dict[str, Tuple[int, int]] = syscalls.FORBIDDEN,
     allowed: Optional[Dict[str, Rule]] = None,
 ) -> List[Step]:
     column = _column(machine)
     # the second set of numbers of x86-64 has this bit
-    steps = [*_start(machine), (ANY_BIT, 0, 1, X32), (RETURN, 0, 0, ERRNO | EPERM)]
+    steps = [*_first_steps(machine), (ANY_BIT, 0, 1, X32), (RETURN, 0, 0, ERRNO | EPERM)]
     for numbers in forbidden.values():
         if numbers[column] >= 0:
             steps += [(EQUAL, 0, 1, numbers[column]), (RETURN, 0, 0, ERRNO | EPERM)]
@@ -348,9 +339,9 @@ def _forbidding(
 CAPABILITIES = 0x20080522  # of version 3 of the two calls
 # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH: root reads and writes files of others, which Landlock bounds
 LANDLOCK_OF_FILES = 1 << 1 | 1 << 2
-# What alone of a machine an import reads, and OpenVINO to know the cores, the memory and itself
+# All that imports read of a machine, and OpenVINO to find cores, memory and itself
 SYSTEM = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime")
-# Of /proc the process itself alone: others show their command lines there
+# Of /proc only the process itself: others show their command lines there
 KERNEL = (
     *("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys/vm"),
     *("/sys/devices/system", "/sys/fs/cgroup", "/dev/urandom", "/dev/zero"),
@@ -361,20 +352,20 @@ def guards() -> Dict[str, Any]:
     """Return the kernel, the version of its Landlock's interface (0: none), and whether it filters system calls."""
     system = os.uname()
     named = "%s %s" % (system.sysname, system.release)
-    return {"landlock": version(), "seccomp": known(), "kernel": named}
+    return {"landlock": landlock_version(), "seccomp": has_seccomp(), "kernel": named}
 
 
-def missing(found: Dict[str, Any]) -> str:
-    """Return a sentence for the log, nothing where none is missing."""
+def missing_guards(found: Dict[str, Any]) -> str:
+    """Return a sentence for the log about missing guards; "" where none is missing."""
     names = {"landlock": "Landlock", "seccomp": "filter of system calls"}
     lacking = ["no " + text for name, text in names.items() if not found[name]]
-    return "The kernel has %s (docs/security.md)." % " and ".join(lacking) if lacking else ""
+    return "The kernel has %s (docs/explanation/security.md)." % " and ".join(lacking) if lacking else ""
 
 
 def shut_in(read: Sequence[str], write: Sequence[str]) -> List[str]:
-    """Take from this process all rights but to compute, and to read and write these; return what guards are missing.
+    """Take from this process all rights but to compute, and to read and write these; return which guards are missing.
 
-    Call it before anything has started a thread: Landlock holds for this one and those that it starts.
+    Call it before any thread is started: Landlock holds for this thread and those that it starts.
     """
     if sys.platform != "linux":
         return ["landlock", "seccomp"]
@@ -393,9 +384,9 @@ def shut_in(read: Sequence[str], write: Sequence[str]) -> List[str]:
 
 
 def _drop_capabilities() -> None:
-    """Be no administrator: as root, too, this process sets no clock and signals nobody of another user."""
+    """Give up root's rights: this process sets no clock, and signals no processes of other users."""
     header, data = struct.pack("=Ii", CAPABILITIES, 0), ctypes.create_string_buffer(24)
-    syscall(CAPGET[column()], ctypes.c_char_p(header), data)
+    syscall(syscalls.CAPGET[column()], ctypes.c_char_p(header), data)
     permitted = struct.unpack("=6I", data.raw)[1] & LANDLOCK_OF_FILES
     kept = struct.pack("=6I", permitted, permitted, 0, 0, 0, 0)
-    syscall(CAPSET[column()], ctypes.c_char_p(header), ctypes.c_char_p(kept))
+    syscall(syscalls.CAPSET[column()], ctypes.c_char_p(header), ctypes.c_char_p(kept))

@@ -1,4 +1,4 @@
-"""The numbers of the system calls that the filter knows, of Linux for the two architectures that we know."""
+"""The system calls that the filter knows, with their numbers in Linux on x86-64 and ARM."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ CAPGET, CAPSET = (125, 90), (126, 91)
 
 
 class Rule(NamedTuple):
-    """A call that is allowed with some arguments alone.
+    """A call that is allowed with some arguments only.
 
     Attributes:
         number: on x86-64, on ARM.
@@ -73,16 +73,8 @@ class Rule(NamedTuple):
 
 
 F_GETFD, F_GETFL, F_DUPFD_CLOEXEC = 1, 3, 1030
-SOL_SOCKET, SO_TYPE, SO_ERROR, SO_PEERCRED, SO_RCVTIMEO, SO_SNDTIMEO, SO_PROTOCOL, SO_DOMAIN = (
-    1,
-    3,
-    4,
-    17,
-    20,
-    21,
-    38,
-    39,
-)
+SOL_SOCKET, SO_TYPE, SO_ERROR, SO_PEERCRED = 1, 3, 4, 17
+SO_RCVTIMEO, SO_SNDTIMEO, SO_PROTOCOL, SO_DOMAIN = 20, 21, 38, 39
 # Private memory that RLIMIT_DATA counts: shared mappings and those that grow like a stack (0x100) it does not. Allowed
 # are PRIVATE, FIXED, ANONYMOUS, DENYWRITE, NORESERVE, POPULATE, STACK and FIXED_NOREPLACE.
 PRIVATE_MEMORY = 0x2 | 0x10 | 0x20 | 0x800 | 0x4000 | 0x8000 | 0x20000 | 0x100000
@@ -91,7 +83,7 @@ CLONE = Rule((56, 220), having={0: CLONE_THREAD})
 
 
 def rules(process: int, semaphore: int) -> Dict[str, Rule]:
-    """Return the calls of which a worker may make some: what others of the same number do is somebody else's harm.
+    """Return the calls that a worker may make with some arguments, because with others they would harm somebody else.
 
     fcntl would make the kernel signal any process of this user (F_SETOWN, F_SETSIG, O_ASYNC) and, as shutdown and most
     options of sockets, would change the listener that all workers share; a message can carry descriptors.
@@ -117,7 +109,7 @@ def rules(process: int, semaphore: int) -> Dict[str, Rule]:
     }
 
 
-# What also a process that loads a model and starts its trial has no use for
+# Not even a process that loads a model and starts its trial needs these
 FORBIDDEN: Dict[str, Tuple[int, int]] = {
     "socket": (41, 198),
     "connect": (42, 203),
@@ -140,8 +132,8 @@ FORBIDDEN: Dict[str, Tuple[int, int]] = {
     "mount": (165, 40),
 }
 
-# What a process that reads a stranger's file has no use for besides: programs, other processes and their signals, what
-# belongs to a file and is not its content (of which Landlock knows nothing), objects that all processes share
+# A process that reads a stranger's file does not need these either: programs, other processes and their signals,
+# attributes of files (which Landlock ignores), objects that all processes share
 FORBIDDEN_APART: Dict[str, Tuple[int, int]] = {
     **FORBIDDEN,
     "fork": (57, -1),
@@ -195,14 +187,14 @@ FORBIDDEN_APART: Dict[str, Tuple[int, int]] = {
     "mq_open": (240, 180),
     "mq_unlink": (241, 181),
 }
-# Copies, flags and locks; not who is signalled (F_SETOWN, F_SETSIG, F_SETOWN_EX), leases and notices
+# Copies, flags and locks; not whom to signal (F_SETOWN, F_SETSIG, F_SETOWN_EX), leases and notices
 FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1031, 1032, 1033, 1034)
 # What terminals, pipes and files say of themselves, and how a descriptor waits and is closed
 IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 
 
 def rules_apart(process: int) -> Dict[str, Rule]:
-    """Return the calls of which such a process may make some: threads, and what concerns itself alone."""
+    """Return the calls that such a process may make with some arguments: threads, and what concerns only itself."""
     itself = (0, process)
     return {
         "clone": CLONE,

@@ -1,13 +1,13 @@
 """Who used what: each process counts its rows in a record of a file of the data directory, outside of any
 transaction.
 
-The first record is the file's own number, with the segment whose it is. A process takes a record of its role and
-version by locking its bytes, which the kernel unlocks however the process ends; the next one with them goes
-on with the same record.
+The first record is the file's own number and its segment. A process takes a record of its role and version by locking
+its bytes, which the kernel unlocks however the process ends; the next process of that role and version continues the
+record.
 
-So nobody waits for anybody, counts outlive processes, and a role and version have no more records than processes have
-ever used it at once. Written, not mapped: on a full disk a write fails, while a page that cannot be
-stored would end the backend.
+So nobody waits for anybody, counts outlive processes, and a role and version have no more records than processes that
+ever used them at once. Records are written, not mapped: on a full disk a write fails, while a mapped page that cannot
+be stored would end the backend.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SIZE = RECORD.size
 MAGIC = b"dbinfer usage 1\n"
 OWNER = struct.Struct("=i")  # the segment, at the end of the file's number
 NO_SEGMENT = -2  # PostgreSQL; -1 is Greenplum's coordinator
-MOST = 100_000  # records of a file that are looked at; nobody has so many processes
-# What a record may say; a disk may have written something else. The sum of all is still a bigint
+MOST = 100_000  # records of a file that are read; nobody has so many processes
+# Bounds of a record, as a disk may have stored something else; the sum of all records still fits a bigint
 MOST_ROWS, MOST_SECONDS, LAST = 1 << 44, 1e11, 253402300799.0
 
 Key = Tuple[int, int]
 
 
-def path() -> str:
+def usage_path() -> str:
     """Return the file of this process's database; a server process works in its data directory."""
     return os.path.join(os.getcwd(), FOLDER, str(process.database()[1]))
 
@@ -44,12 +44,12 @@ def path() -> str:
 def book_of(gd: Dict[str, Any], make: bool = True) -> Any:
     """Return the open file and the records taken in it; None where there is no file and none is to be made."""
     book = gd.get(BOOK)
-    # removed by an uninstall: what is counted there nobody sees
+    # removed by an uninstall: nobody sees what is counted there
     if book is not None and os.fstat(book["fd"]).st_nlink == 0:
         os.close(book["fd"])
         book = gd[BOOK] = None
     if book is None:
-        place = path()
+        place = usage_path()
         if not os.path.exists(place):
             if not make:
                 return None
@@ -69,7 +69,7 @@ def _open(place: str) -> int:
         # gpexpand makes a new segment of the coordinator's folder: the view would take both for one counter
         with os.fdopen(fd, "rb") as foreign, contextlib.suppress(FileNotFoundError):
             fcntl.flock(foreign, fcntl.LOCK_EX)
-            # who waited for the lock finds the new one
+            # whoever waited for the lock finds the new file
             if os.fstat(fd).st_ino == os.stat(place).st_ino:
                 _make(place, os.rename)
 
@@ -112,21 +112,21 @@ def _sound(rows: int, seconds: float, last: float) -> Tuple[int, float, float]:
     )
 
 
-def take(book: Dict[str, Any], key: Key) -> List[Any]:
+def take_record(book: Dict[str, Any], key: Key) -> List[Any]:
     """Return [file, place, rows, seconds] of a record of this process: an idle one of that key, or a new one."""
     taken: Optional[List[Any]] = book["records"].get(key)
     if taken is None:
         fd = book["fd"]
         place = next((place for place in _places(fd, key) if _lock(fd, place)), None)
         if place is None:
-            raise OSError("no room in %s" % path())
+            raise OSError("no room in %s" % usage_path())
         # read again: its last owner may have written since
         old = os.pread(fd, SIZE, place)
         kept = RECORD.unpack(old) if len(old) == SIZE else (*key, 0, 0.0, 0.0)
         if kept[:2] not in (key, (0, 0)):
-            # somebody else was faster with a new record
+            # another process was faster with a new record
             fcntl.lockf(fd, fcntl.LOCK_UN, SIZE, place)
-            return take(book, key)
+            return take_record(book, key)
         taken = book["records"][key] = [fd, place, *_sound(*kept[2:])[:2]]
     return taken
 
@@ -177,7 +177,7 @@ class Usage:
 
     def leave(self, databases: str) -> None:
         """Remove the counts of this database and of those that are gone (`databases`: oids of all, with commas)."""
-        own, there = path(), databases.split(",")
+        own, there = usage_path(), databases.split(",")
         with contextlib.suppress(OSError):
             folder = os.path.dirname(own)
             for name in os.listdir(folder):
@@ -187,7 +187,7 @@ class Usage:
 
 
 class Counted:
-    """A ticket whose rows are counted; NULL images and warming up are none."""
+    """A ticket whose rows are counted, but for NULL images and warming up."""
 
     __slots__ = ("_meter", "_rows", "_scan", "_seconds", "_ticket", "spec", "transaction", "version_id")
 
@@ -219,7 +219,7 @@ class Counted:
             self._meter.add(1, perf_counter() - begin)
 
     def _batch(self, plpy: Any, on_error: Optional[str], row: Any) -> Any:
-        """Take a row of a batch; its rows count when it is whole, for those that are left wait for another function."""
+        """Take a row of a batch; rows count when their batch is complete, because those left over come by `rest`."""
         if row[1] != self._scan:
             self._scan, self._rows, self._seconds = row[1], 0, 0.0
         begin = perf_counter()
@@ -242,7 +242,7 @@ class Counted:
 
 
 class Meter:
-    """Adds rows to a record of this process; a failure is silent, because no statement may fail of it."""
+    """Adds rows to a record of this process; failures are silent, because no statement may fail of counting."""
 
     __slots__ = ("_gd", "_key", "_record", "_works")
 
@@ -258,7 +258,7 @@ class Meter:
         try:
             record = self._record
             if record is None:
-                record = self._record = take(book_of(self._gd), self._key)
+                record = self._record = take_record(book_of(self._gd), self._key)
             record[2] += rows
             record[3] += seconds
             os.pwrite(record[0], RECORD.pack(*self._key, record[2], record[3], time()), record[1])

@@ -13,20 +13,18 @@ import cv2
 import numpy as np
 
 from ..errors import ImageError
-from ..host.image_limits import DEFAULT_LIMITS, FREE_MEMORY, Limits, too_large, too_much_memory
 from ..manifest import Manifest
-from .file import Header
-from .formats import first_frame, palette, still
-from .header import HINT, read_header
+from .file import DEFAULT_LIMITS, FREE_MEMORY, Header, Limits, too_large, too_much_memory
+from .header import HINT, first_frame, palette, read_header, still
 
 _SECONDS = 13e-6  # of one emptied table, measured
-_SHARE = 10  # of the time allowed: a tenth goes to emptied tables; real files come nowhere near
+_SHARE = 10  # emptied tables may take a tenth of the time allowed; real files come nowhere near
 _TABLE, _LARGEST = 1 << 12, 12  # entries, and bits of a code
-_NEAR, _NEXT, _FAR = 16, 128, _TABLE  # codes looked at at once: few behind a table that was emptied just now
+_NEAR, _NEXT, _FAR = 16, 128, _TABLE  # codes read at once: few after a table that was just emptied
 
 
 def check_tables(data: bytes, header: Header, limits: Limits) -> None:
-    """Raise where the first frame empties the table too often; so few bytes that they cannot are not looked at."""
+    """Raise if the first frame empties the table too often; files that are too short for that are not read."""
     at = first_frame(data, limits)
     start = at + 10 + palette(data[at + 9]) if 0 < at < len(data) - 9 else 0
     least = data[start] if 0 < start < len(data) else 0
@@ -40,7 +38,7 @@ def check_tables(data: bytes, header: Header, limits: Limits) -> None:
 
 
 def _codes(data: bytes, pos: int) -> np.ndarray:
-    """Return the frame's codes without the lengths of their blocks, and three bytes more to look beyond the end."""
+    """Return the frame's codes without the lengths of their blocks, and three more bytes to read beyond the end."""
     blocks = []
     while pos < len(data) and data[pos]:
         blocks.append(data[pos + 1 : pos + 1 + data[pos]])
@@ -51,8 +49,7 @@ def _codes(data: bytes, pos: int) -> np.ndarray:
 def _count(codes: np.ndarray, least: int, pixels: int, most: int) -> int:
     """Return how many codes empty the table (or end the picture, after which OpenCV goes on), at most `most`.
 
-    The width of a code depends on nothing but how many came since the table was emptied, so that many are looked at at
-    once.
+    The width of a code depends only on how many came since the table was emptied, so many can be read at once.
     """
     clear = 1 << least
     entries = np.minimum(clear + 1 + np.arange(_TABLE + _FAR), _TABLE - 1)
@@ -81,7 +78,7 @@ def _count(codes: np.ndarray, least: int, pixels: int, most: int) -> int:
 
 
 def _look_near(raw: bytes, widths: List[int], pos: int, clear: int) -> Tuple[int, int, bool]:
-    """Look at the first codes behind an emptied table one by one; return (position, seen, found)."""
+    """Read the first codes after an emptied table one by one; return (position, seen, found)."""
     for seen, wide in enumerate(widths):
         at = pos >> 3
         code = int.from_bytes(raw[at : at + 3], "little") >> (pos & 7) & ((1 << wide) - 1)
@@ -114,7 +111,7 @@ def check_cost(data: bytes, header: Header, limits: Limits, result: int) -> None
         raise _cut_off(header)
     if scans > max_scans:
         raise too_large(scans, max_scans, "scans", "max_image_scans")
-    # at the end OpenCV copies the picture, when its buffers are gone
+    # OpenCV copies the picture at the end, when its buffers are freed
     memory = result + (buffers if buffers > result else result)
     # the two limits of Limits.memory_for
     if memory > max_memory or memory > FREE_MEMORY + len(data) * max_expansion:
@@ -127,7 +124,7 @@ def check_cost(data: bytes, header: Header, limits: Limits, result: int) -> None
 
 
 def check_shape(shape: Sequence[int], header: Header, part: int) -> None:
-    """Raise where the decoder found another size than the header says: then what was checked is not what it is.
+    """Raise if the decoder found another size than the header says, because then the checks were of another picture.
 
     Args:
         part: 1, 2, 4 or 8: how much smaller the picture was decoded. TIFFs the decoder turns itself.
@@ -244,7 +241,7 @@ class Decoder:
             ImageError: not an image, cut off, damaged, or above the limits (then with SQLSTATE 54000).
         """
         header, part = self.check(data)
-        # taken apart at once, as in check_cost: what a small image costs is mostly such steps
+        # taken apart at once, as in check_cost: such steps are most of what a small image costs
         format_, width, height, _, _, orientation, _, _, _, _, animated = header
         # OpenCV's own reader of animations can end the process: see still()
         image = _decode(still(data) if animated else data, header, self._flags[part])
@@ -276,7 +273,7 @@ class Decoder:
 def _without_rest(image: np.ndarray, header: Header, part: int) -> np.ndarray:
     """Return a picture of 1/2, 1/4 or 1/8 without the rest of a last block less than half full.
 
-    libjpeg makes a whole pixel of such a rest; left in, it would squeeze the picture (427 rows at 1/8 by 1.2 %).
+    libjpeg makes a whole pixel of such a rest; if it stayed, it would squeeze the picture (427 rows at 1/8 by 1.2 %).
     """
     if header.width % part or header.height % part:
         # `or 1`: a side of less than half a block keeps its one pixel

@@ -13,9 +13,9 @@ import cv2
 import numpy as np
 
 from ..errors import UsageError
-from ..host.image_limits import Limits, too_large
 from ..manifest import MOST_DETECTIONS
 from .decode import Decoder
+from .file import Limits, too_large
 
 MOST_LETTERS = 60
 MOST_JSON = 1000 * MOST_DETECTIONS  # characters: labels of ordinary length, and numbers with all their digits
@@ -30,7 +30,7 @@ _BLACK = (0, 0, 0)
 Colour = Tuple[int, int, int]
 
 
-def nothing() -> None:
+def never_cancelled() -> None:
     """Look at no flags: nobody cancels."""
 
 
@@ -39,7 +39,7 @@ def drawn(
     detections: Optional[str],
     mask: Optional[bytes],
     limits: Limits,
-    look: Callable[[], None] = nothing,
+    look: Callable[[], None] = never_cancelled,
 ) -> bytes:
     """Return the image under the mask and with the boxes on it, the best on top.
 
@@ -65,14 +65,16 @@ def drawn(
     if mask is not None:
         look()
         _cover(picture, grays(mask)[0], look)
-    put_on(picture, boxes, look)
+    draw_boxes(picture, boxes, look)
     pieces = list(_png(picture, look))
     # before the pieces become one, which doubles them: so drawing never takes more than decoding
     del picture
     return b"".join(pieces)
 
 
-def put_on(picture: np.ndarray, boxes: List[Dict[str, Any]], look: Callable[[], None] = nothing) -> None:
+def draw_boxes(
+    picture: np.ndarray, boxes: List[Dict[str, Any]], look: Callable[[], None] = never_cancelled
+) -> None:
     """Draw detections (by the names of their fields) on pixels BGR, which lie without gaps in memory."""
     thick, scale = _pens(picture.shape[1::-1])
     for one in reversed(boxes):
@@ -89,7 +91,7 @@ def _pens(size: Tuple[int, ...]) -> Tuple[int, float]:
 def check_boxes(boxes: List[Dict[str, Any]], size: Tuple[int, int], limits: Limits) -> None:
     """Raise where the boxes would take longer than decoding may; the size is the picture's (width, height)."""
     thick, scale = _pens(size)
-    letters = sum(len(words(one)) for one in boxes)
+    letters = sum(len(caption(one)) for one in boxes)
     # as if each went around the whole picture
     lines = len(boxes) * 2 * sum(size) * thick
     seconds = len(boxes) * _PER_BOX + letters * scale * scale * _PER_LETTER + lines * _PER_PIXEL
@@ -167,7 +169,7 @@ def _draw(picture: np.ndarray, one: Dict[str, Any], thick: int, scale: float) ->
     top, bottom = (round(min(max(side, -9), height + 9)) for side in (y, y + down))
     shade = colour(int(one["class"] or 0))
     cv2.rectangle(picture, (left, top), (right - 1, bottom - 1), shade, thick)
-    _write(picture, words(one), (left, top), shade, scale)
+    _write(picture, caption(one), (left, top), shade, scale)
 
 
 def _write(picture: np.ndarray, text: str, corner: Tuple[int, int], shade: Colour, scale: float) -> None:
@@ -180,7 +182,7 @@ def _write(picture: np.ndarray, text: str, corner: Tuple[int, int], shade: Colou
     cv2.putText(picture, text, (x, y), _FONT, scale, _BLACK, stroke, cv2.LINE_AA)
 
 
-def words(one: Dict[str, Any]) -> str:
+def caption(one: Dict[str, Any]) -> str:
     """Return label and score in the letters that OpenCV's font has: ASCII."""
     name = one["label"] if one["label"] is not None else str(one["class"])
     # é is e with an accent; what has no such form is a question mark

@@ -1,9 +1,11 @@
-"""What the readers of all formats return and share: the facts of an image file, and TIFF's directories (EXIF)."""
+"""What an image file says of itself and what it may cost: a header, the limits, and TIFF's directories (EXIF)."""
 
 from __future__ import annotations
 
 import struct
-from typing import Iterator, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, NamedTuple, Optional, Tuple, Union
+
+from ..errors import ImageError, UsageError
 
 
 class Header(NamedTuple):
@@ -18,7 +20,7 @@ class Header(NamedTuple):
         complete: false where the file was cut off, which decoders often show as a picture that is half gray.
         scans: passes over the pixels; more than one in a progressive JPEG.
         buffers: bytes that the decoder takes beside the pixels which it returns.
-        seconds: that decoding takes on one core, by an estimate that is rather too high (see docs/security.md).
+        seconds: that decoding takes on one core, estimated rather too high (docs/explanation/security.md).
         animated: whether it is a PNG of several pictures.
     """
 
@@ -38,6 +40,87 @@ class Header(NamedTuple):
     def size(self) -> Tuple[int, int]:
         """Width and height of the image as shown, the orientation applied."""
         return (self.width, self.height) if self.orientation < 5 else (self.height, self.width)
+
+
+FREE_MEMORY = 128 << 20  # what any file may take, however small: 16 to 40 megapixels
+
+
+class Limits(NamedTuple):
+    """The largest image that is decoded; each limit is a setting, `max_image_` and the name behind `max_`.
+
+    All are checked before the decoder runs, which nothing can interrupt.
+
+    Attributes:
+        max_bytes: bytes of the file.
+        max_pixels: width x height, as the decoder will see them.
+        max_memory: bytes of memory that decoding takes at its peak.
+        max_expansion: bytes of memory for each byte of the file, beyond 128 MiB; pictures take 5 to 200, and a file
+            of 35 bytes may claim 100 megapixels.
+        max_scans: passes of a progressive JPEG over its pixels, also within a TIFF; encoders write 6 to 18.
+        max_segments: JPEG segments, PNG and WebP chunks, GIF blocks, TIFF strips and tiles, each of which costs time or
+            memory however small it is; encoders write hundreds.
+        max_frames: images of an animation, pages of a TIFF; only the first is decoded.
+        max_seconds: estimated seconds of decoding on one core.
+    """
+
+    max_bytes: int = 256 << 20
+    max_pixels: int = 100_000_000
+    max_memory: int = 512 << 20
+    max_expansion: int = 20_000
+    max_scans: int = 100
+    max_segments: int = 65_536
+    max_frames: int = 10_000
+    max_seconds: int = 5
+
+    def memory_for(self, size: int) -> int:
+        """Return the bytes of memory that a file of this size may take."""
+        return min(self.max_memory, FREE_MEMORY + size * self.max_expansion)
+
+
+DEFAULT_LIMITS = Limits()
+
+
+def image_limits(settings: Dict[str, str]) -> Limits:
+    """Return the limits from the settings; the default of each that is not set.
+
+    Raises:
+        UsageError: a setting is no whole number.
+    """
+    given = {name: "max_image_" + name[4:] for name in Limits._fields}
+    return Limits(**{name: _number(key, settings[key]) for name, key in given.items() if key in settings})
+
+
+def _number(name: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise UsageError(
+            f"dbinfer's setting {name} is {value!r}, but must be a whole number",
+            hint="Set it anew, or remove it for the default.",
+        ) from None
+
+
+def too_large(value: Union[int, str], limit: int, unit: str, name: str) -> ImageError:
+    """Return the error of an image above a limit; `name` is that of the setting, `unit` what the numbers count."""
+    return ImageError(
+        f"the image is too large: {value} {unit}, but the limit is {limit}",
+        hint=f"Store a smaller image, or raise the limit: SELECT dbinfer.set_setting('{name}', '...');",
+        sqlstate="54000",
+    )
+
+
+def too_much_memory(memory: int, size: int, limits: Limits) -> ImageError:
+    """Return the error of an image whose decoding takes too much memory, or too much for so small a file."""
+    allowed = limits.memory_for(size)
+    # the setting to raise is that of the tighter of the two limits
+    name = "max_image_memory" if allowed == limits.max_memory else "max_image_expansion"
+    return too_large(memory, allowed, f"bytes of memory to decode {size} bytes", name)
+
+
+def check_count(count: int, limit: int, unit: str, name: str) -> None:
+    """Raise if a walk over a file has seen more than the limit."""
+    if count > limit:
+        raise too_large(f"more than {limit}", limit, unit, name)
 
 
 ORIENTATION = 274
@@ -99,7 +182,7 @@ def entries(data: bytes, layout: Layout, at: int) -> Iterator[Entry]:
 
 
 def number(data: bytes, layout: Layout, entry: Entry) -> Optional[int]:
-    """Return the first value of an entry of whole numbers; None for other kinds."""
+    """Return the first value of an entry of whole numbers; None for entries of other types."""
     found = numbers(data, layout, entry, 1)
     return None if found is None else found[0]
 
@@ -130,6 +213,6 @@ def exif_orientation(exif: bytes) -> int:
             if entry.tag == ORIENTATION:
                 return valid_orientation(number(exif, layout, entry) or 1)
     except (struct.error, OverflowError):
-        # a damaged EXIF block does not make the picture a damaged one
+        # a damaged EXIF block does not make the picture damaged
         pass
     return 1

@@ -7,8 +7,7 @@ import struct
 from typing import Iterator, Tuple
 
 from ..errors import ImageError
-from ..host.image_limits import Limits, check_count
-from .file import Header, exif_orientation
+from .file import Header, Limits, check_count, exif_orientation
 
 _END = b"\xff\xd9"
 # C4, C8 and CC lie among the frames, but are tables and extensions
@@ -31,12 +30,12 @@ _PER_PIXEL, _PER_SCAN, _PER_BYTE, _PER_PROGRESSIVE_BYTE = 10e-9, 1.5e-9, 9e-9, 3
 _PER_ARITHMETIC_BYTE, _PER_ARITHMETIC_SAMPLE, _PER_ARITHMETIC_ZERO = 800e-9, 130e-9, 4e-9
 
 
-def read(data: bytes, limits: Limits) -> Header:
+def read_jpeg(data: bytes, limits: Limits) -> Header:
     """Return the facts of a JPEG; an end marker must follow its first scan, and other bytes may follow that."""
-    return measured(data, limits)[0]
+    return measure_jpeg(data, limits)[0]
 
 
-def measured(data: bytes, limits: Limits) -> Tuple[Header, int]:
+def measure_jpeg(data: bytes, limits: Limits) -> Tuple[Header, int]:
     """Return the same, and how many segments were looked at."""
     orientation, frame, kind, scan, seen = 0, 0, 0, 0, 0
     for marker, start, length, count in _segments(data, limits.max_segments):

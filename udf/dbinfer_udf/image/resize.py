@@ -3,7 +3,7 @@ averages of areas.
 
 OpenCV averages areas exactly, but without the processor's vectors, except where both sides become half. So a picture is
 halved while it is much too large, sampled between its pixels at two or four times the size that is wanted, and halved
-again: each pixel is the mean of samples spread evenly over its area. docs/performance.md has the differences.
+again: each pixel is the mean of samples spread evenly over its area. See docs/explanation/performance.md.
 """
 
 from __future__ import annotations

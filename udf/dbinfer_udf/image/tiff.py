@@ -8,13 +8,14 @@ from itertools import zip_longest
 from typing import Dict, Tuple
 
 from ..errors import ImageError
-from ..host.image_limits import Limits, check_count
 from . import jpeg
 from .file import (
     ORIENTATION,
     Entry,
     Header,
     Layout,
+    Limits,
+    check_count,
     directory_end,
     entries,
     first_directory,
@@ -28,21 +29,8 @@ _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, _SAMPLES, _ROWS = 256, 257, 
 _PLANES, _TILE_WIDTH, _TILE_HEIGHT = 284, 322, 323
 # of strips, or of tiles
 _OFFSETS, _SIZES = (273, 324), (279, 325)
-_TAGS = frozenset(
-    (
-        _WIDTH,
-        _HEIGHT,
-        _BITS,
-        _COMPRESSION,
-        _PHOTOMETRIC,
-        ORIENTATION,
-        _SAMPLES,
-        _ROWS,
-        _PLANES,
-        _TILE_WIDTH,
-        _TILE_HEIGHT,
-    )
-)
+_TAGS = {_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, ORIENTATION, _SAMPLES, _ROWS, _PLANES}
+_TAGS |= {_TILE_WIDTH, _TILE_HEIGHT}
 _SEPARATE, _PALETTE, _LAB = 2, 3, 8
 _JPEG = 7  # the old form, 6, is not in OpenCV's libtiff
 _RGBA = 4  # libtiff gives each strip or tile in four bytes a pixel
@@ -52,7 +40,7 @@ _PER_PIXEL, _PER_RAW_BYTE, _PER_BYTE = 30e-9, 12e-9, 5e-9  # seconds, measured
 _PER_LAB_STRIP, _PER_DEEP_STRIP, _PER_STRIP = 180e-6, 70e-6, 20e-6
 
 
-def read(data: bytes, limits: Limits) -> Header:
+def read_tiff(data: bytes, limits: Limits) -> Header:
     """Return the facts of a TIFF; OpenCV itself refuses one that was cut off."""
     layout = layout_of(data)
     directory = first_directory(data, layout)
@@ -108,7 +96,7 @@ def _jpegs(
     """
     scans, coefficients, seconds, segments = 1, 0, 0.0, 0
     for (start, size), times in _places(data, layout, found, strips).items():
-        one, seen = jpeg.measured(data[start : start + size], limits)
+        one, seen = jpeg.measure_jpeg(data[start : start + size], limits)
         scans, coefficients = max(scans, one.scans), max(coefficients, one.buffers)
         seconds, segments = seconds + times * one.seconds, segments + seen
         check_count(segments, limits.max_segments, "segments", "max_image_segments")

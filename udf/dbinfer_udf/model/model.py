@@ -1,33 +1,223 @@
-"""One model in this backend: decode > preprocess > infer, with all that can be decided once decided at load."""
+"""One model in this process: its network compiled, and rows taken through it: decode > preprocess > infer."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
+import os
+import shutil
 from functools import partial
 from time import perf_counter
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .. import functions
-from ..errors import ModelError
-from ..functions import output_number, require_task
-from ..host.cache import Entry
-from ..host.image_limits import image_limits
+from .. import tasks
+from ..errors import ImageError, ModelError
+from ..host.cache import Entry, file_state, keep_in_cache, read_trial, temporary_folder
+from ..host.housekeeping import COMPILE_SECONDS
+from ..host.libraries import signals_blocked
 from ..host.memory import memory_for
+from ..host.process import processor
 from ..image.decode import Decoder, target_of
+from ..image.file import image_limits
 from ..image.resize import Resizer
 from ..manifest import Manifest, ManifestError
-from ..result.detection import detector_labels
-from ..result.mask import mask_layout
-from . import figures, infer
-from .infer import Compiled, same_results
+from ..result.vectors import quoted
 
-LAYOUTS: Dict[str, Any] = {"segmentation": mask_layout, "detection": detector_labels}
+_cores: Dict[int, Any] = {}
+HWLOC = "HWLOC_THISSYSTEM"
+
+
+def _core(openvino: Any) -> Any:
+    """Return OpenVINO's core with its plugin for the processor.
+
+    Whatever ENABLE_CPU_PINNING says, the plugin has TBB set this thread's affinity before each inference, to one thread
+    of each core, and back behind it: three system calls. It goes by hwloc, which sets none where its environment says
+    that it looks at another machine than this one; it reads that while the plugin is loaded.
+    """
+    if id(openvino) not in _cores:
+        before = os.environ.get(HWLOC)
+        os.environ[HWLOC] = "0"
+        try:
+            core = openvino.Core()
+            core.get_versions("CPU")
+        finally:
+            # programs that this process starts may need to know their real machine
+            del os.environ[HWLOC]
+            os.environ.update({HWLOC: before} if before else {})
+        _cores[id(openvino)] = core
+    return _cores[id(openvino)]
+
+
+def compile_model(openvino: Any, entry: Entry, precision: str, threads: int, rows: int) -> Any:
+    """Return OpenVINO's compiled model for `rows` images at once; ModelError where it cannot be compiled."""
+    core = _core(openvino)
+    config = _config(openvino.get_version(), precision, threads)
+    blobs = os.path.join(entry.folder, "blobs", _blob_key(openvino, config, rows))
+    try:
+        source = entry.path("xml") if rows == 1 else _reshaped(core, entry.path("xml"), rows)
+        if _blobs_good(blobs):
+            # if OpenVINO refuses the blob, compile anew
+            with contextlib.suppress(RuntimeError):
+                return core.compile_model(source, "CPU", dict(config, CACHE_DIR=blobs))
+        return _compile_new(core, source, config, blobs)
+    except RuntimeError as err:
+        raise ModelError(
+            "OpenVINO cannot compile the model on this host: %s" % str(err).strip().splitlines()[-1],
+            hint="Compare the OpenVINO versions of all hosts: dbinfer doctor",
+        ) from err
+
+
+def _reshaped(core: Any, path: str, rows: int) -> Any:
+    """Return the network for `rows` images at once."""
+    graph = core.read_model(path)
+    graph.reshape([rows, *list(graph.input(0).shape)[1:]])
+    # reshape may succeed although a constant in the graph is made for one image
+    if graph.output(0).partial_shape.rank.get_length() < 2 or graph.output(0).partial_shape[0] != rows:
+        raise RuntimeError("the network takes one image at a time")
+    return graph
+
+
+def _compile_new(core: Any, source: Any, config: Dict[str, Any], blobs: str) -> Any:
+    """Compile into an empty folder of our own, then rename it into place, so that no other backend sees half a blob."""
+    parent = os.path.dirname(blobs)
+    try:
+        os.makedirs(parent, mode=0o700, exist_ok=True)
+        temporary = temporary_folder(parent)
+    except OSError:
+        # a full disk costs the blob, not the statement
+        return core.compile_model(source, "CPU", config)
+    # after makedirs, which marks the folder as used now
+    keep_in_cache(os.path.dirname(parent), COMPILE_SECONDS)
+    try:
+        try:
+            model = core.compile_model(source, "CPU", dict(config, CACHE_DIR=temporary))
+        except RuntimeError:
+            # a full disk, while the blob was written
+            return core.compile_model(source, "CPU", config)
+        # if another backend was first, its blob is as good
+        with contextlib.suppress(OSError):
+            _stamp_blobs(temporary)
+            os.rename(temporary, blobs)
+        return model
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        keep_in_cache(os.path.dirname(parent))
+
+
+def _blob_key(openvino: Any, config: Dict[str, Any], rows: int) -> str:
+    # a blob fits one kind of CPU, and a data directory may move to another machine
+    text = json.dumps([openvino.get_version(), processor(), sorted(config.items()), rows])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _blob_states(folder: str) -> Dict[str, List[int]]:
+    names = [name for name in os.listdir(folder) if name.endswith(".blob")]
+    return {name: file_state(os.path.join(folder, name)) for name in names}
+
+
+def _stamp_blobs(folder: str) -> None:
+    with open(os.path.join(folder, "stamp.json"), "w") as stamp:
+        json.dump(_blob_states(folder), stamp)
+
+
+def _blobs_good(folder: str) -> bool:
+    """Return whether the blobs are those that were written here, untouched; remove any others."""
+    try:
+        with open(os.path.join(folder, "stamp.json")) as stamp:
+            if json.load(stamp) == _blob_states(folder):
+                return True
+    except (OSError, ValueError):
+        pass
+    shutil.rmtree(folder, ignore_errors=True)
+    return False
+
+
+def _config(version: str, precision: str, threads: int) -> Dict[str, Any]:
+    config: Dict[str, Any] = {
+        "INFERENCE_PRECISION_HINT": precision,
+        "INFERENCE_NUM_THREADS": threads,
+        # segments and parallel workers are the streams; pinning put two of them on one core
+        "NUM_STREAMS": 1,
+        "ENABLE_CPU_PINNING": False,
+    }
+    # 2025.3, the last OpenVINO for Python 3.9, refuses a choice that it does not know
+    if version >= "2026":
+        # a blob without weights (3 kB, not 16 MB): these stay in model.bin, which all processes map
+        config["CACHE_MODE"] = "OPTIMIZE_SIZE"
+    return config
+
+
+PRECISION_NAMES = {"<Type: 'float32'>": "f32", "<Type: 'bfloat16'>": "bf16", "<Type: 'float16'>": "f16"}
+
+
+class Compiled:
+    """A model compiled for one stream on this CPU, with one inference request.
+
+    Attributes:
+        rows: images of one inference.
+        inputs: uint8 array (rows, height, width, channels): the tensor's own memory; `input` is its first image.
+        output: float32 array of the first output, in its own shape; overwritten by the next `infer`.
+
+    Raises:
+        ModelError: it cannot be compiled, or takes one image only where more are wanted.
+    """
+
+    def __init__(self, openvino: Any, entry: Entry, precision: str, threads: int, rows: int = 1) -> None:
+        self.rows = rows
+        with signals_blocked():  # OpenVINO starts its threads here, and may start more in the first inference
+            self._model = compile_model(openvino, entry, precision, threads, rows)
+            self._request = self._model.create_infer_request()
+        self._started = False
+        # bound once, because every row calls it
+        self._infer = self._request.infer
+        self.inputs = self._request.get_input_tensor(0).data
+        self.input = self.inputs[0]
+        # kept: `output` shows its memory
+        self._output_tensor = self._request.get_output_tensor(0)
+        self.output = self._output_tensor.data
+
+    def result(self, number: int) -> np.ndarray:
+        """Return the memory of any output, as `output` is that of the first."""
+        found: np.ndarray = self._request.get_output_tensor(number).data
+        return found
+
+    def infer(self) -> None:
+        """Run the network on what `input` holds."""
+        if self._started:
+            # no inputs to set, for they lie in the tensor; outputs shared, not copied; no texts to decode
+            self._infer({}, True, False)
+            return
+        with signals_blocked():
+            self._infer({}, True, False)
+        self._started = True
+
+    def settings(self) -> Dict[str, str]:
+        """Return what OpenVINO really uses."""
+        names = ("INFERENCE_NUM_THREADS", "NUM_STREAMS", "INFERENCE_PRECISION_HINT", "ENABLE_CPU_PINNING")
+        values = {name: str(self._model.get_property(name)) for name in names}
+        hint = values["INFERENCE_PRECISION_HINT"]
+        values["INFERENCE_PRECISION_HINT"] = PRECISION_NAMES.get(hint, hint)
+        return values
+
+
+def same_results(one: Compiled, wide: Compiled) -> bool:
+    """Return whether the network for many images gives the same as the one for a single image; tried on noise."""
+    # a fixed seed: all processes must come to the same answer
+    wide.inputs[...] = np.random.default_rng(0).integers(0, 256, wide.inputs.shape, np.uint8)
+    wide.infer()
+    for slot in (0, wide.rows - 1):
+        one.input[...] = wide.inputs[slot]
+        one.infer()
+        if not np.allclose(wide.output[slot], one.output[0], rtol=1e-2, atol=1e-3):
+            return False
+    return True
 
 
 def manifest_of(spec: Dict[str, Any]) -> Manifest:
-    """Return what the registry says of a model: whoever may deploy wrote it; ModelError where it makes no sense."""
+    """Return a model's manifest from the registry; ModelError if it makes no sense, as whoever may deploy wrote it."""
     try:
         return Manifest.from_dict(spec["manifest"])
     except ManifestError as err:
@@ -53,38 +243,38 @@ class Model:
         self.name: str = spec["model"]
         self.version: int = spec["version"]
         self.manifest = manifest_of(spec)
-        # kept, because a batch compiles the same network once more, and only where one is asked for
+        # kept, because a batch compiles the same network once more, when one is asked for
         compiled = partial(Compiled, openvino, entry, self.manifest.precision, threads)
         self._compile = partial(_within_memory, compiled, entry.folder, spec["settings"])
         self.compiled = self._compile()
         _require_input(self.name, self.compiled.inputs, self.manifest)
         self.threads = threads
         self.output = self.compiled.output
-        # a view: it shows what the next inference writes, too
+        # a view, which shows what each inference writes
         self.flat = self.output.reshape(-1)
         self.decode = Decoder(self.manifest.color, image_limits(spec["settings"]), target_of(self.manifest))
         self.resize = Resizer(self.manifest).resize
-        # what postprocessing needs of the output, by task
-        read = LAYOUTS.get(self.manifest.task)
-        self.layout: Any = read and read(self.output.shape, self.manifest.labels)
-        self.quoted_labels = infer.quoted_labels(self.manifest.labels)
-        tried = figures.read(entry.folder)[0]
-        self._pays = functions.pays(tried.get("milliseconds"), tried.get("batch_milliseconds"))
-        # rows asked for; with the network of one image where no batch is possible, so that nobody tries again
+        # what post-processing needs, decided once
+        layout = tasks.TASKS[self.manifest.task].layout
+        self.layout: Any = layout and tasks.imported(layout)(self.output.shape, self.manifest.labels)
+        self.quoted_labels = [quoted(label) for label in self.manifest.labels]
+        tried = read_trial(entry.folder)[0]
+        self._pays = tasks.pays(tried.get("milliseconds"), tried.get("batch_milliseconds"))
+        # rows asked for, and their network: that for one image where no batch is possible, so that nobody tries again
         self._wide: Tuple[int, Compiled] = (1, self.compiled)
         self._load_milliseconds = 0.0
 
     def batch_network(self, rows: int) -> Compiled:
-        """Return the network for `rows` images at once; that for one where it cannot take more.
+        """Return the network for `rows` images at once; that for one image where it cannot take more.
 
-        One is kept beside that for a single image: each needs memory like another model, and users choose the sizes.
+        One is kept beside that for a single image: each needs as much memory as a model, and users choose the sizes.
         """
         if rows == 1:
             return self.compiled
         if rows != self._wide[0]:
             self._wide = (1, self.compiled)
             found = self.compiled
-            # a network that takes one image at a time is no fault, and where memory is short one at a time does, too
+            # no fault: the network takes one image at a time, or memory is short and one at a time will do
             with contextlib.suppress(ModelError):
                 wide = self._compile(rows)
                 found = wide if same_results(self.compiled, wide) else found
@@ -101,24 +291,69 @@ class Model:
         """How long the text of a result may be."""
         longest = max((len(label) for label in self.manifest.labels), default=0)
         size: int = self.output.size
-        return max(size * functions.TEXT_BYTES, longest)
+        return max(size * tasks.TEXT_BYTES, longest)
 
     def batch_rows(self, img: Optional[bytes]) -> int:
         """Return how many rows to collect, by the first image; 1 where batches do not pay on this host."""
-        wanted = functions.rows_for(img, self.result_bytes) if self._pays else 1
+        wanted = tasks.rows_for(img, self.result_bytes) if self._pays else 1
         rows: int = self.batch_network(wanted).rows
         return rows
 
     def rows(self, function: str, null: bool, wanted: Sequence[Tuple[int, Optional[bytes]]]) -> List[Any]:
-        """Return the results of many rows; see batch.rows."""
-        return infer.rows(self, function, null, wanted)
+        """Return the result of each row as the function of that name gives it; None where there is no image.
+
+        Args:
+            null: None for a bad image, too.
+            wanted: key and image file of each row.
+
+        Raises:
+            ImageError: a bad image.
+        """
+        network, found = self.wide, []
+        for first in range(0, len(wanted), network.rows):
+            found += self._batch(tasks.FUNCTIONS[function], null, wanted[first : first + network.rows])
+        return found
+
+    def _batch(
+        self, function: tasks.Function, null: bool, wanted: Sequence[Tuple[int, Optional[bytes]]]
+    ) -> List[Any]:
+        """Return the results of as many rows as the network takes; bad ones take no slot of its input."""
+        # of each slot: its place among the rows, and where the image lies in it
+        slots: List[Tuple[int, Any, Any]] = []
+        found: List[Any] = [None] * len(wanted)
+        for place, (number, img) in enumerate(wanted):
+            if img is not None:
+                try:
+                    image, header = self.decode(img)
+                    slots.append((place, self.resize(image, self.wide.inputs[len(slots)]), header))
+                except ImageError as err:
+                    if not null:
+                        raise err.of_row(number) from err
+        # without an image in it, the batch needs no inference
+        if slots:
+            self.wide.infer()
+            for (place, _, _), result in zip(slots, self._finished(function, slots)):
+                found[place] = result
+        return found
+
+    def _finished(self, function: tasks.Function, slots: Sequence[Tuple[int, Any, Any]]) -> List[Any]:
+        output = self.wide.output
+        if function.batch != tasks.EACH:
+            whole: List[Any] = tasks.imported(function.batch)(self, output[: len(slots)])
+            return whole
+        finish = tasks.imported(function.finish)
+        # a slice, not an element: an output of one image, as without a batch
+        return [
+            finish(self, output[slot : slot + 1], placement, header, None)
+            for slot, (_, placement, header) in enumerate(slots)
+        ]
 
     def waited_for(self, seconds: float) -> None:
-        """Note how long the user waited for it: runtime, files, libraries and compiling."""
+        """Note how many seconds the user waited for the model: for runtime, files, libraries and compilation."""
         self._load_milliseconds = seconds * 1e3
 
     def take_load_time(self) -> float:
-        """Return the milliseconds that were waited, the first time; 0 afterwards."""
+        """Return the milliseconds that the user waited, once; 0 afterwards."""
         taken, self._load_milliseconds = self._load_milliseconds, 0.0
         return taken
 
@@ -131,12 +366,12 @@ class Model:
 
     def values(self, wanted: Any) -> Any:
         """Return where `score` writes an output, flattened; `wanted` is its name or its number."""
-        number = output_number(self.name, self.manifest.outputs, wanted)
+        number = tasks.output_number(self.name, self.manifest.outputs, wanted)
         return self.compiled.result(number).reshape(-1)
 
     def require(self, task: str, function: str) -> None:
         """Raise unless the model is of a task."""
-        require_task(self.name, self.manifest.task, task, function)
+        tasks.require_task(self.name, self.manifest.task, task, function)
 
     def profile(self, img: bytes, postprocess: Any) -> Dict[str, Any]:
         """Return the microseconds of each step for one image, after one run that warms the caches."""
@@ -171,7 +406,7 @@ def _within_memory(compiled: Any, folder: str, settings: Dict[str, str], rows: i
 
 
 def _require_input(name: str, inputs: np.ndarray, manifest: Manifest) -> None:
-    """Raise where pixels put into the tensor would not be those that the network reads."""
+    """Raise unless the network's input is what the manifest says, so that it reads the pixels as they are written."""
     wanted = (1, manifest.height, manifest.width, manifest.channels)
     if inputs.shape != wanted or inputs.dtype != np.uint8:
         found = (name, inputs.dtype, " x ".join(map(str, inputs.shape)), " x ".join(map(str, wanted)))

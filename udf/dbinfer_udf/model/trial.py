@@ -1,9 +1,9 @@
-"""Tries a model before it is believed: a process of its own compiles it and runs images, within time and memory.
+"""Tries a model before it is trusted: a process of its own compiles it and runs images, within limits.
 
 OpenVINO cannot be interrupted, and a model file can make it work for years, take all memory or crash. So a process that
 can be killed goes first. The same program serves `dbinfer deploy` on the client and the first use in a backend.
 
-It finds what a model does with blank, white and random images; a model that is slow for one special image is not found.
+It runs blank, white and random images; a model that is slow only for a special image is not found out.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..functions import pays
 from ..host import own_python
+from ..host.cache import is_time
 from ..host.limits import PAYS, fitting
-from ..host.protocol import ClosedError, bounded, text
+from ..host.protocol import ClosedError, bounded, harmless_text
+from ..tasks import pays
 from . import trial_process
-from .figures import is_time
-
-__all__ = ["AbandonedError", "Limits", "Result", "Sample", "TrialError", "run_trial"]
 
 
 class Limits(NamedTuple):
@@ -73,7 +71,7 @@ class Result:
 
     @property
     def pays(self) -> bool:
-        """Whether tables are scored in batches for that."""
+        """Whether tables are scored in batches, by these figures."""
         return pays(self.milliseconds, self.batch_milliseconds)
 
     @property
@@ -98,9 +96,9 @@ class Sample(NamedTuple):
 
 
 POLL = 0.05  # seconds between two looks at the memory
-# Each line of the process gives it time anew: images, a batch, numbers of threads; and one for each image of a sample
+# Each line that the process writes gives it new time: images, a batch, numbers of threads, each image of a sample
 MOST_LINES, MOST_SAMPLES = 50, 100_000
-# What a line may say, and what is believed of it
+# The names that a line may have, and what is believed of each
 SAID: Dict[str, Callable[[Any], bool]] = {
     "compiled": is_time,
     "image": is_time,
@@ -151,7 +149,7 @@ def run_trial(
     Args:
         python: the interpreter; numpy and openvino are found where this process finds them.
         precision: OpenVINO's hint, as backends give it.
-        threads: numbers of threads to try beside one; see threads.steps.
+        threads: numbers of threads to try beside one; see limits.threads_to_try.
         stop: is asked many times a second whether to give up.
         sample: images to run as well; they count in the median.
         guards: what alone the process may read and write, see host.sandbox; None: whatever this user may.
@@ -172,8 +170,8 @@ def run_trial(
     pipe = subprocess.PIPE
     try:
         # A session of its own: Ctrl-C at the terminal ends the command, which then ends this
-        program = own_python.program("model.trial_process", call)
-        process = own_python.started(python, program, stdout=pipe, stderr=pipe, start_new_session=True)
+        program = own_python.program_of("model.trial_process", call)
+        process = own_python.start_python(python, program, stdout=pipe, stderr=pipe, start_new_session=True)
     except OSError as err:
         message = "the Python that tries it, %s, cannot be started: %s" % (python, err.strerror)
         raise TrialError(message, lasting=False) from err
@@ -201,7 +199,7 @@ class _Watch:
         try:
             self._run()
         except TrialError:
-            # a batch, or more threads, that go beyond a limit say nothing against the model
+            # a batch, or more threads, beyond a limit say nothing against the model
             if not any("done" in line for line in self.said):
                 raise
         for line in self.said:
@@ -212,7 +210,7 @@ class _Watch:
         raise self._death()
 
     def _beyond(self) -> Dict[str, Any]:
-        """Return what was found after the model had passed, as far as that came."""
+        """Return what was found after the model had passed, as far as the process got."""
         found: Dict[str, Any] = {"by_threads": {}}
         for line in self.said:
             if "batch" in line:
@@ -240,7 +238,7 @@ class _Watch:
         """Take the whole lines that came; return whether there were any."""
         out = self.process.stdout.fileno()
         *lines, self.text[out] = self.text[out].split(b"\n")
-        self.said += map(_heard, lines)
+        self.said += map(_said, lines)
         if len(self.said) > self.most:
             raise _senseless()
         return bool(lines)
@@ -255,22 +253,24 @@ class _Watch:
         if seconds > limit:
             raise TrialError("%s took more than %g s" % (what, limit), setting)
         if _resident(self.process.pid) > self.limits.memory_bytes:
-            raise TrialError(*trial_process.too_large(self.limits.memory_bytes))
+            raise TrialError(*trial_process.needs_too_much(self.limits.memory_bytes))
 
     def _death(self) -> TrialError:
-        """Return why the process ended without a word."""
+        """Return why the process ended without a result."""
         step = "it ran an image" if self.said else "it was compiled"
         code = self.process.returncode
         if code < 0:
             return TrialError("OpenVINO crashed (%s) while %s" % (signal.Signals(-code).name, step))
-        lines = text(self.text[self.process.stderr.fileno()].decode(errors="replace").strip()).splitlines()
+        lines = harmless_text(
+            self.text[self.process.stderr.fileno()].decode(errors="replace").strip()
+        ).splitlines()
         # Python itself failed, for example because a package is missing
         last = lines[-1] if lines else "exit status %d" % code
         return TrialError("its trial failed while %s: %s" % (step, last), lasting=False)
 
 
-def _heard(line: bytes) -> Dict[str, Any]:
-    """Return what a line of the process says: a model that has taken it over may say what it likes.
+def _said(line: bytes) -> Dict[str, Any]:
+    """Return what a line of the process says; a model that has taken it over may say what it likes.
 
     Raises:
         TrialError: it is none of what trial_process says.

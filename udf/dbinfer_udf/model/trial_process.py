@@ -17,21 +17,21 @@ from typing import Any, Dict, List, Optional, Tuple
 from ..host.sandbox import shut_in
 
 PR_SET_PDEATHSIG = 1
-# How OpenVINO says that it got no memory, or no memory for a thread
+# How OpenVINO says that it got no memory, or none for a thread
 SHORT_OF_MEMORY = ("bad_alloc", "allocate", "temporarily unavailable")
 IMAGES = ("blank", "white", "random", "random", "random")
-# Slower networks fill a core with one image, and a batch of them would take long; what a batch may take of memory
+# Slower networks fill a core with one image, and a batch of them would take long; bytes that a batch may take
 BATCH, BATCH_MILLISECONDS, BATCH_BYTES = 32, 20.0, 128 << 20
-# Threads of a slower network are tried from the most downwards: there many pay, and each number compiles it once more
+# For slower networks numbers of threads are tried downwards: many pay there, and each number compiles the network again
 SLOW_MILLISECONDS = 10.0
 # No further number of threads is tried after so many seconds, or as many as the trial had taken before
 THREADS_SECONDS = 1.0
-# Of the time of all threads: where they waited longer than that for a core, the host is too busy to say. A number of
+# If threads waited for cores longer than this share of their time, the host is too busy for a figure. A number of
 # threads is tried again for so many seconds
 BUSY, BUSY_SECONDS = 0.1, 0.3
 
 
-def too_large(memory: int) -> Tuple[str, str]:
+def needs_too_much(memory: int) -> Tuple[str, str]:
     """Return what is said of a model beyond the limit of memory, and the name of its setting."""
     return "it needs more than %d MB of memory" % (memory >> 20), "max_model_mb"
 
@@ -39,7 +39,7 @@ def too_large(memory: int) -> Tuple[str, str]:
 def child(call: Dict[str, Any]) -> None:
     """Be the process that is tried: say each step as a line of JSON on standard output."""
     began = time.perf_counter()
-    # as in a backend, see infer._core
+    # as in a backend, see model._core
     os.environ["HWLOC_THISSYSTEM"] = "0"
     # before anything of the libraries or of the model is read
     _bound_itself(call["memory"])
@@ -49,35 +49,39 @@ def child(call: Dict[str, Any]) -> None:
             shut_in(*call["guards"])
         found, request = _measure(call["xml"], call["precision"], call["sample"])
         _say(done=found)
-        # whatever these come to, the model has passed
+        # whatever these give, the model has passed
         with contextlib.suppress(MemoryError, RuntimeError):
             _say(batch=_measure_batch(call["xml"], call["precision"], found[1]))
         with contextlib.suppress(MemoryError, RuntimeError):
             _measure_threads(call, request, found[1], time.perf_counter() - began)
     except MemoryError:
-        _say(error=too_large(call["memory"]))
+        _say(error=needs_too_much(call["memory"]))
     except OSError as err:
         # an import lists folders, and the kernel has no room for what it returns
         if err.errno != errno.ENOMEM:
             raise
-        _say(error=too_large(call["memory"]))
+        _say(error=needs_too_much(call["memory"]))
     except RuntimeError as err:
         lines = str(err).strip().splitlines() or [type(err).__name__]
         short = any(word in str(err) for word in SHORT_OF_MEMORY)
-        _say(error=too_large(call["memory"]) if short else ["OpenVINO cannot run it: %s" % lines[-1].strip()])
+        _say(
+            error=needs_too_much(call["memory"])
+            if short
+            else ["OpenVINO cannot run it: %s" % lines[-1].strip()]
+        )
 
 
 def _bound_itself(memory: int) -> None:
-    """Let the kernel end or refuse what the watching process would see too late, and die with that process."""
+    """Let the kernel refuse or end what the watching process would notice too late, and die with that process."""
     if sys.platform == "linux":
         # a backend that is killed cannot end this process
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        # where memory ends although it is bounded, the kernel shall take this process and no backend
+        # if memory runs out in spite of the limit, the kernel should end this process and no backend
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
             score.write("1000")
-    # the mask is inherited, also from a backend that blocks signals
+    # the mask is inherited, maybe from a backend that blocks signals
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    # a crash is one of the answers here, and not worth a core file
+    # a crash is an expected result, not worth a core file
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # not RLIMIT_AS: threads and allocators reserve addresses that they never use
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
@@ -98,7 +102,7 @@ def _measure(xml: str, precision: str, sample: Optional[List[Any]]) -> Tuple[Tup
         tensor[...] = {"blank": 0, "white": 255}.get(kind, random.integers(0, 256, tensor.shape, np.uint8))
         taken.append(_timed(request))
     if sample is not None:
-        taken += _outputs(request, np.load(sample[0], mmap_mode="r"), *sample[1:])
+        taken += _write_outputs(request, np.load(sample[0], mmap_mode="r"), *sample[1:])
     # without the two first images, which warm up
     middle = sorted(taken[2:])[len(taken[2:]) // 2]
     return (round(compile_milliseconds, 1), round(middle, 3), _peak()), request
@@ -139,19 +143,19 @@ def _measure_threads(call: Any, request: Any, milliseconds: float, seconds: floa
         if time.perf_counter() > until:
             break
         several = _request(openvino.Core(), call["xml"], call["precision"], number)
-        together, busy = _together(several, number)
+        together, busy = _time_together(several, number)
         _say(threads=number, alone=alone, together=together, busy=busy)
         if (not busy and alone >= call["pays"] * number * together) == slow:
             break
 
 
-def _together(request: Any, number: int) -> Tuple[float, bool]:
+def _time_together(request: Any, number: int) -> Tuple[float, bool]:
     """Return the milliseconds of an image with several threads, and whether these had to wait for cores."""
     until = time.perf_counter() + BUSY_SECONDS
     while True:
-        waited, began = _waited(), time.perf_counter()
+        waited, began = _waited_for_cores(), time.perf_counter()
         milliseconds, now = _median(request, time.perf_counter), time.perf_counter()
-        busy = _waited() - waited > BUSY * number * (now - began)
+        busy = _waited_for_cores() - waited > BUSY * number * (now - began)
         if not busy or now > until:
             return milliseconds, busy
 
@@ -167,7 +171,7 @@ def _median(request: Any, clock: Any) -> float:
     return round(sorted(taken)[len(taken) // 2], 4)
 
 
-def _waited() -> float:
+def _waited_for_cores() -> float:
     """Return the seconds for which this process's threads were ready and had no core; 0 where nobody counts them."""
     total = 0
     for path in glob.glob("/proc/self/task/*/schedstat"):
@@ -201,7 +205,7 @@ def _infer(request: Any) -> float:
     return (time.process_time() - started) * 1e3
 
 
-def _outputs(request: Any, images: Any, path: str, seconds: float) -> List[float]:
+def _write_outputs(request: Any, images: Any, path: str, seconds: float) -> List[float]:
     """Write the first output of each image, until the time is over, and the milliseconds; return these."""
     tensor, output, taken = request.get_input_tensor(0).data, request.get_output_tensor(0).data, []
     with open(path, "wb") as outputs:
@@ -227,5 +231,5 @@ def _peak() -> int:
 
 def _say(**step: Any) -> None:
     sys.stdout.write(json.dumps(step) + "\n")
-    # who watches counts the time of each step from the line before
+    # the watcher counts the time of each step from the line before
     sys.stdout.flush()

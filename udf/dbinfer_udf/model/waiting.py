@@ -1,14 +1,14 @@
-"""The rows of a table that wait for a whole batch, in a process or, where it ends before them, in a small file.
+"""The rows of a table that wait for a whole batch: in a process or, if that may end before they are scored, in a file.
 
 A row function cannot know which row is its last one. So a call returns either nothing yet or the results of a whole
-batch; SQL asks for those that are left when the scan has ended.
+batch, and when the scan has ended, SQL asks for the results of the rows that are left.
 
-A parallel worker does not see its last row coming, and has ended when the rows that it left are scored; so may have
-the process of a Greenplum segment. So it writes each row that waits, over those of its last batch. The file lies among
-the server's own temporary files and is named as they are: the server removes what a crash has left of it.
+A parallel worker does not know its last row either, and has ended when the rows that it left are scored; so may have
+the process of a Greenplum segment. So it writes each row that waits into a file, over the rows of its last batch. The
+file lies among the server's own temporary files and is named like them: the server removes what a crash leaves.
 
-Its name says whose it is by the server's word, not by that of a scan: anybody may call dbinfer._take. Members of
-pg_monitor see the names, and so a digest stands there for scan and user.
+The name says by the server's word, and not by that of a scan, to whom the file belongs, because anybody may call
+dbinfer._take. Members of pg_monitor see the names, so a digest stands there for scan and user.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ import struct
 import time
 
 from ..errors import EngineError, UdfError, UsageError
-from ..functions import BINARY, TASK_OF, WAITING_BYTES
 from ..host.process import is_worker, on_cluster, session, user
+from ..tasks import BYTEA, FUNCTIONS, OF_A_JOB, WAITING_BYTES
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
-
-
 if TYPE_CHECKING:
-    from typing import Iterator, List, Optional, Tuple
+    from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-    KeptRow = Tuple[int, Optional[bytes]]
+    Row = Tuple[int, Optional[bytes]]
+    # ids, results that are text, results that are bytea, rows that have left this process so far
+    Results = Tuple[List[int], Optional[List[Optional[str]]], Optional[List[Optional[bytes]]], int]
 
 FOLDER = os.path.join("base", "pgsql_tmp")
 PREFIX = "pgsql_tmp_dbinfer"
 HEAD = struct.Struct("=qq")  # rows that have left in whole batches, the number of the batch that waits
 ROW = struct.Struct("=qqi")  # number of the batch, id, bytes of the image (-1: none)
-# longer than the processes of one scan wait for each other
+# Longer than the processes of one scan wait for each other
 CLUSTER_SECONDS = 7 * 86400.0
 NAME = frozenset("0123456789abcdef.")
-END = bytes(ROW.size)  # behind the last row: no batch has the number 0
+END = bytes(ROW.size)  # after the last row; no batch has the number 0
 
 
 class Kept:
@@ -54,7 +54,7 @@ class Kept:
         os.makedirs(FOLDER, mode=0o700, exist_ok=True)
         remove_stale(scan)
         self.path = os.path.join(
-            FOLDER, "%s.%s.%s.%s.%d" % (PREFIX, session(), moment(scan), _known_as(scan), os.getpid())
+            FOLDER, "%s.%s.%s.%s.%d" % (PREFIX, session(), moment_of(scan), _known_as(scan), os.getpid())
         )
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -64,7 +64,7 @@ class Kept:
         self._write(HEAD.pack(0, self._batch), 0)
 
     def __del__(self) -> None:
-        """Close the file, which stays for who scores its rows."""
+        """Close the file, which stays until its rows are scored."""
         if hasattr(self, "_fd"):
             os.close(self._fd)
 
@@ -95,18 +95,18 @@ def _no_room(err: OSError) -> UdfError:
     )
 
 
-def moment(scan: str) -> str:
+def moment_of(scan: str) -> str:
     """Return the part of a scan's name that its statement has made."""
     return scan.split(".")[1] if scan.count(".") == 2 else ""
 
 
 def _known_as(scan: str) -> str:
-    """Return what stands for a scan of the user whose rights count now."""
+    """Return the digest that stands for a scan of the user whose rights count now."""
     return hashlib.sha256(("%d %s" % (user(), scan)).encode()).hexdigest()[:32]
 
 
-def names(scan: str) -> List[str]:
-    """Return the files of a scan on this host, of this session and user alone."""
+def files_of(scan: str) -> List[str]:
+    """Return the files of a scan on this host, but only of this session and user."""
     own = session(), _known_as(scan)
     return [path for path, owner, _, found in _files() if (owner, found) == own]
 
@@ -119,7 +119,7 @@ def _files() -> Iterator[Tuple[str, str, str, str]]:
         return
     for name in listed:
         parts = name.split(".")
-        # those of older runtimes have a part less
+        # names of older runtimes lack a part
         if parts[0] == PREFIX and len(parts) == 5:
             yield os.path.join(FOLDER, name), parts[1], parts[2], parts[3]
         elif parts[0] == PREFIX and len(parts) > 2:
@@ -127,16 +127,16 @@ def _files() -> Iterator[Tuple[str, str, str, str]]:
 
 
 def remove_stale(scan: str) -> None:
-    """Remove what scans that failed have left: of owners that have ended, and of earlier statements of this session."""
-    statement, own = moment(scan), session()
+    """Remove files that failed scans left: of owners that have ended, and of earlier statements of this session."""
+    statement, own = moment_of(scan), session()
     for path, owner, found, _ in _files():
         # a scan within a scan has the same statement
         if _ended(owner, path) or (owner == own and found != statement and not is_worker()):
-            remove(path)
+            remove_file(path)
 
 
 def _ended(owner: str, path: str) -> bool:
-    """Return whether nobody will ask for a file; a segment does not know which sessions there are."""
+    """Return whether nobody will ask for a file any more; a segment does not know which sessions there are."""
     try:
         if owner.startswith("session"):
             return time.time() - os.stat(path).st_mtime > CLUSTER_SECONDS
@@ -148,7 +148,7 @@ def _ended(owner: str, path: str) -> bool:
     return False
 
 
-def remove(path: str) -> None:
+def remove_file(path: str) -> None:
     """Remove a file; another process may have done so."""
     try:
         os.unlink(path)
@@ -156,14 +156,14 @@ def remove(path: str) -> None:
         pass
 
 
-def read(path: str) -> Tuple[int, List[KeptRow]]:
+def read_kept(path: str) -> Tuple[int, List[Row]]:
     """Return how many rows have left in whole batches, and those that wait."""
     with open(path, "rb") as file:
         data = file.read()
     left, batch = HEAD.unpack_from(data)
-    rows: List[KeptRow] = []
+    rows: List[Row] = []
     place = HEAD.size
-    # what follows the end is left of earlier, longer batches
+    # what follows is left over from earlier, longer batches
     while place + ROW.size <= len(data):
         found, number, size = ROW.unpack_from(data, place)
         if found != batch:
@@ -173,19 +173,10 @@ def read(path: str) -> Tuple[int, List[KeptRow]]:
     return left, rows
 
 
-if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Tuple
-
-    Row = Tuple[int, Optional[bytes]]
-    # ids, results that are text, results that are bytea, rows that have left this process so far
-    Results = Tuple[List[int], Optional[List[Optional[str]]], Optional[List[Optional[bytes]]], int]
-
-# A scan may look at a view that scans; what more there is was left behind by errors
+# A scan may read a view that scans; any more scans were left behind by errors
 MOST_SCANS = 8
-# Scans of dbinfer score have names that begin so: their statements find out themselves which rows are left
-LEFT_ALONE = "job"
 
-# by user and scan: within a definer's function rows wait that the caller may not see
+# By user and scan: rows of a definer's function wait here, too, which the caller may not see
 _scans: Dict[Tuple[int, str], Waiting] = {}
 
 
@@ -194,7 +185,7 @@ class Waiting:
 
     Args:
         size: rows of a whole batch; 1 where batches do not pay.
-        kept: where the rows are written down; None where this process scores them itself.
+        kept: the file for the rows; None where this process scores them itself.
     """
 
     def __init__(self, size: int, kept: Optional[Kept]) -> None:
@@ -208,7 +199,7 @@ class Waiting:
         """Take a row; return whether the batch is whole."""
         self.rows.append((number, img))
         self._bytes += len(img or b"")
-        # the first image chose the size, and later ones may be larger
+        # the first image decided the size, and later ones may be larger
         if len(self.rows) >= self.size or self._bytes >= WAITING_BYTES:
             return True
         if self.kept is not None:
@@ -216,14 +207,14 @@ class Waiting:
         return False
 
     def clear(self) -> None:
-        """Let go the rows of a batch that was scored."""
+        """Forget the rows of a batch that was scored."""
         self.left += len(self.rows)
         self.rows, self._bytes = [], 0
         if self.kept is not None:
             self.kept.whole(self.left)
 
 
-def batch(model: Any, _img: bytes, k: Any) -> Optional[Results]:
+def take_row(model: Any, _img: bytes, k: Any) -> Optional[Results]:
     """Take (function, scan, id, image, on_error); return the results of a whole batch, or None.
 
     Raises:
@@ -240,7 +231,7 @@ def batch(model: Any, _img: bytes, k: Any) -> Optional[Results]:
     try:
         found = model.rows(function, on_error == "null", waiting.rows)
     except Exception:
-        # where the engine was lost this row comes again, to a model in this process; the others still wait
+        # if the engine was lost, this row comes again, to a model in this process; the others still wait
         waiting.rows.pop()
         raise
     numbers = [row[0] for row in waiting.rows]
@@ -249,39 +240,39 @@ def batch(model: Any, _img: bytes, k: Any) -> Optional[Results]:
 
 
 def _begin(model: Any, function: str, scan: str, img: Optional[bytes]) -> Waiting:
-    if function not in TASK_OF:
+    known = FUNCTIONS.get(function)
+    if known is None or not known.batch:
         raise UsageError("there is no function %s() that scores in batches" % function)
-    task = TASK_OF[function]
-    if task is not None:
-        model.require(task, function + "_table")
+    if known.task is not None:
+        model.require(known.task, known.sql + "_table")
     while len(_scans) >= MOST_SCANS:
         _drop(next(iter(_scans)))
-    # first: where the engine is lost here, the row comes again, and its file must not be there yet
+    # before the file is made: if the engine is lost here, the row comes again and makes the file then
     size = model.batch_rows(img)
-    kept = Kept(scan) if _ends_early() and not scan.startswith(LEFT_ALONE) else None
+    kept = Kept(scan) if _ends_early() and not scan.startswith(OF_A_JOB) else None
     _scans[user(), scan] = found = Waiting(size, kept)
     return found
 
 
 def _drop(key: Tuple[int, str]) -> None:
-    """Let go a scan with its file, or scans without end would leave files without end."""
+    """Forget a scan and remove its file, or scans would leave ever more files."""
     found = _scans.pop(key, None)
     if found is not None and found.kept is not None:
-        remove(found.kept.path)
+        remove_file(found.kept.path)
 
 
 def _ends_early() -> bool:
-    """Return whether another process scores what is left: this is a parallel worker, or belongs to a cluster."""
+    """Return whether another process scores what is left: this one is a parallel worker, or belongs to a cluster."""
     return on_cluster() or is_worker()
 
 
-def rest(model: Any, _img: bytes, k: Any) -> List[Results]:
+def score_rest(model: Any, _img: bytes, k: Any) -> List[Results]:
     """Score what a scan has left on this host: (function, scan, on_error); the results of each of its processes."""
     function, scan, on_error = k
     own = _scans.get((user(), scan))
     found = [] if own is None or own.kept is not None else [(own.left, own.rows)]
-    files = names(scan)
-    found += [read(path) for path in files]
+    files = files_of(scan)
+    found += [read_kept(path) for path in files]
     again = False
     try:
         return [
@@ -289,7 +280,7 @@ def rest(model: Any, _img: bytes, k: Any) -> List[Results]:
             for left, rows in found
         ]
     except EngineError:
-        # all of them are asked for again, of a model in this process
+        # all rows come again, to a model in this process
         again = True
         raise
     finally:
@@ -300,9 +291,11 @@ def rest(model: Any, _img: bytes, k: Any) -> List[Results]:
 def _forget(scan: str, files: List[str]) -> None:
     _scans.pop((user(), scan), None)
     for path in files:
-        remove(path)
+        remove_file(path)
     remove_stale(scan)
 
 
 def _results(function: str, numbers: List[int], found: List[Any], left: int) -> Results:
-    return (numbers, None, found, left) if function in BINARY else (numbers, found, None, left)
+    if FUNCTIONS[function].result == BYTEA:
+        return numbers, None, found, left
+    return numbers, found, None, left

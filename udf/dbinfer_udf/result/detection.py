@@ -1,4 +1,4 @@
-"""Turns a detector's output into boxes on the image as shown: threshold, suppression per class, way back, literal."""
+"""Turns a detector's output into boxes on the image as shown: threshold, suppression per class, mapping, literal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..image.decode import reduction_of
 from ..image.file import Header
 from ..image.resize import Placement
 from ..manifest import Manifest
-from .postprocess import quoted
+from .vectors import quoted
 
 # columns of a row of the output: left, top, right, bottom in pixels of the input tensor, score, class
 COLUMNS = 6
-# suppression compares each with each: these take 0.1 s at worst, and the boxes left out are those of lowest score
+# suppression compares each pair: so many take 0.1 s at worst, and the boxes left out have the lowest scores
 MOST_CANDIDATES = 10000
 # above, float32 has no room for each whole number
 MOST_CLASSES = 1 << 24
@@ -48,7 +48,7 @@ def detector_labels(shape: Sequence[int], labels: Sequence[str]) -> Tuple[str, .
     return tuple(quoted(quoted(label))[1:-1] for label in labels)
 
 
-def found(output: np.ndarray, manifest: Manifest) -> np.ndarray:
+def candidates(output: np.ndarray, manifest: Manifest) -> np.ndarray:
     """Return the rows of an output that count, highest score first, still in pixels of the input tensor.
 
     Args:
@@ -80,7 +80,7 @@ def suppressed(rows: np.ndarray, iou_threshold: float) -> np.ndarray:
     return best
 
 
-def way_back(placement: Placement, header: Header, part: int) -> Way:
+def way_to_image(placement: Placement, header: Header, part: int) -> Way:
     """Return the way from the tensor to the image as shown.
 
     Args:
@@ -104,7 +104,7 @@ def way_back(placement: Placement, header: Header, part: int) -> Way:
 
 
 def _decoded(side: int, part: int) -> int:
-    """Return how many pixels of a side the decoded picture stands for; see image._without_rest."""
+    """Return how many pixels of a side the decoded picture stands for; see decode._without_rest."""
     return (round(side / part) or 1) * part
 
 
@@ -136,14 +136,9 @@ class Detections(NamedTuple):
 
 def detections(output: np.ndarray, manifest: Manifest, way: Way, size: Tuple[int, int]) -> Detections:
     """Return the objects that an output holds, at most the manifest's max_detections."""
-    boxes, rows = on_image(found(output, manifest), way, size)
+    boxes, rows = on_image(candidates(output, manifest), way, size)
     most = manifest.max_detections
     return Detections(boxes[:most], rows[:most, 4].tolist(), rows[:most, 5].astype(np.int32).tolist())
-
-
-def way_of(model: Any, placement: Placement, header: Header) -> Way:
-    """Return the way back for one image of a model."""
-    return way_back(placement, header, reduction_of(header, model.decode.target))
 
 
 def literal(objects: Detections, labels: Sequence[str]) -> str:
@@ -161,3 +156,9 @@ def literal(objects: Detections, labels: Sequence[str]) -> str:
         )
     ]
     return "{%s}" % ",".join(rows)
+
+
+def detect(model: Any, output: np.ndarray, placement: Placement, header: Header, _k: Any) -> str:
+    """Return the objects of one image of a model as a literal of dbinfer.detection[]."""
+    way = way_to_image(placement, header, reduction_of(header, model.decode.target))
+    return literal(detections(output, model.manifest, way, header.size), model.layout)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Sequence, Tuple
+from typing import Any, List, NamedTuple, Sequence, Tuple
 
 import cv2
 import numpy as np
 
 from ..errors import ModelError
+from ..image.file import Header
 from ..image.resize import Placement
 from ..manifest import Manifest
 
@@ -87,6 +88,11 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
     return result
 
 
+def segment(model: Any, output: np.ndarray, placement: Placement, header: Header, _k: Any) -> bytes:
+    """Return the mask of one image of a model."""
+    return mask(output, model.layout, model.manifest, placement, header.size)
+
+
 def mask(
     output: np.ndarray,
     layout: MaskLayout,
@@ -133,7 +139,7 @@ def _probability(output: np.ndarray, layout: MaskLayout, manifest: Manifest) -> 
 def _seen(layout: MaskLayout, manifest: Manifest, placement: Placement) -> Tuple[int, int, int, int]:
     """Return the image's box in the output, which may be smaller than the input tensor."""
     across, down = layout.width / manifest.width, layout.height / manifest.height
-    # rounding may lead behind the last pixel, and a box must hold one
+    # rounding may lead beyond the last pixel, and a box must hold at least one
     x = min(layout.width - 1, round(placement.x * across))
     y = min(layout.height - 1, round(placement.y * down))
     right = round((placement.x + placement.width) * across)

@@ -10,17 +10,17 @@ import os
 from time import perf_counter
 
 from .. import fastjson
-from ..engine import isolation
+from ..engine.models import HostEngine
 from ..errors import CancelledError, UdfError, sees_hosts
 from ..host import interrupts, process
 from .resolve import Admission, Gate
-from .ticket import Ticket, report
+from .ticket import Ticket, raise_in_database
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional
 
-# each statement of a long transaction makes tickets, and nothing else ends them
+# Each statement of a long transaction makes tickets, which otherwise end only with it
 MAX_TICKETS = 256
 
 
@@ -40,20 +40,20 @@ class Session:
         self.transaction = self._gate.transaction
         self._admission = Admission()
         self._python_runs = interrupts.interrupt_flag()
-        # PostgreSQL queues no interrupts, and every row would ask twice
+        # false on PostgreSQL, which queues no interrupts: every row would ask in vain
         self.settles = not isinstance(self._python_runs, interrupts.NoFlag)
         self.orphan = interrupts.orphan_flag()
-        # not by this process: see bootstrap.Finder
+        # compiled in the registry, and not by this process: see bootstrap.Finder
         self.compiled = bool(getattr(globals()["__loader__"], "compiled", False))
-        # in GD: dbinfer._text finds the ticket of a row there with one look-up
+        # in GD, where dbinfer._text finds the ticket of a row with one look-up
         self._tickets: Dict[str, Ticket] = gd.setdefault("dbinfer.tickets", {})
         self._tickets_of = self.transaction()
-        # Only the dispatcher leaves anything, so PostgreSQL and the segments pay nothing.
-        self.engine = isolation.HostEngine(digest, modules)
+        self.engine = HostEngine(digest, modules)
+        # only the dispatcher leaves anything, so PostgreSQL and the segments pay nothing
         self._handover = _handover(digest) if process.dispatches() else None
 
     def settle(self) -> None:
-        """Let no cancel queue an interrupt from now on, and raise one that is queued already (see interrupt_flag)."""
+        """Stop cancels from queueing interrupts, and raise one that is queued already (see interrupt_flag)."""
         try:
             self._python_runs.value = False
             interrupts.look_for_interrupts()
@@ -62,7 +62,7 @@ class Session:
             raise
 
     def look(self) -> None:
-        """Before a row: settle, and end a statement for which nobody waits any more (see orphan_flag)."""
+        """Check before a row: settle, and end a statement for which nobody waits any more (see orphan_flag)."""
         if self.settles:
             self.settle()
         if self.orphan.value and interrupts.orphaned():
@@ -97,7 +97,7 @@ class Session:
         try:
             return step(self._admission)
         except UdfError as err:
-            report(plpy, err, sees_hosts(self._admission.settings))
+            raise_in_database(plpy, err, sees_hosts(self._admission.settings))
 
     def ticket(
         self, caller: int, model: Optional[str], version_id: int, spec: str, token: Optional[str]
@@ -107,7 +107,7 @@ class Session:
         name = token or "dbinfer:%d:%s" % (version_id, os.urandom(8).hex())
         self._forget_old_tickets()
         self._tickets[name] = Ticket(self, version_id, spec, self._gd.pop("dbinfer.asked", perf_counter()))
-        # a given token is the coordinator's, which dbinfer._here finds, not the gate
+        # a given token is the coordinator's, which dbinfer._here finds and not the gate
         if token is None:
             self._gate.keep(caller, model, name)
             if self._handover is not None:
@@ -120,17 +120,17 @@ class Session:
         self.settle()
         from . import handover
 
-        left = handover.take(token, caller, model)
+        left = handover.take_ticket(token, caller, model)
         if left is None:
             return None
         spec = fastjson.loads(left["spec"])
-        # the dispatcher has fetched the files already: both processes share the host's cache
+        # the dispatcher has fetched the files already, as both processes share the host's cache
         if left["version_id"] != 0:
             self._admit(plpy, lambda a: a.find(spec))
         name = self.ticket(caller, model, left["version_id"], left["spec"], left["token"])
         if token is None:
             self._gate.keep(caller, model, name)
-        # _admit cannot say so here, where the settings have no rows
+        # _admit cannot do so here, where the table of settings has no rows
         if spec.get("settings", {}).get("usage") == "on":
             self.usage().count(name, caller)
         return name
@@ -145,11 +145,11 @@ class Session:
                 self._handover.clear()
 
     def present(self, spec: Dict[str, Any]) -> Any:
-        """Return the cache folder of a model that need_model was asked about; ModelError where it went since."""
+        """Return the cache folder of a model that need_model was asked about; ModelError if it is gone since."""
         return self._admission.present(spec)
 
     def lose_engine(self, key: str) -> bool:
-        """Let a model of the engine be loaded here from now on; return False where that must not be."""
+        """Load a model of the engine here from now on; return False where that is not allowed."""
         model = self.models.get(key)
         if model is None or model.in_process or not self.engine.lose(model.spec, model.model.passing):
             return False
@@ -157,7 +157,7 @@ class Session:
         return True
 
     def forget(self) -> None:
-        """Resolve anew from now on: this transaction has changed the registry."""
+        """Resolve models anew from now on, because this transaction has changed the registry."""
         self._gate.clear()
         if self._handover is not None:
             self._handover.forget_names()
@@ -186,11 +186,11 @@ class Session:
         return Usage(self._gd)
 
     def engines(self, plpy: Any, settings: str, action: str) -> str:
-        """Return the facts of this host's engines as JSON; see engines.act."""
-        from .upkeep import act
+        """Return the facts of this host's engines as JSON; see upkeep.engine_facts."""
+        from .upkeep import engine_facts
 
         self.settle()
-        return fastjson.dumps(act(fastjson.loads(settings), self.digest, modules, action))
+        return fastjson.dumps(engine_facts(fastjson.loads(settings), self.digest, modules, action))
 
     def status(self, plpy: Any, settings: str) -> str:
         """Return what there is to know of this backend and its host, as JSON; see upkeep.status."""
@@ -200,7 +200,7 @@ class Session:
 
 
 def _handover(digest: str) -> Any:
-    # only here, as other imports below: each costs every session memory and a part of a millisecond
+    # imported only here, as others above: each costs every session memory and part of a millisecond
     from .handover import Handover
 
     return Handover(modules, digest)
@@ -208,5 +208,5 @@ def _handover(digest: str) -> Any:
 
 def modules() -> Dict[str, str]:
     """Return the sources of the runtime that this module was loaded from."""
-    # the bootstrap's Finder has them; a loader of files, as in tests, has none
+    # the bootstrap's Finder has them; a file loader, as in tests, has none
     return getattr(globals()["__loader__"], "modules", {})

@@ -1,4 +1,4 @@
-"""What the coordinator's dispatcher leaves on disk for its reader: the runtime, and a ticket for each model resolved.
+"""What the coordinator's dispatcher leaves on disk for its reader: the runtime, and a ticket for each resolved model.
 
 Greenplum runs parts of some plans in a second process of the coordinator (an "entry db" slice), in which replicated
 tables have no rows. It finds here what the dispatcher of its session resolved, in a folder of the data directory:
@@ -27,7 +27,7 @@ from ..host import process
 from . import resolve
 
 FOLDER = "dbinfer_entry"
-AGE = 3600  # seconds; what is younger may be in the making
+AGE = 3600  # seconds; younger files may still be in the making
 
 
 def session_folder() -> str:
@@ -37,7 +37,7 @@ def session_folder() -> str:
 
 
 class Handover:
-    """The dispatcher's side. A failure is silent: only statements with a reader process need what is left here.
+    """The dispatcher's side. Failures are silent, because only statements with a reader process need the files.
 
     Args:
         modules: returns the source of each module of the runtime.
@@ -53,11 +53,11 @@ class Handover:
 
     def leave(self, token: str, ticket: Dict[str, Any]) -> None:
         """Leave a ticket: `caller`, `model`, `version_id` and `spec`; for its token, and for its user and model."""
-        moment = {"pid": os.getpid(), **resolve.moment()}
+        moment = {"pid": os.getpid(), **resolve.clocks()}
         with contextlib.suppress(OSError):
             if not self._folder:
-                self._folder = _open(self._modules(), self._digest)
-            path = os.path.join(self._folder, _hex(token))
+                self._folder = _make_folder(self._modules(), self._digest)
+            path = os.path.join(self._folder, _file_name(token))
             _write(path, json.dumps(dict(ticket, token=token, **moment)))
             self._left.append(path)
             if self._named:
@@ -72,7 +72,7 @@ class Handover:
         self._left.append(name)
 
     def forget_names(self) -> None:
-        """Leave no names until the transaction ends: it has changed the registry, and savepoints may take that back."""
+        """Leave no names until the transaction ends: it has changed the registry, and a savepoint may undo that."""
         self._named = False
         self._remove([path for path in self._left if os.path.basename(path).startswith("name-")])
 
@@ -88,13 +88,15 @@ class Handover:
                 os.unlink(path)
 
 
-def take(token: Optional[str], caller: int, model: Optional[str]) -> Optional[Dict[str, Any]]:
+def take_ticket(token: Optional[str], caller: int, model: Optional[str]) -> Optional[Dict[str, Any]]:
     """Return the ticket that the dispatcher of this session left for the token, or without one for user and model.
 
     None where there is none, or where it is another user's, another transaction's or another statement's.
     """
     try:
-        with open(os.path.join(session_folder(), _hex(token) if token else _name(caller, model))) as source:
+        with open(
+            os.path.join(session_folder(), _file_name(token) if token else _name(caller, model))
+        ) as source:
             # of the open file: another may have its name by now
             if os.fstat(source.fileno()).st_uid != os.geteuid():
                 return None
@@ -108,13 +110,13 @@ def take(token: Optional[str], caller: int, model: Optional[str]) -> Optional[Di
     return ticket if right and resolve.is_in(ticket["pid"], moments) else None
 
 
-def _hex(token: str) -> str:
+def _file_name(token: str) -> str:
     # dbinfer_private.token_version has checked the form of a token, so this is no path elsewhere
     return token.rpartition(":")[2]
 
 
 def _name(caller: int, model: Optional[str]) -> str:
-    # a digest, because the name of a model may hold what a file name cannot
+    # a digest, because the name of a model may contain what a file name cannot
     return "name-" + hashlib.sha256(json.dumps([caller, model]).encode()).hexdigest()[:32]
 
 
@@ -124,14 +126,14 @@ def _write(path: str, text: str) -> None:
         target.write(text)
 
 
-def _open(modules: Dict[str, str], digest: str) -> str:
+def _make_folder(modules: Dict[str, str], digest: str) -> str:
     """Make the session's folder with the runtime in it; complete at once, by a rename."""
     folder = session_folder()
     base, number = os.path.split(folder)
     new = os.path.join(base, "new-%s" % number)
     os.makedirs(base, mode=0o700, exist_ok=True)
     _sweep(base)
-    # from an older runtime of this session, or from another session of this number
+    # left by an older runtime of this session, or by another session of this number
     for old in (new, folder):
         shutil.rmtree(old, ignore_errors=True)
     os.mkdir(new, 0o700)
@@ -146,7 +148,7 @@ def _link_runtime(base: str, modules: Dict[str, str], digest: str, path: str) ->
     """Make a hard link to the runtime, so that st_nlink says whether any session still uses it."""
     try:
         os.link(_runtime(base, modules, digest), path)
-    except FileNotFoundError:  # another process has just removed it, as used by nobody
+    except FileNotFoundError:  # another process has just removed it, because nobody used it
         os.link(_runtime(base, modules, digest), path)
 
 
@@ -160,8 +162,8 @@ def _runtime(base: str, modules: Dict[str, str], digest: str) -> str:
     return path
 
 
-def leave() -> None:
-    """Remove what sessions have left that are gone, and the folder where nothing else is in it."""
+def remove_left() -> None:
+    """Remove what ended sessions have left, and the folder if nothing else is in it."""
     base = os.path.dirname(session_folder())
     with contextlib.suppress(OSError):
         # twice: a runtime is used as long as the folder of a session is there
@@ -172,7 +174,7 @@ def leave() -> None:
 
 def _sweep(base: str, age: int = AGE) -> None:
     """Remove the folders of sessions whose process is gone, and runtimes that no session uses any more."""
-    # errors are suppressed one by one: another dispatcher may sweep at the same time
+    # errors are suppressed one by one, because another dispatcher may sweep at the same time
     for name in os.listdir(base):
         path = os.path.join(base, name)
         with contextlib.suppress(OSError):

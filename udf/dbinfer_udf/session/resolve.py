@@ -1,5 +1,5 @@
-"""Which transaction and statement this is, what it has resolved already (the gate), and which models it may use
-(admit).
+"""Which transaction and statement this is, which models it has resolved already (the gate), and how models get into the
+host cache (admission).
 
 The server's clocks of a statement and a transaction are those of the client's message: two transactions in one message
 (`psql -c "BEGIN; ...; ROLLBACK; ..."`) share both, and their subtransactions are numbered from 1 again. So we count
@@ -13,14 +13,12 @@ import struct
 from time import monotonic
 
 from .. import fastjson
-from ..host import cache, marks, process
+from ..host import cache, process
 from ..host.process import server
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
-
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
-
 
 UNTOUCHED = b"-"
 BUFFER = "dbinfer.transaction_end"
@@ -28,9 +26,9 @@ ENTRY_HEAD = 64  # bytes
 
 
 def transaction_function(gd: Dict[str, Any]) -> Callable[[], int]:
-    """Return a function that tells one transaction of this process from all others.
+    """Return a function that returns another number for each transaction of this process.
 
-    `gd` keeps what was registered with the server, once a process, for all runtimes that follow each other.
+    `gd` keeps what was registered with the server, once in a process, for all runtimes that follow each other.
     """
     buffer = gd.get(BUFFER)
     if buffer is None:
@@ -48,10 +46,10 @@ def transaction_function(gd: Dict[str, Any]) -> Callable[[], int]:
 
 
 def _register() -> Any:
-    """Let the server write into a buffer at each end of a transaction; return the buffer.
+    """Make the server write into a buffer at each end of a transaction; return the buffer.
 
-    No Python may run there. The server's own pg_ltoa(int32 value, char *out) takes what it passes to a callback, the
-    number of an event and a pointer, and writes digits, never UNTOUCHED.
+    No Python may run there. The server's own pg_ltoa(int32 value, char *out) takes what a callback gets, the number of
+    an event and a pointer, and writes digits, never UNTOUCHED.
     """
     symbols = server()
     # 32 bytes hold the digits of any int32
@@ -65,7 +63,7 @@ def _register() -> Any:
 
 
 def subtransaction_function() -> Callable[[], int]:
-    """Return the server's GetCurrentSubTransactionId; within one transaction no number comes twice."""
+    """Return the server's GetCurrentSubTransactionId, whose numbers are unique within a transaction."""
     function = server().GetCurrentSubTransactionId
     function.restype, function.argtypes = ctypes.c_uint32, []
     return function  # type: ignore[no-any-return]
@@ -81,7 +79,7 @@ def statement_function() -> Callable[[], int]:
     return function  # type: ignore[no-any-return]
 
 
-def moment() -> Dict[str, int]:
+def clocks() -> Dict[str, int]:
     """Return the clocks (microseconds) of this process's transaction and statement."""
     clock = server().GetCurrentTransactionStartTimestamp
     clock.restype, clock.argtypes = ctypes.c_int64, []
@@ -91,8 +89,8 @@ def moment() -> Dict[str, int]:
 def is_in(pid: int, moments: List[int]) -> bool:
     """Return whether another backend of this server is in the transaction, or the statement, of these clocks.
 
-    The server shows them in its table of backends. An entry begins with a counter, the pid, and the times when the
-    backend, its transaction and its statement began; their exact places differ between versions. Two transactions in
+    The server's table of backends has these clocks. An entry begins with a counter, the pid, and the times when the
+    backend, its transaction and its statement began, whose exact places differ between versions. Two transactions in
     one message of a client look like one here.
     """
     symbols = server()
@@ -108,7 +106,7 @@ def is_in(pid: int, moments: List[int]) -> bool:
 class Gate:
     """Tokens that hold for the running statement, user and subtransaction, and nothing longer.
 
-    A subtransaction may end by taking a change of the registry back, so what was resolved in one counts in no other.
+    A subtransaction may end by undoing a change of the registry, so what was resolved in one counts in no other.
 
     Args:
         gd: PL/Python's GD.
@@ -134,7 +132,7 @@ class Gate:
     def keep(self, user: int, model: Optional[str], token: str) -> None:
         """Keep a token for the rest of the statement."""
         self._follow()
-        # the user of the note: GetUserId is the owner here, within a definer function
+        # `user` is that of the note, because within a definer function GetUserId is the owner
         self._resolved[self._subtransaction(), user, model] = token
 
     def clear(self) -> None:
@@ -170,7 +168,7 @@ class Admission:
         if entry.good():
             return False
         # only here, as in `finish`: most sessions find the files
-        from ..host.fetched import Writer
+        from ..host.housekeeping import Writer
 
         self._writer = Writer(entry)
         return True
@@ -198,24 +196,24 @@ class Admission:
             ModelError: its files are not in the host cache, or damaged.
         """
         entry = self.entry(spec["xml_digest"], spec["bin_digest"])
-        marks.mark_used(entry.folder)
+        cache.mark_used(entry.folder)
         if not entry.good():
-            raise cache.gone('model "%s"' % spec["model"])
+            raise cache.files_gone('model "%s"' % spec["model"])
         return entry
 
     def _entry(self, xml_digest: str, bin_digest: str, settings: Dict[str, str]) -> cache.Entry:
         folder = settings.get("cache_dir") or cache.default_folder()
         entry = cache.Entry(cache.open_cache(folder), xml_digest, bin_digest)
         self._entries[xml_digest + bin_digest] = entry
-        # before anybody looks whether the files are there: they must not go after that
+        # before the files are looked for, because they must not be removed after that
         self._mark_used(entry)
         return entry
 
     def _mark_used(self, entry: cache.Entry) -> None:
         now = monotonic()
-        if now - self._marked.get(entry.folder, -marks.MARK_SECONDS) >= marks.MARK_SECONDS:
+        if now - self._marked.get(entry.folder, -cache.MARK_SECONDS) >= cache.MARK_SECONDS:
             self._marked[entry.folder] = now
-            marks.mark_used(entry.folder)
+            cache.mark_used(entry.folder)
 
     def feed(self, kind: str, data: bytes) -> None:
         """Take one part (kind `xml` or `bin`)."""
@@ -223,11 +221,11 @@ class Admission:
 
     def finish(self) -> None:
         """Put the files that were fed into the cache, and keep the cache within its limit."""
-        # forgotten first: where finish() fails, its files are gone
+        # forgotten first, because the files are gone if finish() fails
         writer, self._writer = self._writer, None
         writer.finish()
-        # the folder is new, or another one than when this session marked it
-        marks.mark_used(writer.entry.folder)
+        # marked again, because the folder is new
+        cache.mark_used(writer.entry.folder)
         from ..host import housekeeping
 
         housekeeping.make_room(writer.entry, self.settings)

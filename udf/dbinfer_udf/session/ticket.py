@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from typing import Any, Dict, NoReturn, Optional
 
 ON_ERROR = ("error", "null")
-CURE = "With on_error => 'null' such an image gives NULL."
+HINT = "With on_error => 'null' such an image gives NULL."
 
 
-def report(plpy: Any, err: UdfError, named: bool = True) -> NoReturn:
-    """Raise a user's error in the database, with DETAIL, HINT and SQLSTATE; hosts and folders only if `named`."""
+def raise_in_database(plpy: Any, err: UdfError, named: bool = True) -> NoReturn:
+    """Raise an error in the database, with DETAIL, HINT and SQLSTATE; with hosts and folders only if `named`."""
     if err.sqlstate == interrupts.CANCELLED:
-        raise _cancelled(plpy, err.message, process.where(named))
-    told, place = err if named else err.for_everybody(), process.where(named)
+        raise _cancelled(plpy, err.message, process.place_of_process(named))
+    told, place = err if named else err.for_everybody(), process.place_of_process(named)
     detail = "%s (%s)" % (told.detail, place) if told.detail else "On " + place
     raise database_error(plpy, told.message, detail, told.hint, told.sqlstate)
 
@@ -86,7 +86,7 @@ class Ticket:
             k: what the task needs beside the image: a number of classes, or the row of a batch.
             row: the image's key, which errors then name.
         """
-        # before all else: a NULL costs neither a library nor a model
+        # before all else, so that a NULL costs neither a library nor a model
         if img is None:
             return None
         session = self._session
@@ -104,14 +104,14 @@ class Ticket:
             if model is None:
                 return self._first(task, img, k)
             run = self._tasks.get(task)
-            return (run or _task(self._tasks, task))(model, img, k)
+            return (run or _known_run(self._tasks, task))(model, img, k)
         except KeyboardInterrupt:
-            # a cancel on Greenplum; what else it has queued must not reach the next statement
+            # a cancel on Greenplum; further interrupts that it has queued must not reach the next statement
             interrupts.drain_interrupts()
             raise
         except EngineError as err:
             if not session.lose_engine(self._key):
-                report(plpy, err, self._named())
+                raise_in_database(plpy, err, self._named())
             # the model is loaded here, where nothing raises this error again
             return self.run(plpy, task, img, on_error, k, row)
         except ImageError as err:
@@ -119,11 +119,11 @@ class Ticket:
                 return None
             told = err if row is None else err.of_row(row)
             # image_info, draw and profile cannot answer NULL for a bad image
-            report(
-                plpy, told.with_cure(CURE) if self.version_id and task != "profile" else told, self._named()
+            raise_in_database(
+                plpy, told.with_hint(HINT) if self.version_id and task != "profile" else told, self._named()
             )
         except UdfError as err:
-            report(plpy, err, self._named())
+            raise_in_database(plpy, err, self._named())
         except Exception as err:
             # not a bare except, which would swallow the KeyboardInterrupt of a cancel
             raise database_error(
@@ -140,34 +140,34 @@ class Ticket:
 
     def _trace(self) -> str:
         if not self._named():  # its lines name folders
-            return "On " + process.where(False)
+            return "On " + process.place_of_process(False)
         import traceback
 
-        return "%s\n%s" % (process.where(True), traceback.format_exc())
+        return "%s\n%s" % (process.place_of_process(True), traceback.format_exc())
 
     def _first(self, task: str, img: bytes, k: Any) -> Any:
         """Load the model and score the first row.
 
-        Again where other models of the statement drove this one out: the session's bound counts, not the ticket.
+        Called again if other models of the statement have driven this one out: max_models counts, not the ticket.
         """
         spec = fastjson.loads(self.spec)
         # imports only here, because what resolves a model needs none of them
         if self.version_id == 0:
-            from .alone import IMAGE_TASKS
+            from .images import IMAGE_TASKS
 
             # image_info reads a header, which needs limits and no model
-            return _task(IMAGE_TASKS, task)(spec, img, k)
+            return _known_run(IMAGE_TASKS, task)(spec, img, k)
         from ..engine.models import load_model
 
         self._tasks, self._key, model = load_model(self._session, spec, task)
         if self._asked is not None:
             model.waited_for(perf_counter() - self._asked)
-            # the wait counts for the first load, not for one after the model was dropped
+            # the wait counts for the first load only
             self._asked = None
-        return _task(self._tasks, task)(model, img, k)
+        return _known_run(self._tasks, task)(model, img, k)
 
 
-def _task(tasks: Dict[str, Any], name: str) -> Any:
+def _known_run(tasks: Dict[str, Any], name: str) -> Any:
     if name not in tasks:
         raise UsageError(
             'model "" does not exist'

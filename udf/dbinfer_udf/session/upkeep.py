@@ -11,18 +11,21 @@ from typing import Any, Callable, Dict, List, Optional
 from .. import fastjson
 from ..engine.client import Engine, stop
 from ..engine.client import status as engine_status
-from ..engine.isolation import ALWAYS, started_with
+from ..engine.models import ALWAYS, started_with
 from ..errors import UdfError
 from ..host import cache as caches
 from ..host import housekeeping, libraries, limits, process
-from ..host.image_limits import image_limits
-from ..host.limits import bound
+from ..host.limits import most_threads
+from ..image.file import image_limits
 from . import handover
-from .ticket import report
+from .ticket import raise_in_database
 
 
-def collect(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
-    """Return versions, venv, threads, cache, loaded models and memory (bytes); `problem` says what is wrong."""
+def backend_facts(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
+    """Return versions, venv, threads, cache, loaded models and memory (bytes).
+
+    `problem` says what is wrong, `hint` what to do about it.
+    """
     row: Dict[str, Any] = {
         "content": process.content_id(),
         "host": socket.gethostname(),
@@ -31,7 +34,7 @@ def collect(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
         "venv": settings.get("venv", ""),
         "cores": limits.cores(),
         # of those models that it holds; else what one may take here
-        "threads": max((m.threads for m in session.models.values()), default=bound(settings)),
+        "threads": max((m.threads for m in session.models.values()), default=most_threads(settings)),
         "precisions": process.precisions(),
         "runtime_digest": session.digest,
         "compiled": session.compiled,
@@ -40,29 +43,30 @@ def collect(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
         "models": sorted("%s@%d" % (m.name, m.version) for m in session.models.values()),
         "cache_dir": settings.get("cache_dir") or caches.default_folder(),
         "problem": None,
+        "hint": None,
     }
     try:
         _look_at_libraries(settings)
         row.update(libraries.versions())
         caches.open_cache(row["cache_dir"])
-        row["cache_bytes"], row["cache_free"] = housekeeping.usage(row["cache_dir"])
+        row["cache_bytes"], row["cache_free"] = housekeeping.disk_usage(row["cache_dir"])
     except UdfError as err:
-        row["problem"] = err.message + (" " + err.hint if err.hint else "")
+        row.update(problem=err.message, hint=err.hint or None)
     return row
 
 
 def _look_at_libraries(settings: Dict[str, str]) -> None:
     """Import the libraries; where this process is to be without them, see that they are there and safe."""
     if settings.get("isolation") != ALWAYS:
-        libraries.load(settings.get("venv", ""), image_limits(settings).max_pixels)
+        libraries.import_libraries(settings.get("venv", ""), image_limits(settings).max_pixels)
     else:
-        libraries.find(settings.get("venv", ""))
+        libraries.require_libraries(settings.get("venv", ""))
 
 
 COUNTS = ("bytes", "requests", "errors", "restarts", "queue")
 
 
-def act(
+def engine_facts(
     settings: Dict[str, str], digest: str, modules: Callable[[], Dict[str, str]], action: str
 ) -> List[Dict[str, Any]]:
     """Return the facts of this host's engines; `problem` says what is wrong.
@@ -78,14 +82,14 @@ def act(
             Engine(started_with(settings), digest, modules).attach()
         elif action != "look":
             stop(settings, keep=digest if action == "replace" else None)
-        return [_whole(found) for found in engine_status(settings)]
+        return [_with_sums(found) for found in engine_status(settings)]
     except UdfError as err:
         problem = err.message + (" " + err.hint if err.hint else "")
         facts = {"host": socket.gethostname(), "digest": digest[:12], "models": [], "problem": problem}
         return [dict(facts, denied=err.foreign)]
 
 
-def _whole(found: Dict[str, Any]) -> Dict[str, Any]:
+def _with_sums(found: Dict[str, Any]) -> Dict[str, Any]:
     """Return the facts of one engine with the sums over its models; `bytes` are those of all its processes."""
     sums = {name: sum(model.get(name) or 0 for model in found["models"]) for name in COUNTS}
     sums["bytes"] += found.get("own_bytes", 0)
@@ -96,9 +100,9 @@ def cache(session: Any, plpy: Any, settings: str, digests: Optional[List[str]]) 
     """Return the facts of this host's cache as JSON; `digests` None: prune nothing."""
     session.settle()
     try:
-        return fastjson.dumps(housekeeping.collect(fastjson.loads(settings), digests))
+        return fastjson.dumps(housekeeping.cache_facts(fastjson.loads(settings), digests))
     except UdfError as err:
-        report(plpy, err)
+        raise_in_database(plpy, err)
 
 
 def leave(session: Any, plpy: Any, settings: str) -> int:
@@ -108,12 +112,12 @@ def leave(session: Any, plpy: Any, settings: str) -> int:
     folders = {caches.default_folder(), values.get("cache_dir") or caches.default_folder()}
     try:
         removed = [
-            one for folder in sorted(folders) for one in housekeeping.leave(folder, values["databases"])
+            one for folder in sorted(folders) for one in housekeeping.leave_cache(folder, values["databases"])
         ]
     except UdfError as err:
-        report(plpy, err)
+        raise_in_database(plpy, err)
     if process.dispatches():
-        handover.leave()
+        handover.remove_left()
     elif process.content_id() not in (None, process.COORDINATOR):
         # gpexpand makes a new segment of the coordinator's folder, and nobody reads it there
         shutil.rmtree(os.path.dirname(handover.session_folder()), ignore_errors=True)
@@ -124,7 +128,7 @@ def leave(session: Any, plpy: Any, settings: str) -> int:
 def status(session: Any, settings: str) -> str:
     """Return what there is to know of this backend and its host, as JSON."""
     try:
-        return fastjson.dumps(collect(session, fastjson.loads(settings)))
+        return fastjson.dumps(backend_facts(session, fastjson.loads(settings)))
     except Exception as err:
         # one sick backend must not hide the others in the view
         return fastjson.dumps(

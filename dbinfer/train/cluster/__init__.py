@@ -1,1 +1,0 @@
-"""Chief, parameter servers and workers of one training: TensorFlow's ParameterServerStrategy and ClusterCoordinator."""

@@ -1,0 +1,66 @@
+"""What the SQL functions do with one image, by name: each returns the text or the bytes that leave the backend."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from time import perf_counter
+from typing import Any, Callable, Dict, Optional
+
+from ..host import process
+from ..tasks import FUNCTIONS, PREDICT, TASKS, Function, imported
+from .model import Model
+from .waiting import score_rest, take_row
+
+Run = Callable[[Any, bytes, Any], Any]
+
+
+def _scoring(function: Function) -> Run:
+    """Return what scores one image with a function of the table of tasks."""
+    finish, task, names_output = imported(function.finish), function.task, function.argument == "output"
+
+    def run(model: Model, img: bytes, k: Any) -> Any:
+        # asked here first, without two calls: every row comes here
+        if task is not None and model.manifest.task != task:
+            model.require(task, function.sql)
+        # before the image is decoded: a wrong name costs nothing
+        output = model.values(k) if names_output and k is not None else model.output
+        placement, header = model.score(img)
+        return finish(model, output, placement, header, k)
+
+    return run
+
+
+def profile(model: Model, img: bytes, k: Optional[int]) -> str:
+    """Return the microseconds of each step as JSON, with the result that users of its task ask for."""
+    function = next(iter(TASKS[model.manifest.task].functions), PREDICT)
+    finish = imported(function.finish)
+    return json.dumps(
+        model.profile(img, lambda placement, header: finish(model, model.output, placement, header, None))
+    )
+
+
+def warm(model: Model, img: bytes, k: Optional[int]) -> str:
+    """Run the network once on a blank image; return segment, pid and milliseconds, with loading where needed."""
+    started = perf_counter()
+    model.compiled.input.fill(0)
+    # with an inference: the first one is slower, and part of what a first row waits for
+    model.compiled.infer()
+    milliseconds = (perf_counter() - started) * 1e3 + model.take_load_time()
+    row = {"content": process.content_id(), "pid": os.getpid()}
+    return json.dumps(dict(row, milliseconds=round(milliseconds, 1)))
+
+
+def warm_with_host(model: Model, img: bytes, k: Optional[int]) -> str:
+    """Return the same with the host, for administrators."""
+    return json.dumps(dict(json.loads(warm(model, img, k)), host=socket.gethostname()))
+
+
+RUNS: Dict[str, Run] = {
+    **{name: _scoring(function) for name, function in FUNCTIONS.items()},
+    "profile": profile,
+    "warm": warm,
+    "batch": take_row,
+    "rest": score_rest,
+}
