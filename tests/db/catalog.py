@@ -30,10 +30,10 @@ def own_sql(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class another_database:  # noqa: N801 - reads like a statement
-    """A database of a test's own."""
+    """A database of a test's own; `tidy` says whether what it put on the hosts goes with it."""
 
-    def __init__(self, server_dsn: str, name: str = "test_install_other") -> None:
-        self.server_dsn, self.name = server_dsn, name
+    def __init__(self, server_dsn: str, name: str = "test_install_other", tidy: bool = True) -> None:
+        self.server_dsn, self.name, self.tidy = server_dsn, name, tidy
 
     def _run(self, command: str) -> None:
         with closing(psycopg2.connect(self.server_dsn)) as connection:
@@ -46,5 +46,6 @@ class another_database:  # noqa: N801 - reads like a statement
         return make_dsn(self.server_dsn, dbname=self.name)
 
     def __exit__(self, *exc: object) -> None:
-        leave_hosts(make_dsn(self.server_dsn, dbname=self.name))
+        if self.tidy:
+            leave_hosts(make_dsn(self.server_dsn, dbname=self.name))
         self._run("DROP DATABASE")

@@ -84,7 +84,7 @@ def test_what_only_this_database_uses_goes(
 def test_what_only_dropped_databases_have_used_goes_too(
     two: tuple[str, str], before: set[tuple[object, ...]], server_dsn: str, venv: Path, tmp_path: Path
 ) -> None:
-    with another_database(server_dsn, "test_cache_dropped") as third:
+    with another_database(server_dsn, "test_cache_dropped", tidy=False) as third:
         install(InstallOptions(venv=str(venv)), third)
         score(third, tmp_path, "m3")
     assert not cached(server_dsn) <= before

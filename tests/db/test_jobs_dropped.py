@@ -73,6 +73,13 @@ def whole_batches(db: Connection) -> int:
     return int(counts[0])
 
 
+def deploy_another_version(dsn: str, folder: Path) -> None:
+    before = deploy(tiny_models.colour_classifier(folder), dsn=dsn).version
+    # the same network under other labels; the same labels would be the version that is there
+    labels = [colour.upper() for colour in tiny_models.COLOURS]
+    assert deploy(tiny_models.colour_classifier(folder, labels=labels), dsn=dsn).version == before + 1
+
+
 def last_job(db: Connection) -> tuple[str, str]:
     (found,) = rows(db, "SELECT state, last_error FROM dbinfer.jobs ORDER BY id DESC LIMIT 1")
     return found[0], found[1]
@@ -92,8 +99,7 @@ def test_a_model_that_is_dropped_in_mid_job(db: Connection, dsn: str, tmp_path: 
 
 def test_a_version_that_is_dropped_in_mid_job(db: Connection, dsn: str, tmp_path: Path) -> None:
     first = ask(db, "SELECT version FROM dbinfer.models")
-
-    deploy(tiny_models.colour_classifier(tmp_path), dsn=dsn)
+    deploy_another_version(dsn, tmp_path)
     error = run(dsn, lambda: forget(f"colours@{first}", dsn), model=f"colours@{first}")
     assert error.message == f'model "colours" has no version or alias "{first}"'
     assert error.hint
@@ -103,11 +109,9 @@ def test_a_version_that_is_dropped_in_mid_job(db: Connection, dsn: str, tmp_path
 def test_another_version_that_is_activated_in_mid_job_waits_for_the_next_one(
     db: Connection, dsn: str, tmp_path: Path
 ) -> None:
-    def change() -> None:
-        deploy(tiny_models.colour_classifier(tmp_path), dsn=dsn)
-
     options = ScoreOptions(batch=BATCH, connections=1)
-    assert score(options=options, dsn=dsn, progress=after_two_batches(change)).rows == ROWS
+    change = after_two_batches(lambda: deploy_another_version(dsn, tmp_path))
+    assert score(options=options, dsn=dsn, progress=change).rows == ROWS
     assert ask(db, "SELECT count(DISTINCT version) FROM predictions") == 1
 
 
