@@ -27,7 +27,7 @@ from dbinfer.train.model import (
 from dbinfer.train.options import TrainJob
 from dbinfer.train.ranks import Ranks, hosts_of
 from dbinfer.train.report import OnEvent
-from dbinfer.train.setup import SAME_IMAGES, Setup
+from dbinfer.train.setup import Setup
 from dbinfer_udf.manifest import Manifest
 from dbinfer_udf.result.detection import Way, detections
 
@@ -131,7 +131,7 @@ class Rank:
         self._val = setup.validation(ranks.rank, ranks.size)
         # All rows are read: no transaction stays open while the network trains
         setup.close()
-        _check_alike(setup, ranks)
+        setup.check_alike(ranks.share, ranks.gather)
 
     def share(self, value: Any) -> Any:
         return self._ranks.share(value)
@@ -158,17 +158,6 @@ class Rank:
 
     def about(self) -> dict[str, Any]:
         return {"hosts": hosts_of(self._ranks)}
-
-
-def _check_alike(setup: Setup, ranks: Ranks) -> None:
-    """Wait until every rank has read its images, and stop where they saw different images or another order."""
-    seen = ranks.gather((setup.fingerprint(), len(setup.train.rows)))
-    for rank, one in enumerate(seen):
-        if one != seen[0]:
-            raise TrainError(
-                f"rank {rank} sees other images than rank 0, or in another order ({one[1]} and {seen[0][1]} images)",
-                SAME_IMAGES,
-            )
 
 
 def _limit_threads(job: TrainJob, ranks: Ranks) -> None:

@@ -22,7 +22,7 @@ from dbinfer.train.mesh import Layout, Mesh, model_parallel
 from dbinfer.train.model import build, compile_model, reseed
 from dbinfer.train.ranks import length_of, packed, unpacked
 from dbinfer.train.report import OnEvent
-from dbinfer.train.setup import SAME_IMAGES, Setup
+from dbinfer.train.setup import Setup
 
 LONGEST = 256  # bytes of a text
 
@@ -146,7 +146,7 @@ class Part:
         setup.close()
         self.steps = self._train.steps
         self._schedule = Schedule.of(job, self._mesh.groups, self.steps)
-        _check_alike(setup)
+        setup.check_alike(share, gather)
         if self._mesh.parts > 1 and not self._layout.axes:
             raise TrainError(
                 f"the layout {job.layout} splits no layer of the network {job.network} into {self._mesh.parts} parts",
@@ -214,13 +214,6 @@ def held_parameters(model: Any) -> tuple[int, int]:
     arrays = [weight.value for weight in model.weights]
     held = sum(shard.data.size for array in arrays for shard in array.addressable_shards)
     return held, sum(array.size for array in arrays)
-
-
-def _check_alike(setup: Setup) -> None:
-    """Stop where the processes see different images: they would wait for each other for ever."""
-    seen = [setup.fingerprint(), len(setup.train.rows)]
-    if any(gather(float(share(seen) != seen))):
-        raise TrainError("the ranks see different images, or in another order", SAME_IMAGES)
 
 
 def _batches(pipeline: Pipeline, epoch: int) -> Iterator[Batch]:

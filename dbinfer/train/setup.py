@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,6 +67,23 @@ class Setup:
     def fingerprint(self) -> str:
         """Return a text that must be the same on all ranks: it identifies the images and their order."""
         return " ".join(part.source.fingerprint() for part in (self.train, self.val) if part)
+
+    def check_alike(self, share: Callable[[Any], Any], gather: Callable[[float], Sequence[Any]]) -> None:
+        """Wait until every rank has read its images, and stop where they saw other images or another order.
+
+        They would wait for each other's gradients for ever.
+
+        Args:
+            share: returns rank 0's value on every rank.
+            gather: returns the numbers of all ranks in their order.
+        """
+        seen = [self.fingerprint(), len(self.train.rows)]
+        first = share(seen)
+        for rank, differs in enumerate(gather(float(list(first) != seen))):
+            if differs:
+                raise TrainError(
+                    f"rank {rank} sees other images than rank 0, or in another order", SAME_IMAGES
+                )
 
     def visited(self, number: int, shards: int) -> tuple[Pipeline, Pipeline | None]:
         """Return the batches of one shard, each image once, to train and evaluate the weights that visit it."""

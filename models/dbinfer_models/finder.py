@@ -11,7 +11,6 @@ SIZE = 128
 CLASSES = 10
 CHANNELS = 3
 BASE_WIDTH = 16
-STRIDE = 4  # pixels of the input tensor for each cell of the maps
 HALVINGS = 4
 RARE = -2.19  # bias of the heatmap: at first each cell has score 0.1, or the many empty ones drown the loss
 
@@ -35,6 +34,8 @@ def build(
     """
     import keras
     from keras import layers
+
+    from dbinfer_models.losses import STRIDE
 
     _check_size(size)
     image = keras.Input((size, size, channels), name="image")

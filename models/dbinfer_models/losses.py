@@ -12,8 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from dbinfer_models.finder import STRIDE
-
+STRIDE = 4  # pixels of the input tensor for each cell of the maps of centres
 SMOOTH = 1.0
 ALPHA, BETA = 2.0, 4.0  # powers of the focal loss
 OVERLAP = 0.7  # of a box whose corners lie at the radius; CornerNet's formula, CenterNet's value

@@ -38,6 +38,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelFiles:
     return made
 
 
+@pytest.mark.wide
 def test_all_methods_are_measured_and_all_is_dropped(db: Connection, dsn: str, files: ModelFiles) -> None:
     options = BenchOptions(rows=200, rounds=2, seconds=2, methods=("sql", "batch", "ctas", "bare"))
     with database(dsn) as opened, workers(2) as processes:

@@ -85,6 +85,7 @@ def test_the_oldest_model_goes_and_the_session_that_held_it_goes_on(
     assert [path.exists() for path in (first, second, third)] == [True, True, True]
 
 
+@pytest.mark.wide
 def test_a_use_makes_a_model_young(db: Connection, dsn: str, folder: Path) -> None:
     score(db, "a1")
     idle(lies(db, folder, "a1"), 9)

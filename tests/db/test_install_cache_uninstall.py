@@ -59,6 +59,7 @@ def score(dsn: str, folder: Path, *names: str) -> None:
             rows(db, "DROP TABLE found")
 
 
+@pytest.mark.wide
 def test_what_only_this_database_uses_goes(
     two: tuple[str, str], before: set[tuple[object, ...]], server_dsn: str, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def test_an_upgraded_database_equals_a_fresh_one(server_dsn: str, sql: Path) -> 
             assert ask(connection, "SELECT dbinfer.extra()") == 42
 
 
+@pytest.mark.wide
 def test_install_over_an_older_one_says_upgrade(server_dsn: str, sql: Path) -> None:
     with another_database(server_dsn) as other:
         install(dsn=other)
@@ -58,6 +59,7 @@ def test_install_over_an_older_one_says_upgrade(server_dsn: str, sql: Path) -> N
         assert "dbinfer upgrade" in outcome.message
 
 
+@pytest.mark.wide
 def test_an_edited_upgrade_is_refused(server_dsn: str, sql: Path) -> None:
     with another_database(server_dsn) as other:
         install(dsn=other)

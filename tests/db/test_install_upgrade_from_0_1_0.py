@@ -144,6 +144,7 @@ def test_models_names_and_rights_are_as_before(old: str) -> None:
         assert upgrade(dsn=old).changed is False
 
 
+@pytest.mark.wide
 def test_what_was_made_with_the_old_functions_outlives_several_upgrades(scores: str) -> None:
     """Views of 0.1.0 keep their predict, under another name; new calls, by position and by name, get the new one."""
     assert upgrade(dsn=scores).changed
@@ -214,6 +215,7 @@ def test_score_goes_on_with_a_table_that_0_1_0_made(scores: str, tmp_path: Path)
         assert ask(session, "SELECT count(*) FROM public.predictions") == 12
 
 
+@pytest.mark.wide
 def test_of_a_model_with_one_version_nothing_is_asked(scores: str) -> None:
     scored(scores, "secret")
     job = Scoring(options=ScoreOptions(model="secret"), dsn=scores)
@@ -221,6 +223,7 @@ def test_of_a_model_with_one_version_nothing_is_asked(scores: str) -> None:
     assert [progress.done for progress in job] == [1]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("change", "words"),
     [

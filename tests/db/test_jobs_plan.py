@@ -79,6 +79,7 @@ def test_the_memory_of_the_client_stays_flat(db: Connection, dsn: str, table: st
     assert ask(db, f"SELECT count(*) FROM {table}_results") == ROWS
 
 
+@pytest.mark.wide
 def test_a_batch_begins_where_the_last_one_ended(db: Connection, dsn: str, table: str) -> None:
     key = key_of(table)
     score(table, f"{table}_results", ScoreOptions(key=key), dsn)

@@ -86,6 +86,7 @@ def test_the_whole_way(dbinfer, db: Connection, tmp_path: Path) -> None:  # type
     assert json.loads(dbinfer("models", "--json")) == []
 
 
+@pytest.mark.wide
 def test_a_model_without_labels_is_not_deployed_in_silence(dbinfer, db: Connection, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     out = dbinfer("deploy", tiny_models.colour_classifier(tmp_path, "nameless", labels=[]))
     assert (
@@ -125,6 +126,7 @@ def test_grant_and_revoke(dbinfer, db: Connection, tmp_path: Path) -> None:  # t
         assert "hint: To list grants: dbinfer models --json" in refused
 
 
+@pytest.mark.wide
 def test_labels_from_a_file(dbinfer, db: Connection, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     names = tmp_path / "names.txt"
     names.write_text("un\ndeux\ntrois\n")

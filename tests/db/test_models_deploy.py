@@ -76,6 +76,7 @@ def test_changed_content_is_a_new_version_and_shares_parts(db: Connection, dsn: 
     assert ask(db, used) >= 2
 
 
+@pytest.mark.wide
 def test_parts_are_small_and_named_by_their_digest(
     db: Connection, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,6 +254,7 @@ def test_other_files_are_named(dsn: str, tmp_path: Path) -> None:
         deploy(tmp_path / "folder.xml", dsn=dsn)
 
 
+@pytest.mark.wide
 def test_a_damaged_part_in_the_registry_is_found(db: Connection, dsn: str, tmp_path: Path) -> None:
     deploy(tiny_models.convolution(tmp_path, "rotten", seed=11), dsn=dsn)
     digest = ask(

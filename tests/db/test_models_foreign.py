@@ -145,6 +145,7 @@ def _head(shape: list[int], make: Any) -> Any:
     return ov.Model([ops.result(make(ops, inputs[0]))], inputs, "odd")
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("shape", [[1, 8, 8], [1, 3, 8, 8, 8], [10]])
 def test_inputs_of_another_rank(dsn: str, tmp_path: Path, shape: list[int]) -> None:
     path = _save(_head(shape, lambda ops, x: ops.relu(x)), tmp_path / "rank.xml")

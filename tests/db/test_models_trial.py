@@ -76,6 +76,7 @@ def test_an_open_precision_is_chosen_once_and_its_reasons_are_stored(
     assert (said.new, said.choice, said.manifest.precision) == (True, None, "f32")
 
 
+@pytest.mark.wide
 def test_precisions_are_compared_on_images_of_a_query(
     db: Connection, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +189,7 @@ def filtered(pid: int) -> bool:
     return pid in (found := threads(pid)) and found[pid].get("Seccomp") == "2"
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("believed")
 def test_a_cancel_ends_the_trial(db: Connection, dsn: str, tmp_path: Path) -> None:
     with db.cursor() as cur:

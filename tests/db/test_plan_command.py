@@ -82,6 +82,7 @@ def test_rows_of_the_table_are_scored_now(db: Connection, dsn: str) -> None:
     rows(db, "DROP TABLE public.plan_small, public.plan_large")
 
 
+@pytest.mark.wide
 def test_a_large_table_is_sampled(db: Connection, dsn: str) -> None:
     make_images(db, "plan_many", [tiny_models.file(SMALL)], copies=5000)
     rows(db, "ANALYZE public.plan_many")

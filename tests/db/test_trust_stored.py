@@ -74,6 +74,7 @@ def test_the_least_that_a_manifest_says_is_stored(db: Connection) -> None:
     rows(db, "SELECT dbinfer.drop_model('least', force => true)")
 
 
+@pytest.mark.wide
 def test_views_and_commands_cope_with_whatever_is_stored(
     db: Connection, dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,6 +179,7 @@ def changed(facts: dict[str, Any], rng: np.random.Generator) -> str:
 SENTENCES = ("22000 ", "22P02 ", "22P05 ", "22003 ")
 
 
+@pytest.mark.wide
 def test_changed_manifests_are_stored_and_readable_or_refused_in_a_sentence(db: Connection) -> None:
     """The server's check is not the runtime's. `mean: [null]` was stored, and then each row an unexpected error."""
     known = "SELECT manifest, xml_digest, bin_digest FROM dbinfer_private.model_version WHERE model = 'open'"

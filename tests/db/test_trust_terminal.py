@@ -60,6 +60,7 @@ def images(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.wide
 def test_commands_print_no_sign_that_controls_a_terminal(
     db: Connection, dsn: str, model: Path, named: object, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

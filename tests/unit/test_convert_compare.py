@@ -32,6 +32,7 @@ def test_a_sound_onnx_model_of_open_size_is_converted(tmp_path: Path) -> None:
     assert report.check.difference <= tolerance(report.check.magnitude, 2, 32 * 48)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("factor", "right"), [(1.001, True), (1.5, False)])
 def test_scores_that_are_all_near_zero(
     factor: float, right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

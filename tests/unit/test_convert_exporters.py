@@ -168,6 +168,7 @@ def described(
     return path
 
 
+@pytest.mark.wide
 def test_tflite_metadata_says_labels_and_pixels(plain: Path, tmp_path: Path) -> None:
     metadata = tflite_metadata((120.0, 110.0, 100.0), (60.0, 61.0, 62.0), "labels.txt")
     report = converted(described(plain, tmp_path, metadata, {"labels.txt": "a\nb b\nc\nd\n\n"}))
@@ -199,6 +200,7 @@ def test_damaged_tflite_metadata_gets_a_sentence(plain: Path, tmp_path: Path, sp
         converted(path)
 
 
+@pytest.mark.wide
 def test_custom_operations_are_named(plain: Path, tmp_path: Path) -> None:
     with pytest.raises(
         ConvertError, match=r"has operations that are not TensorFlow's, .*: Landmarks2Transform\n"

@@ -104,6 +104,7 @@ def test_resnet_without_options(tmp_path: Path) -> None:
     assert report.check.done
 
 
+@pytest.mark.wide
 def test_what_is_built_upon_a_network_is_recognised() -> None:
     import keras
 
@@ -135,6 +136,7 @@ def test_preprocessing_of_ones_own_is_not_doubled(layer: str) -> None:
         _manifest(model)
 
 
+@pytest.mark.wide
 def test_what_is_stated_wins_and_is_not_mixed() -> None:
     model = _build("ResNet50", input_shape=(32, 32, 3), classes=7)
     manifest = _manifest(model, ConvertOptions(values={"scale": [255.0], "resize": "crop"}))

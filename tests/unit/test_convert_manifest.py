@@ -41,6 +41,7 @@ def test_model_without_manifest(source: Path) -> None:
     assert read_manifest(import_openvino().convert_model(str(source))) is None
 
 
+@pytest.mark.wide
 def test_spoilt_manifest_in_a_model(source: Path) -> None:
     model = import_openvino().convert_model(str(source))
     embed_manifest(model, Manifest(task="tensor", height=1, width=1))
@@ -60,6 +61,7 @@ def test_options_win_over_file_over_zoo(source: Path, tmp_path: Path) -> None:
     assert (manifest.name, manifest.scale) == ("unet", (255.0,))
 
 
+@pytest.mark.wide
 def test_file_of_the_same_stem_wins_over_the_folder(source: Path, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"pad_value": 1}')
     (tmp_path / "net.manifest.json").write_text('{"pad_value": 2}')
@@ -73,6 +75,7 @@ def test_assumed_values_are_named(source: Path, tmp_path: Path) -> None:
     assert report.assumed == ("color", "precision")
 
 
+@pytest.mark.wide
 def test_open_size_is_fixed_by_option(tmp_path: Path) -> None:
     source = save_onnx(tmp_path / "open.onnx", open_size=True)
     with pytest.raises(ConvertError, match="height") as error:

@@ -105,6 +105,7 @@ def test_outputs_of_a_keras_model_keep_their_names_whatever_their_order(tmp_path
     assert np.allclose(run_ir(report.output, x), expected["late"], atol=ROUNDING)
 
 
+@pytest.mark.wide
 def test_a_manifest_that_names_other_outputs(tmp_path: Path) -> None:
     source = save_onnx(tmp_path / "net.onnx", outputs=2)
     (tmp_path / "manifest.json").write_text(json.dumps({"outputs": ["a", "b"]}))
@@ -129,6 +130,7 @@ def test_outputs_without_names_are_numbered() -> None:
     assert output_names(made) == ("output_0", "output_1")
 
 
+@pytest.mark.wide
 def test_a_manifest_with_more_names_than_outputs_is_not_deployed(tmp_path: Path) -> None:
     report = convert(
         save_onnx(tmp_path / "net.onnx", outputs=2), tmp_path / "net.xml", ConvertOptions(values=SCALE)

@@ -142,6 +142,7 @@ def test_a_cancel_is_heard_at_once_and_frees_the_worker(
     assert model.ask("predict", GOOD, None) == ANSWER
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("victim", ["loader", "zygote"])
 def test_the_parents_of_workers_are_replaced(engine: client.Engine, tmp_path: Path, victim: str) -> None:
     model = opened(engine, tmp_path)

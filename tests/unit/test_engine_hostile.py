@@ -77,6 +77,7 @@ def taken(hostile: Hostile, act: str) -> client.Engine:
     return hostile("engine.worker", TAKEN.format(evil=EVIL, act=act))
 
 
+@pytest.mark.wide
 def test_a_worker_that_never_answers_and_says_that_it_does_nothing_is_ended(
     hostile: Hostile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +181,7 @@ protocol.pack_error = _failure
 """
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "said", ["b'{}'", "b'7'", "b'null'", 'b\'{"other": "a\\x00b"}\'', 'b\'{"kind": [], "sqlstate": 1}\'']
 )

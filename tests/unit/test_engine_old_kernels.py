@@ -39,6 +39,7 @@ def without(landlock: bool, filters: bool) -> list[sandbox.Step]:
     return [*steps, (sandbox.RETURN, 0, 0, sandbox.ALLOW)]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("landlock", [True, False])
 @pytest.mark.parametrize("filters", [True, False])
 def test_the_engine_works_without_a_guard_and_says_so(tmp_path: Path, landlock: bool, filters: bool) -> None:

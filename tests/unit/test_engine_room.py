@@ -50,6 +50,7 @@ def in_threads(count: int, act: Callable[[], Any]) -> list[Any]:
     return found
 
 
+@pytest.mark.wide
 def test_an_older_engine_works_beside_a_newer_one_and_is_told_to_go(folder: Path) -> None:
     old, new = opened(folder, 1, "a" * 64), opened(folder, 2, "b" * 64)
     assert old.ask("predict", GOOD, None) == "{1.0,1.0,1.0}"
@@ -63,6 +64,7 @@ def test_an_older_engine_works_beside_a_newer_one_and_is_told_to_go(folder: Path
     assert old.ask("predict", GOOD, None) == "{1.0,1.0,1.0}"
 
 
+@pytest.mark.wide
 def test_of_twenty_that_start_at_once_one_remains(folder: Path) -> None:
     start = ready(folder)
     found = in_threads(20, lambda: start().ask("predict", GOOD, None))
@@ -83,6 +85,7 @@ def test_a_full_disk_costs_the_log_and_nothing_else(folder: Path) -> None:
     assert opened(folder, engine_log="/dev/full").ask("predict", GOOD, None) == "{1.0,1.0,1.0}"
 
 
+@pytest.mark.wide
 def test_an_engine_that_rests_ends_and_comes_back(folder: Path) -> None:
     model = opened(folder, engine_idle_seconds="1")
     pids = processes(model._engine)["engine"]
@@ -148,6 +151,7 @@ def test_a_fast_model_gets_all_its_workers_where_the_engine_scores_all_its_rows(
     assert workers() == {"constant1": limits.cores(), "constant3": 1}
 
 
+@pytest.mark.wide
 def test_a_model_that_was_opened_for_nothing_goes_and_one_in_use_stays(folder: Path) -> None:
     idle, used = opened(folder, 1), opened(folder, 2)
     assert used.ask("predict", GOOD, None) == "{2.0,2.0,2.0}"
@@ -218,6 +222,7 @@ def test_a_trial_for_which_nobody_waits_any_more_ends(folder: Path) -> None:
         wait_until(lambda: trials(engine), "another trial")
 
 
+@pytest.mark.wide
 def test_who_waits_on_gets_the_answer_of_the_same_trial(folder: Path) -> None:
     engine, model = slow_to_try(folder, 4)
     leaves, stays = [asking(engine, model) for _ in range(2)]

@@ -147,7 +147,6 @@ def test_a_trial_says_what_several_threads_take(tmp_path: Path) -> None:
     entry = engine_models.ticket(path, tmp_path / "cache")[1]
     found = run_trial(sys.executable, entry.path("xml"), "f32", Limits(), threads=[2])
     assert found.busy or set(found.by_threads) == {"1", "2"}
-    assert limits.fitting(2, found.by_threads) == 1
 
 
 @pytest.fixture

@@ -59,6 +59,7 @@ def test_it_stays_while_it_is_tried(crowded: tuple[Entry, Entry], monkeypatch: p
     assert os.path.exists(waited.path("xml"))
 
 
+@pytest.mark.wide
 def test_it_stays_while_another_process_tries_it(
     crowded: tuple[Entry, Entry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +73,7 @@ def test_it_stays_while_another_process_tries_it(
     waits.join()
 
 
+@pytest.mark.wide
 def test_it_stays_while_it_is_compiled(crowded: tuple[Entry, Entry], monkeypatch: pytest.MonkeyPatch) -> None:
     waited, other = crowded
 

@@ -91,6 +91,7 @@ def _header(width: int, height: int):
     return read_header(encode(Image.new("L", (width, height)), "PNG"))
 
 
+@pytest.mark.wide
 def test_a_box_drawn_in_the_image_comes_back(subtests: pytest.Subtests) -> None:
     """Within a fifth of the tensor's pixel: what grey levels tell of an edge after JPEG and resize."""
     for resize, kind in itertools.product(RESIZES, ["PNG", "JPEG"]):

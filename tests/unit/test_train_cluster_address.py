@@ -138,6 +138,7 @@ print("at", [at.partition(":")[0] for at in found if at.endswith(":" + port)][:1
 """
 
 
+@pytest.mark.wide
 @needs_horovod
 def test_ranks_of_one_host_find_each_other_on_loopback() -> None:
     """Horovod's server for that listened on every address, and takes from anybody where a rank is."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -59,6 +62,30 @@ def test_ranks_and_epochs_have_orders_of_their_own(tmp_path: Path) -> None:
     orders = [tuple(setup.training(rank, 2).order(epoch)) for rank in range(2) for epoch in (1, 2)]
     assert len(set(orders)) == 4
     assert {tuple(sorted(order)) for order in orders} == {tuple(range(8))}
+
+
+def test_ranks_that_see_other_images_stop(tmp_path: Path) -> None:
+    """Two ranks in two threads, each with a folder of its own host; the second folder lacks an image."""
+    setups = [make_setup(_unet(strokes_folder(tmp_path / str(n), range(n)), val="none")) for n in (7, 6)]
+    barrier, first, flags = threading.Barrier(2), list[Any](), [0.0, 0.0]
+
+    def rank(number: int) -> str:
+        def share(value: Any) -> Any:
+            first.extend([value] if number == 0 else [])
+            barrier.wait(10)
+            return first[0]
+
+        def gather(value: float) -> list[float]:
+            flags[number] = value
+            barrier.wait(10)
+            return flags
+
+        with pytest.raises(TrainError) as caught:
+            setups[number].check_alike(share, gather)
+        return caught.value.message
+
+    with ThreadPoolExecutor(2) as pool:
+        assert set(pool.map(rank, range(2))) == {"rank 1 sees other images than rank 0, or in another order"}
 
 
 def test_a_missing_mask_is_named(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def home_file() -> Any:
     path.unlink()
 
 
+@pytest.mark.wide
 @GUARDED
 def test_an_initialiser_writes_no_file(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
@@ -280,6 +281,7 @@ FORGED = {
 }
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("what", FORGED)
 def test_what_the_process_makes_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str

@@ -10,9 +10,9 @@ import pytest
 from float32 import tolerance
 
 from dbinfer_models import NETWORKS
-from dbinfer_models.finder import STRIDE
 
 FINDER = NETWORKS["finder"]
+STRIDE = 4  # CenterNet's R: pixels of the image for each cell of the maps
 
 
 def test_three_named_outputs() -> None:

@@ -19,6 +19,7 @@ def _trainable(model: Any) -> int:
     return sum(int(np.prod(weight.shape)) for weight in model.trainable_weights)
 
 
+@pytest.mark.wide
 def test_parameters_as_published(subtests: pytest.Subtests) -> None:
     for name, options, published in [
         ("vgg19bn", {"batch_norm": False}, 143_667_240),  # Simonyan and Zisserman, table 2; torchvision vgg19
@@ -68,6 +69,7 @@ def test_unet_size_must_fit_depth(size: int, depth: int) -> None:
         NETWORKS["unet"].build(size=size, depth=depth)
 
 
+@pytest.mark.wide
 def test_manifest_fits_the_network(subtests: pytest.Subtests) -> None:
     for name in sorted(NETWORKS):
         with subtests.test(name=name):
