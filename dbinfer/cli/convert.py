@@ -58,7 +58,8 @@ def convert(
         $ dbinfer convert resnet50.keras -o resnet50.xml
         ...
         known as    ResNet of Keras Applications
-        assumed     color BGR, mean 103.939 116.779 123.68, precision f32, resize standard, scale 1
+        assumed     color BGR, mean 103.939 116.779 123.68, precision auto, resize standard, scale 1,
+                    task classification
         ...
 
         $ dbinfer convert flowers.keras -o flowers.xml --labels daisy,dandelion,roses,sunflowers,tulips

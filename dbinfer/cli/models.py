@@ -133,7 +133,7 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
         [
             m["name"] + (" *" if m["default"] else ""),
             f"{m['version'] or 'none'} of {', '.join(str(v['version']) for v in m['history'] or [])}",
-            ", ".join(m["aliases"]),
+            ", ".join(m["aliases"] or []),
             m["task"],
             m["input"],
             m["precision"],

@@ -305,7 +305,8 @@ def model_facts(cur: Cursor, name: str, number: int | None = None, alias: str = 
     """Return what the registry says of a version: of the number, the alias, else the active one; None if it is gone."""
     cur.execute(read("client/report_model.sql"), {"name": name})
     for version, active, aliases, manifest, *rest in cur.fetchall():
-        if version == number if number is not None else alias in aliases if alias else active:
+        # a role that may not use the model sees neither aliases nor anything of the manifest
+        if version == number if number is not None else alias in (aliases or ()) if alias else active:
             # an older version has stored what it was given
             found = manifest if isinstance(manifest, dict) else {}
             labels = found.get("labels")
@@ -330,7 +331,7 @@ def named_facts(cur: Cursor, reference: str) -> ModelFacts:
 
 
 def _facts(
-    manifest: dict[str, Any], active: bool, aliases: list[str], rest: list[Any]
+    manifest: dict[str, Any], active: bool, aliases: list[str] | None, rest: list[Any]
 ) -> Iterator[tuple[str, str]]:
     created_at, created_by, length, digest = rest
     if manifest:
@@ -341,8 +342,9 @@ def _facts(
     yield "state", "active" if active else "not active"
     if aliases:
         yield "aliases", ", ".join(aliases)
-    yield "deployed", f"{moment(created_at)} by {created_by}"
-    yield "size", size(length)
+    if created_at:
+        yield "deployed", f"{moment(created_at)} by {created_by}"
+        yield "size", size(length)
     if digest:
         yield "sha256", digest
     for part in ("metrics", "provenance"):

@@ -26,7 +26,7 @@ COMMENT ON COLUMN dbinfer.engines.requests IS 'rows scored since it started';
 COMMENT ON COLUMN dbinfer.engines.errors IS 'rows that ended with an error';
 COMMENT ON COLUMN dbinfer.engines.restarts IS 'workers that were started again';
 COMMENT ON COLUMN dbinfer.engines.queue IS 'rows that wait at this moment';
-COMMENT ON COLUMN dbinfer.engines.log IS 'file of its log';
+COMMENT ON COLUMN dbinfer.engines.log IS 'file of its log; administrators alone see it';
 COMMENT ON COLUMN dbinfer.engines.runtime_digest IS 'version of the runtime that it runs';
 COMMENT ON COLUMN dbinfer.engines.problem IS 'what is wrong with it; NULL when nothing is';
 GRANT SELECT ON dbinfer.engines TO PUBLIC;

@@ -37,7 +37,7 @@ COMMENT ON COLUMN dbinfer.jobs.function IS 'function that scores the rows';
 COMMENT ON COLUMN dbinfer.jobs.model IS 'name of the model';
 COMMENT ON COLUMN dbinfer.jobs.version IS 'version of the model, fixed when the job starts';
 COMMENT ON COLUMN dbinfer.jobs.state IS 'running, done, cancelled, failed, or lost when its client is gone without a word';
-COMMENT ON COLUMN dbinfer.jobs.done IS 'rows scored so far';
+COMMENT ON COLUMN dbinfer.jobs.done IS 'rows done so far, bad ones included';
 COMMENT ON COLUMN dbinfer.jobs.total IS 'rows to score';
 COMMENT ON COLUMN dbinfer.jobs.errors IS 'rows whose image could not be scored';
 COMMENT ON COLUMN dbinfer.jobs.rate IS 'rows per second';

@@ -14,7 +14,7 @@ SELECT v.model AS name,
   JOIN dbinfer_private.model m ON m.name = v.model
   JOIN dbinfer._shown_models s ON s.model = v.model;
 COMMENT ON VIEW dbinfer.model_versions IS
-  'one row per version of every model; only those who may use or administer a model see more than its name, version and task, e.g. SELECT name, version, active, trial FROM dbinfer.model_versions';
+  'one row per version of every model; only those who may use or administer a model see more than its name, versions, task and which is active, e.g. SELECT name, version, active, trial FROM dbinfer.model_versions';
 COMMENT ON COLUMN dbinfer.model_versions.name IS 'name of the model';
 COMMENT ON COLUMN dbinfer.model_versions.version IS 'number of the version; never used twice';
 COMMENT ON COLUMN dbinfer.model_versions.active IS 'whether the plain name means this version';

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import tiny_models
-from asking import ask, role
+from asking import ask, make_images, role, rows
 from psycopg2.extensions import connection as Connection
+from psycopg2.extensions import make_dsn
 
 PROGRAM = Path(sys.executable).with_name("dbinfer")
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
@@ -19,14 +20,15 @@ IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
 
 @pytest.fixture
 def dbinfer(dsn: str) -> object:
-    def run(*args: object, code: int = 0) -> str:
+    def run(*args: object, code: int | None = 0) -> str:
+        """Return what the command printed; with another exit status than 0, its errors; None: both, whatever it is."""
         env = {**os.environ, "COLUMNS": "80", "DBINFER_DSN": dsn}
         done = subprocess.run(
             [PROGRAM, *map(str, args)], capture_output=True, text=True, check=False, env=env
         )
-        assert done.returncode == code, done.stderr
+        assert code is None or done.returncode == code, done.stderr
         assert "Traceback" not in done.stderr
-        return done.stdout if code == 0 else done.stderr
+        return done.stdout + done.stderr if code is None else done.stdout if code == 0 else done.stderr
 
     return run
 
@@ -124,6 +126,39 @@ def test_grant_and_revoke(dbinfer, db: Connection, tmp_path: Path) -> None:  # t
         refused = dbinfer("revoke", "mine", name, code=1)
         assert "was not granted" in refused
         assert "hint: To list grants: dbinfer models --json" in refused
+
+
+def test_lists_are_shown_to_a_role_that_may_use_no_model(  # type: ignore[no-untyped-def]
+    dbinfer, db: Connection, dsn: str, tmp_path: Path
+) -> None:
+    """The views have NULL where such a role may not look."""
+    path = tiny_models.colour_classifier(tmp_path, "hidden")
+    dbinfer("deploy", path, "--private", "--alias", "secret")
+    make_images(db, "images", [IMAGE], copies=3)
+    dbinfer("score", "--model", "hidden")
+    rows(db, "GRANT SELECT ON predictions, predictions_errors TO public")
+    with role(db) as name:
+        as_role = make_dsn(dsn, options=f"-c role={name}")
+        shown = dbinfer("models", "--dsn", as_role)
+        assert "hidden" in shown
+        assert "secret" not in shown
+        for words in (
+            "models --json",
+            "jobs",
+            "usage",
+            "cache",
+            "engine",
+            "plan --model hidden --host-count 1",
+        ):
+            said = dbinfer(*words.split(), "--dsn", as_role, code=None)
+            assert said, words
+            assert "secret" not in said, words
+        page = tmp_path / "report.html"
+        dbinfer("report", "--out", page, "--dsn", as_role)
+        assert "hidden@1" in page.read_text()
+        assert "secret" not in page.read_text()
+        refused = dbinfer("report", "--model", "hidden@secret", "--dsn", as_role, code=1)
+        assert "there are no results of 'hidden@secret'" in refused
 
 
 @pytest.mark.wide

@@ -56,16 +56,17 @@ def watched() -> None:
 
 def reading() -> None:
     """Each rank leaves the numbers of its images in rank-N.npz (16 pixels of the first line), and ends."""
-    from dbinfer.train import one_rank
+    from dbinfer.train.setup import Setup
 
-    check = one_rank._check_alike
+    check = Setup.check_alike
 
     def numbers(pipeline: Any) -> list[int]:
         images = [pipeline.loader.load(index)[0] for index in range(len(pipeline.loader.samples))]
         return [sum(int(image[0, bit, 0] > 0) << bit for bit in range(16)) for image in images]
 
-    def leave(setup: Any, ranks: Any) -> None:
-        check(setup, ranks)
+    def leave(setup: Any, share: Any, gather: Any) -> None:
+        check(setup, share, gather)
+        ranks = share.__self__
         parts = {
             "train": numbers(setup.training(ranks.rank, ranks.size)),
             "val": numbers(setup.validation(ranks.rank, ranks.size)),
@@ -74,7 +75,7 @@ def reading() -> None:
         ranks.gather(None)
         os._exit(0)
 
-    one_rank._check_alike = leave
+    Setup.check_alike = leave  # type: ignore[method-assign]
 
 
 def alone() -> None:
