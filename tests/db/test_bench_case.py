@@ -12,6 +12,7 @@ from asking import rows
 from float32 import tolerance
 from others import Client
 from psycopg2.extensions import connection as Connection
+from psycopg2.extensions import make_dsn, parse_dsn
 
 from dbinfer.base.errors import ServerError
 from dbinfer.base.progress import silent
@@ -123,11 +124,12 @@ def test_a_method_that_ends_its_backend_is_left_out(db: Connection, dsn: str, fi
     assert rows(db, "SELECT count(*) FROM dbinfer.models") == [(0,)]
 
 
-def test_a_schema_that_cannot_be_made_is_one_sentence(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PGOPTIONS", "-c default_transaction_read_only=on")
+def test_a_schema_that_cannot_be_made_is_one_sentence(dsn: str) -> None:
+    # the dsn of a cluster's tests may have options already
+    options = f"{parse_dsn(dsn).get('options', '')} -c default_transaction_read_only=on"
     with (
         pytest.raises(ServerError, match="cannot execute CREATE SCHEMA in a read-only transaction"),
-        database(dsn),
+        database(make_dsn(dsn, options=options)),
     ):
         pass
 

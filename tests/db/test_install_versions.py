@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,8 @@ def said(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 
 @pytest.mark.parametrize("name", sorted(set(with_dsn()) - set(OTHERS)))
 def test_an_older_database_is_told_of(old: str, name: str, said: Call) -> None:
+    if name == "tune" and not (find_spec("optuna") and find_spec("tensorflow")):
+        pytest.skip("a search needs Optuna and TensorFlow: pip install dbinfer[tune,train]")
     before = snapshot(old)
     code, words = said(name, old)
     assert code == 1, words

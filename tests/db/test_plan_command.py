@@ -39,6 +39,11 @@ def found(dsn: str, model: str = "planned", **values: object) -> PlanReport:
     return plan(model, options, dsn)
 
 
+def notes_on_images(report: PlanReport) -> list[str]:
+    """Return the notes but that of a cluster, whose rows are spread."""
+    return [note for note in report.notes if "segment hosts" not in note]
+
+
 def on_cluster(db: Connection) -> bool:
     return bool(ask(db, "SELECT to_regclass('pg_catalog.gp_segment_configuration')"))
 
@@ -77,7 +82,7 @@ def test_rows_of_the_table_are_scored_now(db: Connection, dsn: str) -> None:
     make_images(db, "plan_large", [tiny_models.file(LARGE)], copies=4)
     small, large = (found(dsn, table=f"plan_{name}", images=None) for name in ("small", "large"))
     assert (large.source, large.images) == ("table", 4)
-    assert (small.source, small.images, small.notes) == ("table", 40, ())
+    assert (small.source, small.images, notes_on_images(small)) == ("table", 40, [])
     assert "rows of public.plan_small scored now" in small.measured
     rows(db, "DROP TABLE public.plan_small, public.plan_large")
 
@@ -110,7 +115,7 @@ def test_the_last_job_on_the_table_counts(db: Connection, dsn: str, monkeypatch:
 
 def test_values_that_are_no_images_are_told(db: Connection, dsn: str) -> None:
     make_images(db, "plan_odd", [tiny_models.file(SMALL), b"text", b"", b"\xff\xd8\xff"])
-    (note,) = found(dsn, table="public.plan_odd").notes
+    (note,) = notes_on_images(found(dsn, table="public.plan_odd"))
     assert note.endswith("rows of public.plan_odd hold no image that can be read")
     rows(db, "DROP TABLE public.plan_odd")
 

@@ -263,7 +263,7 @@ def test_entries_of_a_study_that_are_none(db: Connection) -> None:
 
 
 def test_what_optuna_tells_is_stored(db: Connection) -> None:
-    import optuna
+    optuna = pytest.importorskip("optuna")
     from optuna.storages.journal import BaseJournalBackend, JournalStorage
 
     kept: list[dict[str, Any]] = []
@@ -275,7 +275,7 @@ def test_what_optuna_tells_is_stored(db: Connection) -> None:
         def read_logs(self, log_number_from: int) -> list[dict[str, Any]]:
             return kept[log_number_from:]
 
-    def once(trial: optuna.Trial) -> float:
+    def once(trial: Any) -> float:
         trial.set_user_attr("worker", "a")
         trial.report(trial.suggest_float("rate", 1e-4, 1, log=True), 1)
         trial.suggest_categorical("network", ["a", None, 2])
