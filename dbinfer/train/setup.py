@@ -78,12 +78,14 @@ class Setup:
             gather: returns the numbers of all ranks in their order.
         """
         seen = [self.fingerprint(), len(self.train.rows)]
-        first = share(seen)
-        for rank, differs in enumerate(gather(float(list(first) != seen))):
-            if differs:
-                raise TrainError(
-                    f"rank {rank} sees other images than rank 0, or in another order", SAME_IMAGES
-                )
+        differ, counts = gather(float(share(seen) != seen)), gather(len(self.train.rows))
+        if any(differ):
+            rank = list(map(bool, differ)).index(True)
+            raise TrainError(
+                f"rank {rank} sees other images than rank 0, or in another order "
+                f"({counts[rank]:.0f} and {counts[0]:.0f} images)",
+                SAME_IMAGES,
+            )
 
     def visited(self, number: int, shards: int) -> tuple[Pipeline, Pipeline | None]:
         """Return the batches of one shard, each image once, to train and evaluate the weights that visit it."""
