@@ -30,6 +30,18 @@ if TYPE_CHECKING:
     from dbinfer.demo import DemoOptions, DemoReport, demo
     from dbinfer.images.load import LoadOptions, LoadReport, load
     from dbinfer.images.sample import SampleOptions, SampleReport, sample
+    from dbinfer.images.stores import (
+        StoreCheckReport,
+        StoreOptions,
+        StoreReport,
+        StoresReport,
+        add_store,
+        check_store,
+        drop_store,
+        grant_store,
+        revoke_store,
+        store,
+    )
     from dbinfer.install import InstallOptions, InstallReport, UpgradeOptions, install, uninstall, upgrade
     from dbinfer.install.doctor import DoctorOptions, DoctorReport, doctor
     from dbinfer.install.hosts import (
@@ -62,6 +74,10 @@ if TYPE_CHECKING:
     from dbinfer.report.judge import JudgeReport, judge
     from dbinfer.score import (
         CancelReport,
+        ExportOptions,
+        ExportReport,
+        FollowOptions,
+        FollowReport,
         JobsReport,
         PredictOptions,
         PredictReport,
@@ -69,6 +85,8 @@ if TYPE_CHECKING:
         ScoreReport,
         Scoring,
         cancel_job,
+        export,
+        follow,
         jobs,
         predict,
         score,
@@ -76,6 +94,7 @@ if TYPE_CHECKING:
     from dbinfer.server import ServerReport, UpOptions, down, status, up
     from dbinfer.train import TrainOptions, TrainReport, train
     from dbinfer.tune import TuneOptions, TuneReport, tune
+    from dbinfer.worker import WorkerOptions, WorkerReport, worker
 
 __all__ = [
     "BenchOptions",
@@ -94,6 +113,10 @@ __all__ = [
     "DoctorReport",
     "EngineOptions",
     "EngineReport",
+    "ExportOptions",
+    "ExportReport",
+    "FollowOptions",
+    "FollowReport",
     "InstallOptions",
     "InstallReport",
     "JobsReport",
@@ -120,6 +143,10 @@ __all__ = [
     "Scoring",
     "ServerReport",
     "ServiceOptions",
+    "StoreCheckReport",
+    "StoreOptions",
+    "StoreReport",
+    "StoresReport",
     "TrainOptions",
     "TrainReport",
     "TuneOptions",
@@ -127,12 +154,16 @@ __all__ = [
     "UpOptions",
     "UpgradeOptions",
     "UsageReport",
+    "WorkerOptions",
+    "WorkerReport",
     "__version__",
     "activate",
+    "add_store",
     "alias",
     "bench",
     "cache",
     "cancel_job",
+    "check_store",
     "connect",
     "convert",
     "default",
@@ -141,8 +172,12 @@ __all__ = [
     "doctor",
     "down",
     "drop",
+    "drop_store",
     "engine",
+    "export",
+    "follow",
     "grant",
+    "grant_store",
     "install",
     "jobs",
     "judge",
@@ -153,16 +188,19 @@ __all__ = [
     "quantize",
     "report",
     "revoke",
+    "revoke_store",
     "sample",
     "score",
     "silent",
     "status",
+    "store",
     "train",
     "tune",
     "uninstall",
     "up",
     "upgrade",
     "usage",
+    "worker",
 ]
 
 offer_lazily(__name__)

@@ -105,6 +105,16 @@ def image_info(img: Image) -> Composite:
     return Composite(func.dbinfer.image_info(img), ("format", "width", "height", "channels", "bytes"))
 
 
+def image(reference: Any, etag: Any = None, on_error: str = "error") -> ColumnElement[bytes]:
+    """Return the image that lies in a store, for the other functions; see dbinfer.image in SQL."""
+    return func.dbinfer.image(reference, etag, on_error, type_=LargeBinary)
+
+
+def problem(img: Image, model: str | None = None) -> ColumnElement[str]:
+    """Return why an image cannot be scored, as the error would say it; NULL where it can."""
+    return func.dbinfer.problem(img, model, type_=Text)
+
+
 def to_json(answer: Composite | ColumnElement[Any]) -> ColumnElement[Any]:
     """Return an answer with its fields as one JSON object."""
     # a cast, because Greenplum 6 has no to_jsonb

@@ -22,7 +22,7 @@ from typer.main import get_command
 
 from dbinfer import server
 from dbinfer.cli.app import COMMANDS, app
-from dbinfer.install import DEFAULT_VENV, InstallOptions
+from dbinfer.install import CHOICES, DEFAULT_VENV, InstallOptions
 from dbinfer_udf import manifest
 from dbinfer_udf.image.file import DEFAULT_LIMITS, Limits
 from dbinfer_udf.manifest import Manifest
@@ -73,8 +73,8 @@ SQL = """
     - `on_error` says what a damaged image gives: `'error'` (the default) ends the statement with the reason, `'null'`
       gives NULL.
     - `img` is an image file: JPEG, PNG, BMP, TIFF, WebP or GIF. NULL gives NULL.
-    - `images` is a table or view with a column of ids (`id_column`, `'id'`) and a column of image files (`img_column`,
-      `'img'`).
+    - `images` is a table or view with a column of ids (`id_column`, `'id'`) and a column of images (`img_column`,
+      `'img'`): image files (bytea), references to stores (text, see `dbinfer.image`), or large objects (oid).
 
     The examples use the tables of `make demo` and models of four tasks: `digits` (classification), `strokes`
     (segmentation), `finder` (detection) and `features` (embedding).
@@ -241,7 +241,7 @@ def settings() -> list[Setting]:
     limits, found = attributes(Limits), {}
     for name, default in DEFAULT_LIMITS._asdict().items():
         found[f"max_image_{name[4:]}"] = (f"{default:,}", described(name, limits.get(name)), "")
-    known = {field.name for field in fields(InstallOptions)} - {"adopt_role"}
+    known = {field.name for field in fields(InstallOptions)} - set(CHOICES)
     for option in get_command(app).commands["install"].params:  # type: ignore[attr-defined]
         if option.name not in known:
             continue

@@ -1,5 +1,5 @@
 """The methods that are measured: inference alone, the bare loop, and the product's ways to score a table: SELECT
-count(f(img)), classify_table or a sister, CREATE TABLE AS, dbinfer score.
+count(f(img)), classify_table or a sister, CREATE TABLE AS, dbinfer score, dbinfer worker.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dbinfer.bench.workers import Job as Loop
 from dbinfer.bench.workers import Workers
 from dbinfer.database.sql import read
 from dbinfer.score import ScoreOptions, score
+from dbinfer.worker import worker
 
 COUNT = "SELECT count({call}) FROM {table}"
 BATCH = "SELECT count(*) FROM {function}({table}, {model})"
@@ -152,8 +153,20 @@ class Job(Sql):
             database.run(DROP, result=sql.Identifier(database.schema, name))
         options = ScoreOptions(function=case.function, model=case.model)
         started = time.perf_counter()
-        score(f"{database.schema}.{table}", f"{database.schema}.job", options, database.dsn)
+        self.run(f"{database.schema}.{table}", f"{database.schema}.job", options)
         return time.perf_counter() - started
+
+    def run(self, table: str, into: str, options: ScoreOptions) -> None:
+        """Score a table into another."""
+        score(table, into, options, self.context.database.dsn)
+
+
+class Worker(Job):
+    """dbinfer worker, on this host, into a new table."""
+
+    def run(self, table: str, into: str, options: ScoreOptions) -> None:
+        """Score a table into another."""
+        worker(table, into, scoring=options, dsn=self.context.database.dsn)
 
 
 # As the program `benchmark_app` does, but without telemetry
@@ -213,4 +226,5 @@ METHODS: dict[str, Factory] = {
     "batch": Batch,
     "ctas": Ctas,
     "job": Job,
+    "worker": Worker,
 }

@@ -13,8 +13,8 @@ from dbinfer.base.errors import UsageError
 from dbinfer.base.options import documented, option
 from dbinfer.base.report import Report
 
-# sql, batch, ctas and job are ours; the others are what they are compared with
-METHODS = ("benchmark_app", "bare", "sql", "batch", "ctas", "job")
+# sql, batch, ctas, job and worker are ours; the others are what they are compared with
+METHODS = ("benchmark_app", "bare", "sql", "batch", "ctas", "job", "worker")
 # of 0.1.0
 MOVED = ("client", "naive", "naive_parallel", "keras", "keras_naive", "spark")
 CORE = ("benchmark_app", "bare", "sql")
@@ -58,11 +58,12 @@ class Case:
 
 
 COMMON = (*CORE, "ctas", "job", "batch")
+OUTSIDE = (*COMMON, "worker")
 CASES = (
-    Case("resnet50", "f32", "500x375", "predict", COMMON),
+    Case("resnet50", "f32", "500x375", "predict", OUTSIDE),
     Case("resnet50", "bf16", "500x375", "predict"),
     Case("resnet50", "int8", "500x375", "predict"),
-    Case("digits", "f32", "28x28", "classify", COMMON),
+    Case("digits", "f32", "28x28", "classify", OUTSIDE),
     Case("digits", "f32", "28x28", "predict", QUICK),
     Case("digits", "int8", "28x28", "classify", QUICK),
     Case("mobilenet_v2", "f32", "500x375", "classify", COMMON),
@@ -338,6 +339,8 @@ TARGETS = (
     Target("digits first row, beside an engine (ms)", 120, _field(DIGITS, "first_row_warm_ms"), at_most=True),
     Target("dbinfer score / CREATE TABLE AS, digits", 0.95, _job(DIGITS)),
     Target("dbinfer score / CREATE TABLE AS, MobileNetV2", 0.95, _job(MOBILE.format("classify"))),
+    Target("dbinfer worker / bare loop, digits", 0.95, _field(DIGITS, "ratio_bare", "worker")),
+    Target("dbinfer worker / bare loop, ResNet-50", 0.95, _field(RESNET, "ratio_bare", "worker")),
     Target("dbinfer load / raw binary COPY", 0.8, _field(RESNET, "ratio_load")),
 )
 

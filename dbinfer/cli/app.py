@@ -122,6 +122,22 @@ COMMANDS = {
                 "images",
                 "Score a table of images into a table of results, inside the database and on all its cores.",
             ),
+            "export": (
+                "images",
+                "Write each row of a query as a file, into a folder or a bucket: masks, drawings, labels.",
+            ),
+            "worker": (
+                "images",
+                "Score outside of the database, on any host: for servers without PL/Python, and for requests.",
+            ),
+            "follow": (
+                "images",
+                "Queue the rows of a table that change, so that `dbinfer score --follow` need not look for them.",
+            ),
+            "store": (
+                "images",
+                "List the stores of images outside the database, and say who may read there.",
+            ),
             "jobs": ("images", "List the jobs of `dbinfer score`, running and past."),
             "plan": (
                 "plan",

@@ -1,4 +1,4 @@
-"""load, predict, sample, score, jobs, report: images into tables, their results, and a report on these."""
+"""load, predict, sample, store, score, export, jobs, report: images into tables, their results, a report on these."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import dbinfer
-from dbinfer.cli.options import Dsn, Json
+from dbinfer.cli.options import Dsn, Json, Only
 from dbinfer.cli.progress import progress_bar
 from dbinfer.cli.screen import bytes_text, console, print_json, print_report, print_table, say
 
@@ -34,7 +34,7 @@ def show_load(report: dbinfer.LoadReport) -> None:
     facts = {**shown, "size": bytes_text(report.bytes), "seconds": f"{report.seconds:.1f}"}
     print_table(f"{report.table} ({state})", list(facts), [list(facts.values())])
     if report.changed:
-        say(f"{report.changed} files have changed since they were loaded; --update replaces their images.")
+        say(f"{report.changed} files have changed since they were loaded; --update brings them up to date.")
 
 
 def show_answers(report: dbinfer.PredictReport) -> None:
@@ -59,9 +59,10 @@ def _short(value: Any) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the application."""
-    for command in (load, predict, sample, score, report):
+    for command in (load, predict, sample, score, export, follow, worker, report):
         app.command()(command)
     app.add_typer(jobs, name="jobs")
+    app.add_typer(store, name="store")
 
 
 def load(
@@ -90,6 +91,8 @@ def load(
         $ dbinfer load photos --update
 
         $ dbinfer load photos.tar.gz more.zip
+
+        $ dbinfer load --reference photos/2024 --table scans
 
         $ find /data -name '*.jpg' -newer last -print0 | dbinfer load --from-list -
     """
@@ -178,6 +181,8 @@ def score(
         $ dbinfer score --table shop.images --predictions shop.masks --function segment --key shop,number --json
 
         $ dbinfer score --watch 60
+
+        $ dbinfer score --follow
     """
     with progress_bar() as bar:
         report = dbinfer.score(table, predictions, options, dsn, _Lines() if json_lines else bar)
@@ -189,6 +194,37 @@ def score(
         _show(report)
     if report.state != "done":
         raise typer.Exit(1)
+
+
+def follow(
+    *,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table of images.")] = "images",
+    predictions: Annotated[
+        str, typer.Option("--predictions", "--into", help="The table of results; made where it is missing.")
+    ] = "predictions",
+    options: dbinfer.FollowOptions,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """A trigger adds the key of each row that is inserted, updated or deleted to the table predictions_queue. Only the
+    owner of the table of images, or a superuser, can do this; PostgreSQL only. After changes that no trigger sees, as
+    TRUNCATE and ATTACH PARTITION are, the next job looks at all rows once.
+
+    Examples:
+
+        $ dbinfer follow scans --predictions answers --model digits
+        public.answers_queue: keys of changed rows of public.scans
+
+        $ dbinfer score --table scans --predictions answers --model digits --follow --watch 1
+
+        $ dbinfer follow scans --predictions answers --drop
+    """
+    report = dbinfer.follow(table, predictions, options, dsn)
+    if json:
+        print_json(report.to_dict())
+        return
+    what = "removed, with its trigger" if report.dropped else f"keys of changed rows of {report.table}"
+    console.print(f"{report.queue}: {what}")
 
 
 class _Lines:
@@ -219,14 +255,97 @@ def _show(report: dbinfer.ScoreReport) -> None:
     said = (
         (report.nulls, "have no result (bad or missing images)."),
         (report.errors, f"are bad; their reasons are in the table {report.into}_errors."),
-        (report.gone, "were deleted after they were scored; their results are still there."),
-        (report.changed, "were changed after they were scored. Delete their results to score them again."),
+        (report.gone, "were deleted after they were scored; --follow removes their results."),
+        (report.changed, "were changed after they were scored; --follow scores them again."),
+        (report.outdated, "had results of an earlier image, which are replaced."),
+        (report.removed, "are gone, and so are their results."),
     )
     for count, words in said:
         if count:
             console.print(f"{count} rows {words}")
     if report.state != "done":
         console.print(f"The job was {report.state}. Run the same command again to continue.")
+
+
+OF_WORKERS = (
+    "function", "model", "column", "key", "where", "on_error", "top", "retry_errors", "max_errors", "batch", "watch"
+)  # fmt: skip
+
+
+def worker(
+    *,
+    table: Annotated[
+        str | None, typer.Option(help="Begin or join the job that scores this table, and end with it.")
+    ] = None,
+    predictions: Annotated[
+        str, typer.Option("--predictions", "--into", help="The table of results, created by this command.")
+    ] = "predictions",
+    options: dbinfer.WorkerOptions,
+    scoring: Annotated[dbinfer.ScoreOptions, Only(OF_WORKERS)],
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Without --table and --job it works until it is told to stop: on all jobs of its role, and on requests
+    (`SELECT dbinfer.request(img)`). Start as many as you like, on as many hosts as you like. Each row is scored once,
+    also when a worker is killed, loses its network or is suspended: others take over what it held.
+
+    Examples:
+
+        $ dbinfer worker --dsn "host=db dbname=shop user=scorer"
+
+        $ dbinfer worker --table scans --predictions answers --model digits
+
+        $ dbinfer worker --concurrency 2 --cache-dir /var/cache/dbinfer
+    """
+    with progress_bar() as progress:
+        report = dbinfer.worker(table, predictions, scoring, options, dsn=dsn, progress=progress)
+    if json:
+        print_json(report.to_dict())
+    else:
+        speed = f"{report.seconds:.1f} s, {report.images_per_second:.1f} images/s"
+        what = (
+            f"job {report.job} is {report.state}"
+            if report.job is not None
+            else f"{report.answers} requests answered"
+        )
+        console.print(f"{what}; this worker scored {report.rows} rows, {report.errors} are bad ({speed})")
+    if report.state not in (None, "done"):
+        raise typer.Exit(1)
+
+
+def export(
+    *,
+    query: Annotated[str, typer.Argument(help="SELECT name, result FROM ...")],
+    to: Annotated[
+        str, typer.Option(metavar="FOLDER|URL", help="A folder, or s3://bucket/prefix, gs://... or az://...")
+    ],
+    options: dbinfer.ExportOptions,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """The first column is the file's name, which may have folders; the second is what goes into the file: bytea (a mask
+    is a PNG) as it is, text as UTF-8, anything else as JSON. A row whose result is NULL makes no file. Files that are
+    there are left out before they are scored: whatever happens, run the same command again and it continues. For other
+    results of the same rows choose another folder. Keys of a bucket come from its provider's own variables, such as
+    AWS_ACCESS_KEY_ID.
+
+    Examples:
+
+        $ dbinfer export "SELECT path || '.png', dbinfer.segment(img, 'strokes') FROM photos" --to masks
+        masks: 96 files (39.5 kB) in 1.2 s
+
+        $ dbinfer export "SELECT id || '.json', dbinfer.detect(img) FROM images" --to s3://results/2024
+
+        $ dbinfer export "SELECT path, img FROM scans" --to s3://scans --endpoint http://minio:9000 --json
+    """
+    with progress_bar() as progress:
+        report = dbinfer.export(query, to, options, dsn, progress)
+    if json:
+        print_json(report.to_dict())
+        return
+    said = f"{report.to}: {report.written} files ({bytes_text(report.bytes)}) in {report.seconds:.1f} s"
+    said += f", {report.skipped} there already" if report.skipped else ""
+    say(said + (f", {report.empty} rows without a result" if report.empty else ""))
 
 
 jobs = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
@@ -289,6 +408,129 @@ def cancel(job: Annotated[int, typer.Argument(metavar="ID")], dsn: Dsn = None) -
     """
     dbinfer.cancel_job(job, dsn)
     console.print(f"Job {job} ends after its current batch.")
+
+
+store = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
+
+
+@store.callback()
+def _stores(ctx: typer.Context, dsn: Dsn = None, json: Json = False) -> None:
+    """A store is a bucket of S3, Google or Azure, a web server or a folder of the database hosts, below which images
+    lie; dbinfer.image('NAME/path') reads them. Superusers declare stores and grant them; you see those that you may
+    read.
+
+    Examples:
+
+        $ dbinfer store
+
+        $ dbinfer store add photos s3://bucket/photos --region eu-central-1 --secret /etc/dbinfer/photos.json
+
+        $ dbinfer store grant photos analysts
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    found = dbinfer.store(dsn).stores
+    if json:
+        print_json(list(found))
+        return
+    columns = ["name", "kind", "url", "endpoint", "region", "secret", "private", "seconds", "granted_to"]
+    rows = [
+        [", ".join(one[name] or ()) if name == "granted_to" else one[name] for name in columns]
+        for one in found
+    ]
+    heads = ["store", *columns[1:-1], "granted to"]
+    print_table("stores", heads, rows, drop=("region", "seconds", "endpoint", "secret"))
+    if not found:
+        console.print("There is no store that you may read. A superuser adds one: dbinfer store add --help")
+
+
+STORE = typer.Argument(metavar="STORE", help="Its name.")
+ROLE = typer.Argument(metavar="ROLE", help="Name of a role; public is everybody.")
+
+
+@store.command()
+def add(
+    *,
+    name: Annotated[str, typer.Argument(metavar="STORE", help="Its name, with which references begin.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="Address of the folder below which images lie.")],
+    options: dbinfer.StoreOptions,
+    dsn: Dsn = None,
+) -> None:
+    """Declare a store, or change it; superusers only.
+
+    At first only superusers may read there. What the secret holds: docs/how-to/images-elsewhere.md.
+
+    Examples:
+
+        $ dbinfer store add photos s3://bucket/photos --region eu-central-1 --secret /etc/dbinfer/photos.json
+
+        $ dbinfer store add scans s3://scans --endpoint http://minio:9000 --private --secret /etc/dbinfer/scans.json
+
+        $ dbinfer store add disk file:///srv/photos
+    """
+    dbinfer.add_store(name, url, options, dsn)
+    console.print(f"Store {name} is declared. Try it: dbinfer store check {name}")
+
+
+@store.command("grant")
+def grant_store(name: Annotated[str, STORE], role: Annotated[str, ROLE], dsn: Dsn = None) -> None:
+    """Let a role read a store.
+
+    Examples:
+
+        $ dbinfer store grant photos analysts
+    """
+    dbinfer.grant_store(name, role, dsn)
+    console.print(f"{role} may read the store {name}.")
+
+
+@store.command("revoke")
+def revoke_store(name: Annotated[str, STORE], role: Annotated[str, ROLE], dsn: Dsn = None) -> None:
+    """Take the right to read a store from a role.
+
+    Examples:
+
+        $ dbinfer store revoke photos public
+    """
+    dbinfer.revoke_store(name, role, dsn)
+    console.print(f"{role} may no longer read the store {name}.")
+
+
+@store.command("drop")
+def drop_store(name: Annotated[str, STORE], dsn: Dsn = None) -> None:
+    """Forget a store and who may read it; its images stay where they are.
+
+    Examples:
+
+        $ dbinfer store drop photos
+    """
+    dbinfer.drop_store(name, dsn)
+    console.print(f"Store {name} is forgotten; its images are where they were.")
+
+
+@store.command("check")
+def check_store(
+    name: Annotated[str, STORE],
+    path: Annotated[str | None, typer.Argument(metavar="[PATH]", help="An image in it.")] = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Fetch an image from a store, on a cluster on every segment.
+
+    Without PATH, ask for one that is not there, which shows whether the store can be read.
+
+    Examples:
+
+        $ dbinfer store check photos 2024/1.jpg
+        photos/2024/1.jpg: 52.1 kB on 3 segments, in 0.4 s
+    """
+    done = dbinfer.check_store(name, path, dsn)
+    if json:
+        print_json(done.to_dict())
+        return
+    found = "can be read, and has no such image" if done.bytes is None else bytes_text(done.bytes)
+    places = f" on {done.places} segments" if done.places > 1 else ""
+    console.print(f"{done.reference}: {found}{places}, in {done.seconds:.1f} s", soft_wrap=True)
 
 
 def report(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -47,15 +47,19 @@ def resolve(dsn: str | None = None) -> str:
     return chosen
 
 
-def connect(dsn: str | None = None) -> Connection:
+def connect(dsn: str | None = None, **more: Any) -> Connection:
     """Open a connection to the server that `dsn` names (see dbinfer.database.connection.resolve).
+
+    Args:
+        more: parameters of libpq that the dsn need not name.
 
     Raises:
         ServerError: the dsn cannot be parsed, or the server does not answer.
     """
     resolved = resolve(dsn)
     try:
-        return psycopg2.connect(resolved, application_name="dbinfer")
+        made: Connection = psycopg2.connect(resolved, application_name="dbinfer", **more)
+        return made
     # psycopg2 has this class for a dsn that libpq cannot parse; what a server says is an OperationalError
     except psycopg2.ProgrammingError as err:
         raise ServerError(
@@ -204,14 +208,19 @@ def one(cur: Cursor) -> Any:
 
 
 def execute_patiently(cur: Cursor, statement: str | sql.Composable) -> None:
-    """Execute a long statement so that Ctrl-C also cancels it on the server.
+    """Execute a long statement so that Ctrl-C also cancels it on the server."""
+    patiently(cur, lambda: cur.execute(statement))
+
+
+def patiently(cur: Cursor, call: Callable[[], None]) -> None:
+    """Do what waits for the server so that Ctrl-C also cancels it there.
 
     psycopg2 waits in C, where Python handles no signal; so a thread waits, and this one hears the signal.
     """
     from concurrent.futures import ThreadPoolExecutor, wait
 
     with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(cur.execute, statement)
+        future = pool.submit(call)
         try:
             wait([future])
         except KeyboardInterrupt:

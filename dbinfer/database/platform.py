@@ -6,6 +6,10 @@ SQL files are valid on PostgreSQL as they stand. What is special on one platform
 Greengage and Cloudberry are all `greenplum` to the SQL files. What Greenplum 6, a PostgreSQL 9.4, takes in place of
 some text stands before that text: `/* greenplum6: instead */ text /* :greenplum6 */`. Without the end mark it is added.
 In PL/Python the marks are lines: `# greenplum6: instead`, the text, `# :greenplum6`.
+
+A database may have the tables alone (`dbinfer install --tables-only`): no PL/Python, and one role without further
+rights owns everything. What it takes instead of some text is marked in the same way: `/* tables-only: instead */`. A
+function in PL/Python without such a text says there that workers score.
 """
 
 from __future__ import annotations
@@ -154,6 +158,16 @@ def _settings(cur: Any) -> dict[str, str]:
     return dict(cur.fetchall())
 
 
+# Whether a function that is in PL/Python where all of dbinfer is there is in another language
+TABLES_ONLY_QUERY = """
+SELECT pg_catalog.count(*) FROM pg_catalog.pg_proc p
+  JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
+  JOIN pg_catalog.pg_language l ON l.oid OPERATOR(pg_catalog.=) p.prolang
+ WHERE n.nspname::pg_catalog.text OPERATOR(pg_catalog.=) 'dbinfer'
+   AND p.proname::pg_catalog.text OPERATOR(pg_catalog.=) '_text'
+   AND l.lanname::pg_catalog.text OPERATOR(pg_catalog.<>) 'plpython3u'
+"""
+
 FAMILY = ("greenplum", "warehousepg", "greengage", "cloudberry")
 RUN = ("postgresql", "greenplum")
 PARALLEL_SINCE = 90600
@@ -191,6 +205,7 @@ class Platform:
         segments: number of primary segments; 0 on PostgreSQL.
         brand: another product named in the version string, such as a fork.
         features: of Greenplum, which the catalog shows whatever the name is.
+        tables_only: dbinfer is (or is to be) there without PL/Python: workers score.
     """
 
     name: str
@@ -199,6 +214,7 @@ class Platform:
     segments: int
     brand: str = ""
     features: Features = field(default_factory=Features)
+    tables_only: bool = False
 
     @property
     def mpp(self) -> bool:
@@ -229,16 +245,51 @@ class Platform:
         """Return a SQL file's text as this platform takes it."""
         mark = "greenplum" if self.mpp else "postgresql"
         sql = re.sub(r"/\* " + mark + r": (.*?) \*/", r"\1", sql, flags=re.DOTALL)
+        sql = _for_tables_only(sql) if self.tables_only else sql
         return _for_greenplum6(sql) if self.mpp and self.kernel < GREENPLUM7 else sql
 
     def host_settings(self, cur: Any) -> dict[str, str]:
         """Return the settings `segments@HOST`: how many segments score at once on each host."""
-        if not self.mpp:
+        if not self.mpp or self.tables_only:
             return {}
         # gp_id has one row on each segment, so this runs once on every one of them
         cur.execute("SELECT dbinfer_private.place() FROM gp_dist_random('gp_id')")
         hosts = [str(row[0]).split()[0] for row in cur.fetchall()]
         return {f"segments@{host}": str(hosts.count(host)) for host in set(hosts)}
+
+
+TABLES_ONLY_MARKS = (
+    re.compile(
+        r"/\* tables-only:((?:(?!\*/).)*)\*/(?:(?!/\* tables-only:).)*?/\* :tables-only \*/", re.DOTALL
+    ),
+    re.compile(r"/\* tables-only: (.*?) \*/", re.DOTALL),
+)
+IN_PYTHON = re.compile(r"LANGUAGE plpython3u\b([^$]*)AS \$\$.*?\$\$", re.DOTALL)
+WORKERS_SCORE = """LANGUAGE plpgsql\\1AS $$
+BEGIN
+  RAISE feature_not_supported USING MESSAGE = 'this database scores by workers, not in its own processes',
+    HINT = 'Run dbinfer score or dbinfer worker, or SELECT dbinfer.request(img). '
+      'Where there is PL/Python, a superuser can install the rest: dbinfer install.';
+END $$"""
+# The role that installs owns everything and administers: no role is made
+OWNER = "r.oid = (SELECT n.nspowner FROM pg_catalog.pg_namespace n WHERE n.nspname = 'dbinfer')"
+TABLES_ONLY_WORDS = {
+    r"(?:CREATE|COMMENT ON) ROLE dbinfer_owner (?:NOLOGIN|IS '[^']*');": "NULL;",
+    r"(?:SET LOCAL ROLE dbinfer_owner|RESET ROLE);": "",
+    r"AUTHORIZATION dbinfer_owner\b": "",
+    r"\bTO (?:dbinfer_owner|dbinfer_admin);": "TO CURRENT_USER;",
+    r"r\.rolname = 'dbinfer_admin'": OWNER,
+}
+
+
+def _for_tables_only(sql: str) -> str:
+    """Return a text as a database without PL/Python takes it, for a role that may create schemas."""
+    for mark in TABLES_ONLY_MARKS:
+        sql = mark.sub(r"\1", sql)
+    sql = IN_PYTHON.sub(WORKERS_SCORE, sql)
+    for words, instead in TABLES_ONLY_WORDS.items():
+        sql = re.sub(words, instead, sql)
+    return sql
 
 
 def _for_greenplum6(sql: str) -> str:
@@ -260,6 +311,8 @@ def detect(conn: Any) -> Platform:
             return Platform(named.name, named.version, 0, 0, named.brand)
         cur.execute("SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4")
         kernel = int(cur.fetchone()[0])
+        cur.execute(TABLES_ONLY_QUERY)
+        tables_only = bool(cur.fetchone()[0])
         # The catalog decides: in the text of its version each fork names itself in its own way
         features = probe(cur)
         segments = _segments(cur) if features.family and not features.single_node else 0
@@ -270,6 +323,7 @@ def detect(conn: Any) -> Platform:
         segments=segments,
         brand=named.brand,
         features=features,
+        tables_only=tables_only,
     )
 
 

@@ -129,6 +129,11 @@ class TableName:
         return ".".join(_quoted(part) for part in (self.schema, self.name) if part)
 
 
+def shortened(name: str, suffix: str = "") -> str:
+    """Return a name with a suffix, cut before it so that the server takes all of it."""
+    return name.encode()[: MAX_BYTES - len(suffix)].decode(errors="ignore") + suffix
+
+
 def column(text: str) -> str:
     """Return a column's name as the catalog has it; raises UsageError like TableName.parse."""
     parts = _parts(text)

@@ -22,6 +22,7 @@ from dbinfer.database.connection import session
 from dbinfer.database.platform import detect
 from dbinfer.database.sql import TableName, column, read
 from dbinfer.images.files import Found, Refused
+from dbinfer.images.references import load_references
 from dbinfer.images.sources import Reader, Source, open_sources
 from dbinfer.images.table import (
     LOADED,
@@ -54,6 +55,11 @@ class LoadOptions:
     label_column: str = option("label", "Column with the labels.")
     recursive: bool = option(True, "Include subfolders.")
     update: bool = option(False, "Replace images whose files have changed since they were loaded.")
+    reference: str | None = option(
+        None,
+        "Load references to the files of a store instead of images: see 'dbinfer store'.",
+        metavar="STORE[/FOLDER]",
+    )
     from_list: Path | None = option(
         None, "Load the files named in this file, one per line; - reads stdin.", metavar="FILE|-"
     )
@@ -191,6 +197,8 @@ def load(
     begin, options, count = time.monotonic(), options or LoadOptions(), _Count()
     name, columns = TableName.parse(options.table), options.columns()
     paths = [Path(source) for source in ([sources] if isinstance(sources, Path | str) else sources)]
+    if options.reference is not None:
+        return _load_references(paths, options, dsn, progress)
     if not paths and not options.from_list:
         raise DataError(
             "there is nothing to load", "Name folders, files or archives, or a list: --from-list."
@@ -213,6 +221,38 @@ def load(
     created = table.created and count.loaded > 0
     numbers = (count.loaded, count.skipped, tuple(count.refused), count.bytes, time.monotonic() - begin)
     return LoadReport(str(table.name), created, *numbers, changed=count.changed, updated=count.updated)
+
+
+def _load_references(
+    paths: list[Path], options: LoadOptions, dsn: str | None, progress: OnProgress
+) -> LoadReport:
+    begin = time.monotonic()
+    if paths or options.from_list:
+        raise UsageError("--reference loads what a store lists, and no files", "Leave out the files.")
+    with session(dsn) as conn:
+        name = TableName.parse(options.table)
+        done = load_references(
+            conn,
+            name,
+            options.columns(),
+            detect(conn),
+            options.reference or "",
+            update=options.update,
+            progress=progress,
+        )
+        with conn.cursor() as cur:
+            full = str(name.resolve(cur))
+    return LoadReport(
+        table=full,
+        created=done.created,
+        loaded=done.new,
+        skipped=done.known,
+        refused=(),
+        bytes=done.bytes,
+        seconds=time.monotonic() - begin,
+        changed=0 if options.update else done.changed,
+        updated=done.changed if options.update else 0,
+    )
 
 
 def _teller(sources: list[Source], progress: OnProgress) -> Callable[[int], None]:

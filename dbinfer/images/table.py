@@ -212,7 +212,7 @@ class ImageTable:
             self.name = name.resolve(cur)
             self._quoted = {"table": self.name.identifier.as_string(cur)}
             # Before it looks: two loads at once would both make the table, or both find a path missing
-            _lock(cur, self._quoted, progress)
+            lock_load(cur, self._quoted, progress)
             cur.execute(read("client/target.sql"), {**self._quoted, "into": self._quoted["table"]})
             kind = one(cur)
             self.created = self._empty = kind is None
@@ -330,7 +330,7 @@ class ImageTable:
         return sql.SQL(text).format(table=self.name.identifier, path=path, img=img, **more)
 
 
-def _lock(cur: Cursor, quoted: dict[str, str], progress: OnProgress) -> None:
+def lock_load(cur: Cursor, quoted: dict[str, str], progress: OnProgress) -> None:
     """Wait for other loads into a table, and say for whom: any session may hold this lock."""
     cur.execute(read("client/lock_load.sql"), quoted)
     if not one(cur):

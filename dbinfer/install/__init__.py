@@ -28,6 +28,9 @@ from dbinfer.models.describe import ISOLATIONS
 __all__ = ["InstallOptions", "InstallReport", "UpgradeOptions", "ensure", "install", "uninstall", "upgrade"]
 
 
+CHOICES = ("adopt_role", "tables_only")  # options of install that are no settings
+
+
 @documented
 @dataclass(frozen=True)
 class InstallOptions:
@@ -44,6 +47,11 @@ class InstallOptions:
     )
     threads: str | None = option(None, "Threads per backend: 'auto' or a number.")
     max_models: int | None = option(None, "How many models a backend keeps loaded. Default: 4.", least=1)
+    image_cache_mb: int | None = option(
+        None,
+        "Size of the images from stores that a server keeps, so that they are not sent again. Default: 256.",
+        least=1,
+    )
     max_image_bytes: int | None = option(None, "Largest image in bytes.", least=1)
     max_image_pixels: int | None = option(None, "Largest image in pixels.", least=1)
     max_compile_seconds: float | None = option(
@@ -76,6 +84,10 @@ class InstallOptions:
         choices=("on", "off"),
     )
     adopt_role: bool = option(False, "Use an existing role dbinfer_admin; its members may then deploy.")
+    tables_only: bool = option(
+        False,
+        "Install what needs no PL/Python and no superuser, only the right to create schemas; `dbinfer worker` scores.",
+    )
 
     def settings(self) -> dict[str, str]:
         """Return those that are named, as the database stores them.
@@ -98,9 +110,7 @@ class InstallOptions:
             raise UsageError(
                 f"--engine-dir is {self.engine_dir!r}, but must be an absolute path of at most 70 bytes"
             )
-        named = {
-            field.name: getattr(self, field.name) for field in fields(self) if field.name != "adopt_role"
-        }
+        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in CHOICES}
         return {name: str(value) for name, value in named.items() if value is not None}
 
 
@@ -165,10 +175,10 @@ def install(
     progress(Progress("asking the backends"))
     # a session of its own: backends of this one may have read the settings before they were changed
     with steps.any_session(dsn, autocommit=True) as conn, conn.cursor() as cur:
-        found = steps.installed(cur)
-        if found is None or found.order:
+        found, platform = steps.installed(cur), detect(conn)
+        if found is None or found.order or platform.tables_only:
             return report
-        checks = check_backends(conn, detect(conn), steps.settings_of(cur))
+        checks = check_backends(conn, platform, steps.settings_of(cur))
     unfit = _unfit(checks, options.venv)
     if unfit is not None and old.get("venv") not in (None, options.venv):
         _put_back(dsn, old, options, unfit)
@@ -184,7 +194,7 @@ def _settings_that_work(dsn: str | None) -> dict[str, str]:
     """Return the settings of a database of this version whose backends can use its venv; else none."""
     with steps.any_session(dsn, autocommit=True) as conn, conn.cursor() as cur:
         found = steps.installed(cur)
-        if found is None or found.order:
+        if found is None or found.order or detect(conn).tables_only:
             return {}
         old = steps.settings_of(cur)
         return {} if _unfit(check_backends(conn, detect(conn), old), old.get("venv")) else old
@@ -206,16 +216,35 @@ def _install(dsn: str | None, options: InstallOptions, upgrading: bool = False) 
         # first: what follows asks for what some servers do not have
         steps.check_server(platform)
         found = steps.installed(cur)
-        if found is not None:
+        completes = found is not None and platform.tables_only and _completes(cur, options)
+        if found is not None and not completes:
+            if options.tables_only and not platform.tables_only:
+                raise InstallError(
+                    "dbinfer is already installed here, with PL/Python", "Leave out --tables-only."
+                )
+            steps.act_as_owner(cur, platform)
             steps.check_foreign(cur, platform, content)
             return _already(cur, found, dict(settings), content, upgrading)
-        steps.check_offer(cur, platform)
-        steps.check_schemas(cur)
-        made_extension = steps.make_extension(cur, platform)
+        platform = replace(platform, tables_only=options.tables_only)
+        if found is None:
+            steps.check_schemas(cur)
+        if options.tables_only:
+            steps.check_tables_offer(cur, platform)
+        else:
+            steps.check_offer(cur, platform)
+            made_extension = steps.make_extension(cur, platform)
+            settings = {"venv": DEFAULT_VENV, **settings, "made_extension": str(made_extension)}
         steps.apply(cur, platform, content, options.adopt_role)
-        steps.write_settings(cur, {"venv": DEFAULT_VENV, **settings, "made_extension": str(made_extension)})
-        message = f"dbinfer {__version__} is installed on {platform}.{steps.note(platform)}"
+        steps.write_settings(cur, settings)
+        how = ", tables only: dbinfer worker scores its rows" if options.tables_only else ""
+        message = f"dbinfer {__version__} is installed on {platform}{how}.{steps.note(platform)}"
         return _with_administrators(cur, InstallReport(True, message, __version__))
+
+
+def _completes(cur: Cursor, options: InstallOptions) -> bool:
+    """Return whether the tables, which are there alone, get the rest: a superuser installs, and PL/Python is there."""
+    found = steps.offer(cur)
+    return not options.tables_only and found.superuser and found.python
 
 
 def _with_administrators(cur: Cursor, report: InstallReport) -> InstallReport:
@@ -241,7 +270,7 @@ def _already(
         return InstallReport(
             True, f"dbinfer {version} is already installed; changed settings: {names}.", version
         )
-    if steps.outdated(have, content) or steps.lacks_rights(cur):
+    if steps.outdated(have, content) or steps.lacks_rights(cur, detect(cur.connection)):
         return InstallReport(
             False,
             f"dbinfer {version} is already installed, but differs from this client: dbinfer upgrade.",
@@ -288,6 +317,7 @@ def _upgrade(options: UpgradeOptions, dsn: str | None) -> InstallReport:
         expansion = unfinished(conn, platform)
         if expansion is not None:
             raise InstallError(expansion.detail, expansion.hint)
+        steps.act_as_owner(cur, platform)
         # Before our first change, which might fire another user's trigger
         steps.check_foreign(cur, platform, content)
         if found.newer:
@@ -296,11 +326,11 @@ def _upgrade(options: UpgradeOptions, dsn: str | None) -> InstallReport:
         if not (
             steps.outdated(steps.settings_of(cur), content)
             or steps.pending(cur, content)
-            or steps.lacks_rights(cur)
+            or steps.lacks_rights(cur, platform)
         ):
-            return _follow_hosts(cur, platform, _follow_python(cur, version))
+            return _follow_hosts(cur, platform, _follow_python(cur, platform, version))
         # Asked before `apply`, which changes the owner
-        was_owned = steps.owned_by_old_owner(cur)
+        was_owned = not platform.tables_only and steps.owned_by_old_owner(cur)
         with _not_for_ever(cur):
             steps.apply(cur, platform, content, options.adopt_role)
         if was_owned:
@@ -326,9 +356,9 @@ def _not_for_ever(cur: Cursor) -> Iterator[None]:
         ) from err
 
 
-def _follow_python(cur: Cursor, version: str) -> InstallReport:
+def _follow_python(cur: Cursor, platform: Platform, version: str) -> InstallReport:
     """Compile the runtime anew where the server has another Python since."""
-    if steps.keep_code(cur):
+    if not platform.tables_only and steps.keep_code(cur):
         message = f"dbinfer {version} is up to date; its runtime was compiled again for the server's present Python."
         return InstallReport(True, message, version)
     return InstallReport(False, f"dbinfer {version} is up to date; nothing changed.", version)
@@ -377,7 +407,9 @@ def uninstall(dsn: str | None = None, progress: OnProgress = silent) -> InstallR
         if found.newer:
             raise found.refusal(InstallError)
         made_extension = steps.settings_of(cur).get("made_extension") == "True"
-        kept = _leave_hosts(cur, detect(conn))
+        platform = detect(conn)
+        steps.act_as_owner(cur, platform)
+        kept = "" if platform.tables_only else _leave_hosts(cur, platform)
         try:
             cur.execute(
                 read("install/uninstall.sql"),
@@ -391,7 +423,8 @@ def uninstall(dsn: str | None = None, progress: OnProgress = silent) -> InstallR
         if made_extension:
             # Others may have functions in PL/Python by now; then it stays
             steps.attempt(cur, "DROP EXTENSION plpython3u RESTRICT")
-        steps.drop_roles(cur)
+        if not platform.tables_only:
+            steps.drop_roles(cur)
         return InstallReport(True, f"dbinfer {found.release} is removed.{kept}", None)
 
 

@@ -200,6 +200,8 @@ CALLS = {
     "_draw": 0,
     "draw": 0,
     "_take": 3,
+    "_image": 0,
+    "_fetch_ahead": 0,
 }
 BEGIN = re.compile(rf"\bdbinfer\.({'|'.join(CALLS)})\(")
 TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[(),]|[^'\"(),]+")

@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable  # new in Python 3.11
 
 # In this order: what LANGUAGE sql functions call is looked up when they are made.
-RERUN_FOLDERS = ("runtime", "registry", "resolve", "batch", "tuning", "jobs", "functions", "views", "search")
+RERUN_FOLDERS = (
+    "runtime",
+    "registry",
+    "resolve",
+    "batch",
+    "tuning",
+    "jobs",
+    "workers",
+    "functions",
+    "views",
+    "search",
+)
 
 # Functions that an older release made, and that its upgrade drops.
 RETIRED = (

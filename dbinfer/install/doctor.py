@@ -20,7 +20,7 @@ from dbinfer.database.platform import Platform, detect
 from dbinfer.install.balance import crowded_hosts, moving_images, skewed_tables
 from dbinfer.install.content import Content
 from dbinfer.install.hosts import check_engines
-from dbinfer.install.steps import check_foreign, check_server, lacks_rights
+from dbinfer.install.steps import ADMIN, check_foreign, check_server, lacks_rights
 from dbinfer.models.precision import slow_hosts
 
 PRIMARY, MIRROR, DOWN, IN_SYNC = "p", "m", "d", "s"
@@ -89,6 +89,7 @@ def _words(acting: Instance, other: Instance, swapped: bool) -> Iterator[str]:
         yield f"{other.host} is not in sync yet"
 
 
+WORKERS = Check("backends", True, "none scores here; workers do: dbinfer worker")
 UNPROVED = "try it before you rely on it, and see docs/explanation/platforms.md"
 
 
@@ -146,7 +147,9 @@ def _examined(dsn: str | None) -> DoctorReport:
             return DoctorReport((*server, _unlike(found)))
         settings = _settings(conn)
         # The backends last: an error of theirs ends the transaction
-        known = (*_installed(found, settings), *_rights(conn), *check_mirrors(conn, platform))
+        known = (*_installed(found, settings), *_rights(conn, platform), *check_mirrors(conn, platform))
+        if platform.tables_only:
+            return DoctorReport((*server, *known, WORKERS))
         backends = check_backends(conn, platform, settings)
         if all(check.ok for check in backends):
             backends += [slow_hosts(conn), *crowded_hosts(conn, platform, settings)]
@@ -192,18 +195,20 @@ def _settings(conn: Any) -> dict[str, str]:
         return dict(cur.fetchall())
 
 
-def _rights(conn: Any) -> list[Check]:
+def _rights(conn: Any, platform: Platform) -> list[Check]:
     """Look at what only the catalog says: the administrators' rights, and objects of others among ours."""
     with conn.cursor() as cur:
-        lacking = lacks_rights(cur)
+        lacking = lacks_rights(cur, platform)
         try:
             # What stops an upgrade is a line of the report here
-            check_foreign(cur, detect(conn), Content())
+            check_foreign(cur, platform, Content())
             foreign = None
         except InstallError as err:
             foreign = err
     rights = (
-        "the role dbinfer_admin is missing, or may not deploy here" if lacking else "dbinfer_admin may deploy"
+        "the role dbinfer_admin is missing, or may not deploy here"
+        if lacking
+        else f"{'the owner of the tables' if platform.tables_only else ADMIN} may deploy"
     )
     return [
         Check("rights", not lacking, rights, "dbinfer upgrade" if lacking else ""),

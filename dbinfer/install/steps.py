@@ -4,6 +4,7 @@ files, runtime and settings.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -32,9 +33,13 @@ SERVICES = {
 }
 # Upgrades and functions use what PostgreSQL 12 brought; Greenplum 6 gets other text (database/platform.py)
 OLDEST = 120000
-BESIDE = (
+APART = (
     "Run a PostgreSQL of your own beside it, which reads the images there: "
     "docs/explanation/platforms.md#managed-services"
+)
+BESIDE = (
+    "Install the tables alone, and score by workers outside: dbinfer install --tables-only "
+    "(docs/explanation/platforms.md#managed-services)."
 )
 ROLE_QUERY = "SELECT rolname, rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user"
 LANGUAGE_QUERY = (
@@ -70,7 +75,7 @@ def check_server(platform: Platform) -> None:
             utility mode.
     """
     if platform.name in STRANGERS:
-        raise InstallError(f"{STRANGERS[platform.name]} {platform.version} has no PL/Python 3", BESIDE)
+        raise InstallError(f"{STRANGERS[platform.name]} {platform.version} has no PL/Python 3", APART)
     if not platform.mpp:
         if platform.kernel < OLDEST:
             raise InstallError(
@@ -135,11 +140,11 @@ def refusal(found: Offer, platform: Platform) -> InstallError:
     if found.python:
         return InstallError(
             f"role {found.role!r} is not a superuser, and creating functions in PL/Python takes one",
-            "Connect as a superuser.",
+            f"Connect as a superuser. {BESIDE}",
         )
     return InstallError(
         f"role {found.role!r} is not a superuser, and the server does not have PL/Python (language plpython3u)",
-        f"Where you can have both: {_hint(platform)} Else: {BESIDE}",
+        f"{BESIDE} Where you can have both: {_hint(platform)}",
     )
 
 
@@ -153,6 +158,28 @@ def _hint(platform: Platform) -> str:
 
 
 SHOWN = 5
+
+
+def check_tables_offer(cur: Cursor, platform: Platform) -> None:
+    """Refuse a role that cannot make schemas, and a server in which tables alone are not enough.
+
+    Raises:
+        InstallError: names what is missing.
+    """
+    if platform.kernel < OLDEST:
+        raise InstallError(
+            f"{platform} is too old for tables alone, which need what a PostgreSQL 12 has",
+            "Install with PL/Python, as a superuser: dbinfer install",
+        )
+    cur.execute(
+        "SELECT current_user, current_database(), has_database_privilege(current_database(), 'CREATE')"
+    )
+    role, database, may = cur.fetchone() or ("", "", False)
+    if not may:
+        raise InstallError(
+            f"role {role!r} may not create schemas in the database {database!r}",
+            f"Let its owner run: GRANT CREATE ON DATABASE {database} TO {role}",
+        )
 
 
 def check_foreign(cur: Cursor, platform: Platform, content: Content) -> None:
@@ -172,6 +199,25 @@ def check_foreign(cur: Cursor, platform: Platform, content: Content) -> None:
             f"the schemas of dbinfer hold what is not ours: {', '.join(found[:SHOWN])}{more}",
             "It would run with your rights. Look at it, then drop it or move it elsewhere.",
         )
+
+
+def act_as_owner(cur: Cursor, platform: Platform) -> None:
+    """Let the rest of the transaction run as the role that owns the tables, if they are all there is.
+
+    Raises:
+        InstallError: this role is neither that one nor a member of it.
+    """
+    if not platform.tables_only:
+        return
+    cur.execute("SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'dbinfer_private'")
+    owner = one(cur)
+    try:
+        cur.execute("SELECT pg_catalog.set_config('role', %s, true)", (owner,))
+    except psycopg2.Error as err:
+        raise InstallError(
+            f"dbinfer belongs to the role {owner!r} in this database, and only that role may change it",
+            f"Connect as {owner}, or as a member of it.",
+        ) from err
 
 
 ADMIN = "dbinfer_admin"
@@ -253,8 +299,13 @@ def owned_by_old_owner(cur: Cursor) -> bool:
     return bool(one(cur))
 
 
-def lacks_rights(cur: Cursor) -> bool:
-    """Return whether the administrator's role, or one of its rights here, is missing: after a restore, for example."""
+def lacks_rights(cur: Cursor, platform: Platform | None = None) -> bool:
+    """Return whether the administrator's role, or one of its rights here, is missing: after a restore, for example.
+
+    Where the tables are alone, their owner administers, and nothing can be missing.
+    """
+    if platform is not None and platform.tables_only:
+        return False
     cur.execute(
         "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace, "
         "LATERAL pg_catalog.aclexplode(p.proacl) a JOIN pg_catalog.pg_roles r ON r.oid = a.grantee "
@@ -326,23 +377,24 @@ def make_extension(cur: Cursor, platform: Platform) -> bool:
 def apply(cur: Cursor, platform: Platform, content: Content, adopt_role: bool = False) -> None:
     """Run what this distribution has and the database lacks: upgrades, re-runnable SQL, the runtime."""
     fresh = not _has_tables(cur)
-    owner_stays = check_old_owner(cur, adopt_role) if fresh else True
-    make_admin(cur, adopt_role)
+    owner_stays = True
+    if not platform.tables_only:
+        owner_stays = check_old_owner(cur, adopt_role) if fresh else True
+        make_admin(cur, adopt_role)
     steps = content.upgrades if fresh else pending(cur, content)
     for step in steps:
         _run(cur, f"upgrades/{step.name}.sql", platform.adapt(step.sql))
     for step in steps:
         cur.execute("INSERT INTO dbinfer_private.upgrade SELECT %s, %s, now()", (step.name, step.digest))
-    cur.execute(read("install/own.sql"))
+    if not platform.tables_only:
+        cur.execute(read("install/own.sql"))
     for name, sql in content.rerun.items():
         _run(cur, name, platform.adapt(sql))
     check_foreign(cur, platform, content)
     # A fresh installation runs all upgrades, and the first one made this role
     if not owner_stays:
         cur.execute(f"DROP ROLE {OLD_OWNER}")
-    cur.execute("DELETE FROM dbinfer_private.runtime_module")
-    for name, source in content.modules.items():
-        cur.execute("INSERT INTO dbinfer_private.runtime_module VALUES (%s, %s)", (name, source))
+    _keep_modules(cur, platform, content)
     write_settings(
         cur,
         {"version": __version__, "runtime_digest": content.runtime_digest, "sql_digest": content.sql_digest}
@@ -350,8 +402,20 @@ def apply(cur: Cursor, platform: Platform, content: Content, adopt_role: bool = 
     )
     # After a restore roles have other oids than those that the grants remember
     cur.execute("SELECT dbinfer_private.anchor_grants()")
-    # Without it backends compile the sources; where they cannot, the checks of the backends say why
-    attempt(cur, KEEP_CODE)
+    if not platform.tables_only:
+        # Without it backends compile the sources; where they cannot, the checks of the backends say why
+        attempt(cur, KEEP_CODE)
+
+
+def _keep_modules(cur: Cursor, platform: Platform, content: Content) -> None:
+    """Store what backends run; where no backend runs any, the key that signs who asks."""
+    cur.execute("DELETE FROM dbinfer_private.runtime_module")
+    cur.execute("DELETE FROM dbinfer_private.asking")
+    if platform.tables_only:
+        cur.execute("INSERT INTO dbinfer_private.asking VALUES (%s)", (secrets.token_hex(32),))
+        return
+    for name, source in content.modules.items():
+        cur.execute("INSERT INTO dbinfer_private.runtime_module VALUES (%s, %s)", (name, source))
 
 
 def keep_code(cur: Cursor) -> bool:

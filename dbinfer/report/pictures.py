@@ -14,6 +14,7 @@ from psycopg2 import sql
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.database.sql import read
+from dbinfer.images.stores import image_of
 from dbinfer.report.figures import Count
 from dbinfer.report.tables import Key, Row, Source, Version, of
 from dbinfer_udf.errors import UdfError
@@ -80,7 +81,7 @@ def _statement(
     masks = (sql.Identifier(alias, "mask") if one else sql.SQL("NULL") for alias, one in versions.items())
     return sql.SQL(read("client/report_images.sql")).format(
         key=source.key("a"),
-        img=sql.Identifier(source.img),
+        img=image_of(source.img_type, sql.Identifier("i", source.img), "null"),
         limit=sql.Literal(MAX_IMAGE_BYTES),
         more=sql.SQL(", ").join([truth, *masks]),
         asked=source.arrays(list(zip(*keys, strict=True))),

@@ -40,7 +40,8 @@ class Source:
     Attributes:
         keys: the columns that name a row in both tables, with their types.
         first: the column of the result that is NULL where there is none; kind: one of KINDS' values.
-        img, label, truth: columns of the table of images; versioned: the results name model, version and time.
+        img, label, truth: columns of the table of images; img_type: of img.
+        versioned: the results name model, version and time.
         name: the column of the table of images that a reader knows a row by, where there is one.
         errors: the table of bad rows, where there is one.
     """
@@ -51,6 +52,7 @@ class Source:
     keys: Columns
     first: str
     img: str
+    img_type: str
     label: str | None
     truth: str | None
     versioned: bool
@@ -100,7 +102,10 @@ def find(cur: Cursor, table: str, predictions: str, options: ReportOptions) -> S
         _require(results, gives, name, "Name the column that identifies a row with --key.")
     img = column(options.column)
     _require(images, has, img, "Name the column with the images with --column.")
-    _bytea(images, has, img)
+    if has[img][1] not in ("bytea", "text", "varchar", "oid"):
+        raise DataError(
+            f"column {img!r} of {images} is {has[img][1]}, but images are bytea, or references to them text"
+        )
     errors = TableName(results.schema, f"{results.name}_errors")
     return Source(
         table=images,
@@ -111,6 +116,7 @@ def find(cur: Cursor, table: str, predictions: str, options: ReportOptions) -> S
         keys={name: has[name] for name in keys},
         first=first,
         img=img,
+        img_type=has[img][1],
         label=_label(images, has, options.label),
         truth=_truth(images, has, options.truth),
         versioned={"model", "version", "scored_at"} <= set(gives),
@@ -231,7 +237,6 @@ class Rows:
             "table": source.table.identifier,
             "predictions": source.predictions.identifier,
             "first": sql.Identifier(source.first),
-            "img": sql.Identifier(source.img),
             "key": source.key("p"),
         }
         execute_patiently(self.cur, sql.SQL(read(f"client/report_{name}.sql")).format(**(names | more)))

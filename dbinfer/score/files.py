@@ -21,8 +21,9 @@ from dbinfer.database.connection import one, sentence, session
 from dbinfer.images.files import Found, Refused, read_ahead
 from dbinfer.score.options import Arguments, Function, choose
 
-# What the functions raise for a bad image (sql/functions); any other state is about the call or the server
-IMAGE_STATES = ("22P03", "54000")
+# What the functions raise for a bad image, or for one that its store does not have (sql/functions); any other state is
+# about the call or the server
+IMAGE_STATES = ("22P03", "54000", "P0002")
 
 
 @documented

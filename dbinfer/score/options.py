@@ -38,6 +38,7 @@ class Function:
         binary: returns bytea.
         batched: the type of its results in batches; None: it does not score in batches.
         task: that the model must have; None: any.
+        word, result: how the runtime names it, and the type of its results; "" where workers have no such function.
     """
 
     name: str
@@ -49,6 +50,8 @@ class Function:
     binary: bool = False
     batched: str | None = None
     task: str | None = None
+    word: str = ""
+    result: str = ""
 
     @classmethod
     def of_runtime(cls, function: tasks.Function) -> Function:
@@ -61,6 +64,8 @@ class Function:
             binary=function.result == tasks.BYTEA,
             batched=function.result if function.batch else None,
             task=function.task,
+            word=function.name,
+            result=function.result,
         )
 
     def call(self, img: sql.Composable, arguments: Arguments) -> sql.Composed:
@@ -148,6 +153,16 @@ class ScoreOptions:
         least=1,
     )
     batch: int | None = option(None, "Rows per transaction. Default: about two seconds' worth.", least=1)
+    follow: bool = option(
+        False, "Score rows again whose image has changed, and remove the results of rows that are gone."
+    )
+    changed_column: str | None = option(
+        None,
+        "With --follow: a column that changes whenever the image does, for views and foreign tables. Default: what the "
+        "server knows of the transaction that wrote a row, else a digest of each image.",
+        metavar="COLUMN",
+    )
+    exact: bool = option(False, "With --follow: compare a digest of each image, whatever its row says.")
     watch: float | None = option(
         None,
         "Keep running, and look for new rows this often, or at once after a NOTIFY.",
@@ -161,6 +176,8 @@ class ScoreOptions:
         check(self)
         if self.replace and self.append:
             raise UsageError("replace and append cannot be used together")
+        if not self.follow and (self.exact or self.changed_column):
+            raise UsageError(f"{'exact' if self.exact else 'changed_column'} needs follow")
         if self.at_once:
             self._check_at_once()
 
@@ -170,7 +187,7 @@ class ScoreOptions:
         return self.atomic or self.replace
 
     def _check_at_once(self) -> None:
-        wrong = [name for name in ("retry_errors", "max_errors", "watch") if getattr(self, name)]
+        wrong = [name for name in ("retry_errors", "max_errors", "watch", "follow") if getattr(self, name)]
         wrong += ["on_error='record'"] if self.on_error == "record" else []
         if wrong:
             raise UsageError(
@@ -190,6 +207,7 @@ class ScoreReport(Report):
         version: of the model; None if all rows went in one transaction.
         errors: bad rows, which are in the table of errors.
         gone, changed: results of this version whose rows were deleted or changed after they were scored.
+        outdated, removed: results and reasons that made room: of rows that had changed, and of rows that are gone.
         state: done, or cancelled; job: its number in dbinfer.jobs.
     """
 
@@ -206,6 +224,8 @@ class ScoreReport(Report):
     errors: int = 0
     gone: int = 0
     changed: int = 0
+    outdated: int = 0
+    removed: int = 0
     state: str = "done"
     job: int | None = None
 

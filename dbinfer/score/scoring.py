@@ -24,23 +24,33 @@ from dbinfer.base.report import Report
 from dbinfer.database.connection import execute_patiently, one, sentence, session
 from dbinfer.database.platform import Platform, detect
 from dbinfer.database.sql import TableName, column, read
+from dbinfer.images.stores import image_of
+from dbinfer.score import shared
 from dbinfer.score.files import IMAGE_STATES
 from dbinfer.score.options import Arguments, ScoreOptions, ScoreReport, choose
+from dbinfer.score.shared import facts_of
 from dbinfer.score.statements import Plan, columns_of
 from dbinfer.score.tables import ask_once, errors_name, make_tables, prepare, target_kind
 from dbinfer.score.workers import Crew, Outcome, open_more, processes, too_many
+from dbinfer_udf.host.limits import cores
 
 BEAT = 1.0  # seconds between two updates of the ledger
 
 
 @dataclass
 class Tally:
-    """How far a job has come: rows done (bad ones included), rows in all, bad rows, and the last reason."""
+    """How far a job has come: rows done (bad ones included), rows in all, bad rows, and the last reason.
+
+    Attributes:
+        outdated, removed: see ScoreReport.
+    """
 
     done: int = 0
     total: int = 0
     errors: int = 0
     last_error: str | None = None
+    outdated: int = 0
+    removed: int = 0
 
 
 class Ledger:
@@ -48,14 +58,7 @@ class Ledger:
 
     def __init__(self, conn: Connection, plan: Plan, connections: int) -> None:
         self._conn = conn
-        facts = {
-            "source": str(plan.table),
-            "target": str(plan.into),
-            "function": plan.function.name,
-            "model": plan.model,
-            "version": plan.version,
-            "connections": connections,
-        }
+        facts = facts_of(plan) | {"connections": connections}
         with conn.cursor() as cur:
             cur.execute(read("client/job_begin.sql"), {"facts": json.dumps(facts)})
             number, began = cur.fetchone() or (0, None)
@@ -119,9 +122,28 @@ class Scoring:
             if note:
                 yield Progress("counting the rows", note=note)
             conn.set_session(autocommit=True)
+            if plan.platform.tables_only:
+                yield from self._share(conn, plan, total)
+                return
             feeding, *scoring = open_more(stack, self._dsn, wanted + 1)
             ledger = Ledger(conn, plan, len(scoring))
             yield from self._run(conn, ledger, Crew(plan, feeding, scoring, total), Tally(total=total))
+
+    def _share(self, conn: Connection, plan: Plan, total: int) -> Iterator[Progress]:
+        """Let workers score: one on this host, and whatever others this role runs."""
+        job, began = begin_or_join(conn, plan, self._options.connections or cores(), total)
+        begin, tally = time.monotonic(), Tally(total=total)
+        try:
+            for progress in shared.wait_for(conn, job, self._dsn, self._options.connections):
+                tally = Tally(progress.done, progress.total or 0, progress.errors, progress.note or None)
+                yield progress
+        except (KeyboardInterrupt, GeneratorExit):
+            shared.cancel(conn, job)
+            raise
+        state, _ = shared.look(conn, job)
+        if state == "failed":
+            raise too_many(plan, tally.last_error or "", tally.errors)
+        self.report = _report(conn, plan, (job, began), tally, (state, time.monotonic() - begin))
 
     def _run(self, conn: Connection, ledger: Ledger, crew: Crew, tally: Tally) -> Iterator[Progress]:
         begin, state, plan = time.monotonic(), "failed", crew.plan
@@ -140,7 +162,36 @@ class Scoring:
             crew.end()
             with suppress(psycopg2.Error):
                 ledger.tell(tally, state)
-        self.report = _report(conn, plan, ledger, tally, (state, time.monotonic() - begin))
+        job = ledger.job, ledger.began
+        self.report = _report(conn, plan, job, tally, (state, time.monotonic() - begin))
+
+
+TRIES, PAUSE = 20, 0.2
+
+
+def begin_or_join(conn: Connection, plan: Plan, connections: int, total: int) -> tuple[int, str]:
+    """Begin a job that workers share, or join the one of this role that does the same; return its number and moment.
+
+    Args:
+        conn: in autocommit mode.
+    """
+    for left in reversed(range(TRIES)):
+        with conn.cursor() as cur:
+            cur.execute("SELECT pg_catalog.clock_timestamp()")
+            now = str(one(cur))
+        if (found := shared.running(conn, plan)) is not None:
+            return found, now
+        try:
+            ledger = Ledger(conn, plan, connections)
+        except errors.ObjectInUse:
+            # of another kind; or one that begins at this moment
+            if not left:
+                raise
+            time.sleep(PAUSE)
+            continue
+        shared.share(conn, ledger.job, plan, total)
+        return ledger.job, ledger.began
+    raise AssertionError
 
 
 def _listen(ledger: Ledger, crew: Crew, tally: Tally) -> Any:
@@ -180,15 +231,17 @@ def _count(tally: Tally, event: Outcome) -> None:
     # Rows may have been added meanwhile
     tally.total = max(tally.total, tally.done)
     tally.errors += event.errors
+    tally.outdated += event.outdated
+    tally.removed += event.removed
     tally.last_error = event.reason or tally.last_error
 
 
 def _report(
-    conn: Connection, plan: Plan, ledger: Ledger, tally: Tally, ended: tuple[str, float]
+    conn: Connection, plan: Plan, job: tuple[int, str], tally: Tally, ended: tuple[str, float]
 ) -> ScoreReport:
-    state, seconds = ended
+    (number, began), (state, seconds) = job, ended
     with conn.cursor() as cur:
-        cur.execute(plan.end(ledger.began))
+        cur.execute(plan.end(began))
         gone, changed, nulls = cur.fetchone() or (0, 0, 0)
         if tally.done:
             cur.execute("ANALYZE " + plan.into.identifier.as_string(cur))
@@ -204,8 +257,10 @@ def _report(
         errors=tally.errors,
         gone=gone,
         changed=changed,
+        outdated=tally.outdated,
+        removed=tally.removed,
         state=state,
-        job=ledger.job,
+        job=number,
     )
 
 
@@ -229,7 +284,13 @@ def score_at_once(
     """
     # Not catalog_only: `where` is the user's SQL, which means what their search_path says
     with session(dsn) as conn, conn.cursor() as cur:
-        job = _Job(cur, table, into, options, detect(conn))
+        platform = detect(conn)
+        if platform.tables_only:
+            raise DataError(
+                "workers score a batch a transaction, and no table at once",
+                "Leave out --atomic, --replace and --append.",
+            )
+        job = _Job(cur, table, into, options, platform)
         progress(Progress("scoring"))
         begin = time.monotonic()
         job.run()
@@ -255,6 +316,7 @@ class _Job:
         self.arguments = Arguments(options.model, options.on_error or "error", options.top)
         img = columns_of(cur, self.table).get(column(options.column))
         # If the column is missing, the statement itself says so
+        self.kind = img.type if img is not None else "bytea"
         if img is not None:
             ask_once(cur, self.table, img, self.function, self.arguments)
         self.exists = target_kind(cur, self.table, self.into) is not None
@@ -282,7 +344,10 @@ class _Job:
         return self.format(
             self.platform.adapt(read("client/score.sql")),
             columns=self.function.parts(sql.SQL("result")),
-            call=self.function.call(sql.SQL("source.{}").format(self.img), self.arguments),
+            call=self.function.call(
+                image_of(self.kind, sql.SQL("source.{}").format(self.img), self.arguments.on_error),
+                self.arguments,
+            ),
             where=sql.SQL(self.options.where),
             missing=self.format(read("client/score_missing.sql") if self.append else "true"),
         )

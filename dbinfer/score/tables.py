@@ -12,8 +12,11 @@ from psycopg2.extensions import cursor as Cursor
 from dbinfer.base.errors import DataError, UsageError
 from dbinfer.database.connection import one
 from dbinfer.database.platform import Platform
-from dbinfer.database.sql import MAX_BYTES, TableName, column, read
+from dbinfer.database.sql import TableName, column, read, shortened
+from dbinfer.images.stores import image_of, refers
+from dbinfer.score.marks import COLUMNS, DIGEST, Marks, by_column, by_writer
 from dbinfer.score.options import BY_TASK, Arguments, Function, ScoreOptions, choose
+from dbinfer.score.queue import queue_name
 from dbinfer.score.statements import Column, Key, Plan, columns_of, find, indexes
 from dbinfer_udf.tasks import pays
 
@@ -95,13 +98,9 @@ def _plain(kind: str) -> str:
     return kind.replace(base, CATALOG.get(base, base))
 
 
-SUFFIX = "_errors"
-
-
 def errors_name(name: str) -> str:
     """Return the name of the table of bad images."""
-    room = MAX_BYTES - len(SUFFIX)
-    return name.encode()[:room].decode(errors="ignore") + SUFFIX
+    return shortened(name, "_errors")
 
 
 def make_tables(cur: Cursor, plan: Plan) -> str:
@@ -119,7 +118,36 @@ def make_tables(cur: Cursor, plan: Plan) -> str:
     for name, columns in ((plan.into, results), (plan.errors, reasons)):
         if not columns_of(cur, name):
             _make(cur, plan, name, columns)
-    return _adopt(cur, plan) if there and not of_a_job(there) else ""
+    notes = [_adopt(cur, plan)] if there and not of_a_job(there) else []
+    if plan.marks:
+        notes += [_keep_marks(cur, plan)]
+    return "; ".join(filter(None, notes))
+
+
+def _keep_marks(cur: Cursor, plan: Plan) -> str:
+    """Add the columns that a job needs which follows; return a note where there are results without them."""
+    for name in (plan.into, plan.errors):
+        if DIGEST not in columns_of(cur, name):
+            _alter(cur, name, COLUMNS)
+    if not plan.options.follow:
+        return ""
+    of_before = sql.SQL(
+        "SELECT EXISTS (SELECT FROM {} WHERE image_digest IS NULL AND model OPERATOR(pg_catalog.=) {} "
+        "AND version OPERATOR(pg_catalog.=) {})"
+    )
+    values = sql.Literal(plan.model), sql.Literal(plan.version)
+    cur.execute(of_before.format(plan.into.identifier, *values))
+    if not one(cur):
+        return ""
+    return f"{plan.into}: results of runs without --follow do not say of which image they are; they are made again"
+
+
+def _alter(cur: Cursor, name: TableName, columns: dict[str, str]) -> None:
+    added = sql.SQL(", ").join(
+        sql.SQL("ADD COLUMN {} {}").format(sql.Identifier(column), sql.SQL(kind))
+        for column, kind in columns.items()
+    )
+    cur.execute(sql.SQL("ALTER TABLE {} {}").format(name.identifier, added))
 
 
 def _adopt(cur: Cursor, plan: Plan) -> str:
@@ -207,23 +235,38 @@ def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform:
         )
     key = find(cur, source, options.key, there)
     function = choose(cur, options.function, options.model)
-    _check_names(key, function)
+    errors = TableName(target.schema, errors_name(target.name))
+    if platform.tables_only and options.follow:
+        raise DataError(
+            "--follow needs a server that scores, and here workers do",
+            "Score rows that have changed again: delete their results, and run dbinfer score.",
+        )
+    marks = _marks(cur, source, there, options, platform) if _keeps(cur, target, options) else None
+    _check_names(key, function, marks)
     model, version, milliseconds, batched = (
-        _version(cur, options.model) if function.model else ("", 0, None, False)
+        _version(cur, options.model, platform) if function.model else ("", 0, None, False)
     )
     _check_task(cur, function, model)
     # Here the server refuses what may not be run, or not on this model, before anything is made
-    ask_once(cur, source, there[img], function, Arguments(f"{model}@{version}", "null", options.top))
+    if platform.tables_only:
+        _ask_for_workers(cur, source, there[img], function, f"{model}@{version}")
+    else:
+        ask_once(cur, source, there[img], function, Arguments(f"{model}@{version}", "null", options.top))
     if platform.mpp:
         key = _spread(cur, source, key, there, function)
     unique, ordered = indexes(cur, source, key)
-    grouped = function.batched is not None and batched and _may_group(key, platform)
-    errors = TableName(target.schema, errors_name(target.name))
+    # references are fetched ahead of what takes groups
+    grouped = (
+        function.batched is not None and (batched or refers(there[img].type)) and _may_group(key, platform)
+    )
+    # on segments only the key goes with an image through its batch
+    grouped &= not (platform.mpp and marks)
     marked = _marked(cur, source, platform)
     plan = Plan(
         table=source,
         into=target,
         errors=errors,
+        img=there[img],
         key=key,
         function=function,
         model=model,
@@ -234,6 +277,8 @@ def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform:
         grouped=grouped,
         milliseconds=milliseconds or 10.0,
         marked=marked,
+        marks=marks,
+        queue=_queue(cur, target, key, options),
     )
     for name in plan.targets:
         name.require_own(cur)
@@ -250,7 +295,7 @@ def _may_group(key: Key, platform: Platform) -> bool:
 def _spread(cur: Cursor, table: TableName, key: Key, there: dict[str, Column], function: Function) -> Key:
     """Return the key with the columns by which the images are distributed: then no image moves to its result."""
     more = [there[name] for name in spread_by(cur, table) if name not in key.names]
-    taken = (*OURS, *function.columns, "reason", "at")
+    taken = (*OURS, *function.columns, "reason", "at", *COLUMNS)
     if any(c.nullable or c.name in taken for c in more):
         return key
     return Key((*key.columns, *more))
@@ -264,16 +309,68 @@ def _check_writable(cur: Cursor) -> None:
         raise DataError(f"the server takes no changes: {why}", "Score on the primary server.")
 
 
-def _check_names(key: Key, function: Function) -> None:
+def _queue(cur: Cursor, into: TableName, key: Key, options: ScoreOptions) -> TableName | None:
+    """Return the queue of changed rows, if there is one that this job takes from."""
+    name = queue_name(into)
+    there = columns_of(cur, name) if options.follow else {}
+    return name if set(there) == {*key.names, "follower"} else None
+
+
+def _keeps(cur: Cursor, into: TableName, options: ScoreOptions) -> bool:
+    """Return whether a result says of which image it is: where it is asked for, and where results do so already."""
+    return options.follow or DIGEST in columns_of(cur, into)
+
+
+def _marks(
+    cur: Cursor, table: TableName, there: dict[str, Column], options: ScoreOptions, platform: Platform
+) -> Marks:
+    if options.changed_column is None:
+        return by_writer(cur, table, bool(platform.mpp and spread_by(cur, table)), platform)
+    if (name := column(options.changed_column)) not in there:
+        raise DataError(
+            f"{table} has no column {name!r} that says when a row has changed",
+            f"Name it with --changed-column, or leave that out; the columns are {', '.join(there)}.",
+        )
+    return by_column(name, there[name].type, platform)
+
+
+def _check_names(key: Key, function: Function, marks: Marks | None) -> None:
+    taken = (*OURS, *function.columns, "reason", "at", *(COLUMNS if marks else ()))
     for name in key.names:
-        if name in (*OURS, *function.columns, "reason", "at"):
+        if name in taken:
             raise DataError(
                 f"the key column {name!r} has the name of a column of the results",
                 "Make a view that names it otherwise, and name the view with --table.",
             )
 
 
-def _version(cur: Cursor, reference: str | None) -> tuple[str, int, float | None, bool]:
+FILES = "SELECT dbinfer._model_files(%s, dbinfer._ask('dbinfer worker'))"
+
+
+def _ask_for_workers(cur: Cursor, table: TableName, img: Column, function: Function, reference: str) -> None:
+    """Check what `ask_once` does where no function of the server scores: column, function, the right to the model."""
+    if not function.word:
+        raise DataError(
+            f"{function.name} runs within a server alone, and this one scores by workers",
+            "Leave out --function: workers have what models are for.",
+        )
+    empty = sql.SQL("NULL::{}").format(sql.SQL(img.type))
+    try:
+        if not refers(img.type):
+            cur.execute(sql.SQL("SELECT pg_catalog.sha256({})").format(image_of(img.type, empty)))
+    except psycopg2.errors.UndefinedFunction as err:
+        raise _no_images(table, img) from err
+    cur.execute(FILES, (reference,))
+
+
+def _no_images(table: TableName, img: Column) -> DataError:
+    return DataError(
+        f"column {img.name!r} of {table} is of type {img.type}, but images are bytea, or references to them text",
+        "Name the column with the images with --column.",
+    )
+
+
+def _version(cur: Cursor, reference: str | None, platform: Platform) -> tuple[str, int, float | None, bool]:
     """Return model, version, milliseconds of an image in its trial, and whether batches pay."""
     name, _, suffix = (reference or "").partition("@")
     values = {"name": name or None, "suffix": suffix or None}
@@ -281,6 +378,8 @@ def _version(cur: Cursor, reference: str | None) -> tuple[str, int, float | None
     found: tuple[str, int, float | None, float | None] | None = cur.fetchone()
     if found is None:
         # The server says it in its own words
+        if platform.tables_only:
+            cur.execute(FILES, (reference,))
         cur.execute("SELECT dbinfer.predict(%s, %s)", (psycopg2.Binary(b"x"), reference))
         raise DataError(f"model {reference!r} does not exist", "List the models: dbinfer models")
     model, version, alone, within = found
@@ -302,26 +401,14 @@ def ask_once(cur: Cursor, table: TableName, img: Column, function: Function, arg
     """Call the function on a NULL of the column's type.
 
     Raises:
-        DataError: it is no type of images: bytea, or what the server takes for it (a domain).
+        DataError: it is no type of images: bytea, what the server takes for it (a domain), text, or oid.
     """
-    call = function.call(sql.SQL("NULL::{}").format(sql.SQL(img.type)), arguments)
+    empty = sql.SQL("NULL::{}").format(sql.SQL(img.type))
+    call = function.call(image_of(img.type, empty), arguments)
     try:
         cur.execute(sql.SQL("SELECT {}").format(call))
     except psycopg2.errors.UndefinedFunction as err:
-        raise DataError(
-            f"column {img.name!r} of {table} is of type {img.type}, but images are bytea",
-            _OTHER_TYPES.get(img.type, "Name the column with the images with --column."),
-        ) from err
-
-
-_VIEW = (
-    "make a view, and name it with --table: CREATE VIEW photos AS SELECT id, {} AS img FROM ... "
-    "(docs/how-to/arriving.md says who may)."
-)
-_OTHER_TYPES = {
-    "text": f"If it holds paths of files on the server, {_VIEW.format('pg_read_binary_file(path)')}",
-    "oid": f"If it holds large objects, {_VIEW.format('lo_get(photo)')}",
-}
+        raise _no_images(table, img) from err
 
 
 def _marked(cur: Cursor, table: TableName, platform: Platform) -> bool:

@@ -22,24 +22,29 @@ from psycopg2.extensions import cursor as Cursor
 from dbinfer.base.errors import DataError, ServerError
 from dbinfer.database.connection import connect, one, sentence
 from dbinfer.score.files import IMAGE_STATES
-from dbinfer.score.statements import Bound, Plan, Range
+from dbinfer.score.queue import Queue
+from dbinfer.score.statements import Batch, Bound, Listed, Plan, Range
 
 # A batch is a small part of a table of any size: its rows come by index, whatever the statistics say of a table that
 # was empty a moment ago. Hash joins would read all results for each batch. JIT would take the price of "off" for real.
 BY_INDEX = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL jit = off; "
 # A group of images meets its results again by their numbers: a loop would compare all with all
 ONE_BY_ONE, GROUPED = "SET LOCAL enable_mergejoin = off; ", "SET LOCAL enable_nestloop = off; "
+# Keys one by one lie anywhere: each is looked up, and how a group meets its results is for the planner to say
+LOOKED_UP = "SET LOCAL enable_seqscan = off; SET LOCAL jit = off; "
 # Greenplum says which process it was, which is no reason
 SEGMENT = re.compile(r"\s+\((?:seg\d+|entry db)\b[^()]*\bpid=\d+\)$")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a batch: results, bad rows, and why the last of these is bad."""
+    """The outcome of a batch: results, bad rows, why the last of these is bad, and what made room for them."""
 
     rows: int = 0
     errors: int = 0
     reason: str | None = None
+    outdated: int = 0
+    removed: int = 0
 
 
 class Limit:
@@ -73,32 +78,56 @@ def too_many(plan: Plan, reason: str, errors: int) -> DataError:
     )
 
 
-def score_batch(conn: Connection, plan: Plan, keys: Range, retry: bool, limit: Limit) -> Outcome:
-    """Score a range of keys; all of it is stored, or nothing."""
+def score_batch(conn: Connection, plan: Plan, batch: Batch, limit: Limit) -> Outcome:
+    """Score some keys; all of it is stored, or nothing."""
+    keys = batch.keys
     with conn, conn.cursor() as cur:
         # in each transaction: whoever owns the schema can put another table in the place of ours
         for name in plan.targets:
             name.require_own(cur, here=plan.platform.mpp)
-        if retry:
+        queue = Queue(plan, plan.queue) if plan.queue and isinstance(keys, Listed) else None
+        if queue and isinstance(keys, Listed):
+            queue.take(cur, keys)
+        outdated, removed = _make_room(cur, plan, batch)
+        if not keys.rows:
+            return Outcome(outdated=outdated, removed=removed)
+        if batch.retry and isinstance(keys, Range):
             cur.execute(plan.retry(keys))
         rows = _whole(cur, plan, keys)
         if rows >= keys.rows:
-            return Outcome(rows)
+            return Outcome(rows, outdated=outdated, removed=removed)
         errors, reason = 0, None
-        for key in list(_left(cur, plan, keys)):
-            found = _single(cur, plan, key)
+        for key, seen in list(_left(cur, plan, keys)):
+            found = _single(cur, plan, key, seen)
             if found is None:
                 rows += 1
                 continue
             errors, reason = errors + 1, f"row {', '.join(key)}: {found}"
             limit.add()
             if limit.passed:
+                if queue:
+                    # it leaves rows that the queue no longer has
+                    queue.forget(cur)
                 break
-        return Outcome(rows, errors, reason)
+        return Outcome(rows, errors, reason, outdated, removed)
 
 
-def _whole(cur: Cursor, plan: Plan, keys: Range) -> int:
-    prefix = _prefix(plan)
+def _make_room(cur: Cursor, plan: Plan, batch: Batch) -> tuple[int, int]:
+    """Remove what is stored of other images than the rows have now, and of rows that are gone; count both."""
+    outdated = removed = 0
+    for statement in plan.gone(batch.keys) if batch.gone else ():
+        cur.execute(statement)
+        removed += cur.rowcount
+    if plan.options.follow and batch.keys.rows:
+        cur.execute(_prefix(plan, batch.keys, ONE_BY_ONE) or "SELECT 1")
+        for statement, counts in plan.compared(batch):
+            cur.execute(statement)
+            outdated += cur.rowcount if counts else 0
+    return outdated, removed
+
+
+def _whole(cur: Cursor, plan: Plan, keys: Range | Listed) -> int:
+    prefix = _prefix(plan, keys, GROUPED if plan.grouped else ONE_BY_ONE)
     if plan.function.on_error:
         return _count(cur, plan, keys, prefix)
     # A function that cannot answer NULL for a bad image: its rows are scored one by one
@@ -112,7 +141,7 @@ def _whole(cur: Cursor, plan: Plan, keys: Range) -> int:
         return 0
 
 
-def _count(cur: Cursor, plan: Plan, keys: Range, prefix: str) -> int:
+def _count(cur: Cursor, plan: Plan, keys: Range | Listed, prefix: str) -> int:
     rows = 0
     for statement in plan.batches(keys):
         if rows < keys.rows:
@@ -121,19 +150,23 @@ def _count(cur: Cursor, plan: Plan, keys: Range, prefix: str) -> int:
     return rows
 
 
-def _prefix(plan: Plan) -> str:
+def _prefix(plan: Plan, keys: Range | Listed, joins: str) -> str:
     if plan.platform.mpp:
         # _batch must be called once a row, where the row lies: tested with this planner
         return "SET LOCAL optimizer = off; " if plan.grouped else ""
-    return BY_INDEX + (GROUPED if plan.grouped else ONE_BY_ONE) if plan.ordered else ""
+    if not plan.ordered:
+        return ""
+    return BY_INDEX + joins if isinstance(keys, Range) else LOOKED_UP
 
 
-def _left(cur: Cursor, plan: Plan, keys: Range) -> Iterator[Bound]:
+def _left(cur: Cursor, plan: Plan, keys: Range | Listed) -> Iterator[tuple[Bound, Bound]]:
+    """Yield each key that its batch has left, and what was seen of its image."""
     cur.execute(plan.left(keys))
-    yield from cur.fetchall()
+    width = len(plan.key.columns)
+    yield from ((row[:width], row[width:]) for row in cur.fetchall())
 
 
-def _single(cur: Cursor, plan: Plan, key: Bound) -> str | None:
+def _single(cur: Cursor, plan: Plan, key: Bound, seen: Bound) -> str | None:
     """Score one row; return why it is bad, or None."""
     cur.execute("SAVEPOINT dbinfer_row")
     try:
@@ -143,7 +176,7 @@ def _single(cur: Cursor, plan: Plan, key: Bound) -> str | None:
             raise
         reason = SEGMENT.sub("", (err.diag.message_primary or str(err)).removeprefix("dbinfer: "))
         cur.execute("ROLLBACK TO SAVEPOINT dbinfer_row")
-        cur.execute(plan.bad(key, reason))
+        cur.execute(plan.bad(key, reason, seen))
         return reason
     cur.execute("RELEASE SAVEPOINT dbinfer_row")
     return None
@@ -189,6 +222,10 @@ class Pace:
         share = max(EDGE, self._ahead // (2 * self._workers)) if shared else self._most
         return max(min(self._size, share), self._floor)
 
+    def left(self, rows: int) -> None:
+        """Take notice of how many rows lie ahead, where others cut batches, too."""
+        self._ahead = rows
+
     def fed(self, rows: int) -> None:
         """Count a batch that was cut."""
         self._ahead -= rows
@@ -197,6 +234,19 @@ class Pace:
         """Adapt to a scored batch, by at most four times its rows: it may have been an easy one."""
         wanted = int(rows / max(seconds, 1e-3) * SECONDS)
         self._size = max(LEAST, min(self._most, wanted, 4 * max(rows, LEAST))) // LEAST * LEAST
+
+
+def next_range(
+    conn: Connection, plan: Plan, low: Bound | None, size: int, retry: bool, exact: bool = False
+) -> Range | None:
+    """Return the keys of the next open rows above `low`; None where there are none."""
+    prefix = plan.platform.adapt(KEYS_BY_INDEX) if plan.ordered else ""
+    if plan.platform.mpp and prefix:
+        prefix += "SET LOCAL optimizer = off; "
+    with conn, conn.cursor() as cur:
+        cur.execute(sql.SQL(prefix) + plan.boundary(low, size, retry, exact))
+        row = cur.fetchone()
+    return Range(low, row[1:], int(row[0])) if row else None
 
 
 class Feeder:
@@ -218,57 +268,109 @@ class Feeder:
     ) -> None:
         self._conn, self._plan, self._pace = conn, plan, pace
         self._stopped, self._settle = stopped, settle
+        self._queue = Queue(plan, plan.queue) if plan.queue else None
         self._highest: Bound | None = None
         self._looked = 0.0  # seconds of the last pass's queries
 
-    def batches(self) -> Iterator[tuple[Range, bool]]:
-        """Yield each batch, and whether its bad rows are to be tried again."""
-        retry = self._plan.options.retry_errors
-        for _ in range(PASSES):
+    def batches(self) -> Iterator[Batch]:
+        """Yield each batch."""
+        options = self._plan.options
+        # the queue knows what has changed, not what is to be tried or compared again
+        if options.retry_errors or options.exact or not self._known():
+            yield from self._all(PASSES, options.retry_errors)
+        for _ in range(PASSES if self._queue else 0):
             found = False
-            for keys in self._pass(None, retry):
+            for batch in self._queued():
                 found = True
-                yield keys, retry
+                yield batch
+            if not found:
+                break
+        if options.watch and not self._stopped():
+            yield from self._watch()
+
+    def _known(self) -> bool:
+        """Return whether the queue has all that is to be done."""
+        if self._queue is None:
+            return False
+        with self._conn, self._conn.cursor() as cur:
+            return self._queue.known(cur)
+
+    def _all(self, passes: int, retry: bool = False) -> Iterator[Batch]:
+        """Yield batches of all open rows, until a pass finds none or all passes are made."""
+        state, exact = None, self._plan.exact
+        if self._queue:
+            with self._conn, self._conn.cursor() as cur:
+                self._queue.forget(cur)
+                state = self._queue.state(cur)
+        for _ in range(passes):
+            found = False
+            for keys in self._pass(None, retry, exact):
+                found = True
+                yield Batch(keys, retry, exact)
             if not found:
                 break
             self._settle()
-            retry = False
-        if self._plan.options.watch and not self._stopped():
-            yield from ((keys, False) for keys in self._watch())
+            retry = exact = False
+        if self._plan.options.follow and not self._stopped():
+            yield from self._sweep()
+        if self._queue and not self._stopped():
+            with self._conn, self._conn.cursor() as cur:
+                self._queue.remember(cur, state)
 
-    def _pass(self, low: Bound | None, retry: bool) -> Iterator[Range]:
+    def _queued(self) -> Iterator[Batch]:
+        """Yield batches of the rows whose keys are in the queue."""
+        if self._queue is None or self._stopped():
+            return
+        with self._conn, self._conn.cursor() as cur:
+            keys = list(self._queue.keys(cur))
+        while keys and not self._stopped():
+            size = self._pace.size
+            taken, keys = keys[:size], keys[size:]
+            yield Batch(Listed(tuple(taken)), exact=self._plan.exact, gone=True)
+        self._settle()
+
+    def _pass(self, low: Bound | None, retry: bool, exact: bool) -> Iterator[Range]:
         self._looked = 0.0
         while not self._stopped():
-            keys = self._next(low, retry)
+            keys = self._next(low, retry, exact)
             if keys is None:
                 return
             low = self._highest = keys.high
             self._pace.fed(keys.rows)
             yield keys
 
-    def _next(self, low: Bound | None, retry: bool) -> Range | None:
-        prefix = self._plan.platform.adapt(KEYS_BY_INDEX) if self._plan.ordered else ""
-        if self._plan.platform.mpp and prefix:
-            prefix += "SET LOCAL optimizer = off; "
+    def _next(self, low: Bound | None, retry: bool, exact: bool) -> Range | None:
         begin = time.monotonic()
-        with self._conn, self._conn.cursor() as cur:
-            cur.execute(sql.SQL(prefix) + self._plan.boundary(low, self._pace.size, retry))
-            row = cur.fetchone()
+        found = next_range(self._conn, self._plan, low, self._pace.size, retry, exact=exact)
         self._looked += time.monotonic() - begin
-        return Range(low, row[1:], int(row[0])) if row else None
+        return found
 
-    def _watch(self) -> Iterator[Range]:
+    def _sweep(self) -> Iterator[Batch]:
+        """Yield the batch that removes the results of rows that are gone, and wait for it: this is looking, too."""
+        begin = time.monotonic()
+        yield Batch(Range(), gone=True)
+        self._settle()
+        self._looked += time.monotonic() - begin
+
+    def _watch(self) -> Iterator[Batch]:
         """Yield new rows as they come: mostly above the highest key, now and then among all keys."""
         with self._conn, self._conn.cursor() as cur:
             cur.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._plan.options.channel)))
         due = time.monotonic() + SHARE * self._looked
         while not self._stopped():
-            whole = time.monotonic() >= due
-            yield from self._pass(None if whole else self._highest, retry=False)
-            self._settle()
-            if whole:
-                # scoring what was found is not looking for it
-                due = time.monotonic() + SHARE * self._looked
+            begin = time.monotonic()
+            if self._known():
+                yield from self._queued()
+            elif begin >= due:
+                yield from self._all(1)
+                # scoring what was found is not looking for it, but comparing images is
+                due = time.monotonic() + SHARE * (
+                    time.monotonic() - begin if self._plan.exact else self._looked
+                )
+            else:
+                for keys in self._pass(self._highest, retry=False, exact=False):
+                    yield Batch(keys)
+                self._settle()
             self._wait(self._plan.options.watch or 1.0)
 
     def _wait(self, seconds: float) -> None:
@@ -361,8 +463,9 @@ class Crew:
             if batch is None:
                 return
             begin = time.monotonic()
-            outcome = score_batch(conn, self.plan, batch[0], retry=batch[1], limit=self.limit)
-            self._pace.measured(batch[0].rows, time.monotonic() - begin)
+            outcome = score_batch(conn, self.plan, batch, self.limit)
+            if batch.keys.rows:
+                self._pace.measured(batch.keys.rows, time.monotonic() - begin)
             self.outcomes.put(outcome)
             if self.limit.passed:
                 self.stop()

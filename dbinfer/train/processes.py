@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -243,7 +243,8 @@ def stop(process: subprocess.Popen[str]) -> None:
     for how, seconds in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0)):
         if process.poll() is not None:
             break
-        os.killpg(process.pid, how)
+        with suppress(ProcessLookupError):  # it has ended meanwhile, and another thread has noticed
+            os.killpg(process.pid, how)
         try:
             process.wait(seconds)
         except subprocess.TimeoutExpired:

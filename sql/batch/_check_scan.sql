@@ -11,7 +11,7 @@ BEGIN
       HINT = pg_catalog.format('Let it stand alone: SELECT * FROM dbinfer.%1$s_table(...); results go into a table with dbinfer.%1$s_into.', function);
   END IF; */
   FOR wanted, types IN VALUES (id_column, '{pg_catalog.int2,pg_catalog.int4,pg_catalog.int8}'::pg_catalog.regtype[]),
-                              (img_column, '{pg_catalog.bytea}') LOOP
+                              (img_column, '{pg_catalog.bytea,pg_catalog.text,pg_catalog.varchar,pg_catalog.oid}') LOOP
     SELECT a.atttypid INTO found FROM pg_catalog.pg_attribute a
      WHERE a.attrelid OPERATOR(pg_catalog.=) images::pg_catalog.oid AND a.attname OPERATOR(pg_catalog.=) wanted AND NOT a.attisdropped;
     IF found IS NULL THEN

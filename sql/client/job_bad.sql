@@ -1,1 +1,1 @@
-INSERT INTO {errors} ({keys}, model, version, reason, at) VALUES ({values}, {model}, {version}, {reason}, pg_catalog.clock_timestamp()) {conflict}
+INSERT INTO {errors} ({keys}, model, version, reason, at{mark_names}) VALUES ({values}, {model}, {version}, {reason}, pg_catalog.clock_timestamp(){marks}) {conflict}

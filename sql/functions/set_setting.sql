@@ -5,7 +5,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
   -- the highest values: a bytea ends at 1 GB
   settings jsonb := '{"threads": 1024, "max_models": 64, "cache_limit_mb": 1000000000, "engine_memory_mb": 1000000000,
-    "engine_idle_seconds": 1000000000, "max_image_bytes": 1073741823,
+    "engine_idle_seconds": 1000000000, "max_image_bytes": 1073741823, "image_cache_mb": 1000000000,
     "max_image_pixels": 1073741823,
     "max_image_memory": 8589934592, "max_image_expansion": 1000000, "max_image_scans": 10000, "max_image_segments": 10000000,
     "max_image_frames": 1000000, "max_image_seconds": 3600}';

@@ -10,6 +10,10 @@ DECLARE
   living integer[] := ARRAY(SELECT a.pid FROM pg_stat_activity a);
   at timestamptz := clock_timestamp();
   target text := facts->>'target';
+  -- raises before storing what is not a name. An owner that is no superuser may not look into the schemas of others
+  place oid := /* tables-only: (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                WHERE n.nspname = (parse_ident(facts->>'target'))[1] AND c.relname = (parse_ident(facts->>'target'))[2])
+               */ to_regclass((facts->>'target') /* greenplum6: ::cstring */) /* :tables-only */;
   said jsonb;
 BEGIN
   -- administrators read what is stored here, so types are checked and nothing else is kept
@@ -18,8 +22,6 @@ BEGIN
      OR length(target) > 300 THEN
     RAISE invalid_parameter_value USING MESSAGE = 'dbinfer._begin_job is internal', HINT = 'Run: dbinfer score';
   END IF;
-  -- raises before storing what is not a name
-  PERFORM to_regclass(target /* greenplum6: ::cstring */);
   said := json_build_object('source', dbinfer_private.plain(facts->>'source', 300), 'target', dbinfer_private.plain(target, 300),
                             'function', dbinfer_private.plain(facts->>'function', 100), 'model', dbinfer_private.plain(facts->>'model', 300),
                             'version', (facts->>'version')::integer, 'connections', (facts->>'connections')::integer,
@@ -30,9 +32,12 @@ BEGIN
   SELECT j.id, j.role INTO other
     FROM dbinfer_private.job j
     -- a role that may not write there does not block those that may
-    JOIN pg_roles r ON r.rolname = j.role AND has_table_privilege(r.oid, to_regclass(target /* greenplum6: ::cstring */), 'INSERT')
+    JOIN pg_roles r ON r.rolname = j.role AND has_table_privilege(r.oid, place, 'INSERT')
    WHERE j.state = 'running' AND j.facts->>'target' = said->>'target'
-     AND j.updated_at > at - interval '30 seconds' AND j.pid = ANY (living) LIMIT 1;
+     AND j.updated_at > at - interval '30 seconds'
+     -- workers that share a job come and go
+     AND CASE WHEN EXISTS (SELECT 1 FROM dbinfer_private.shared_job s WHERE s.job = j.id) THEN NOT j.cancelled
+              ELSE j.pid = ANY (living) END LIMIT 1;
   IF FOUND THEN
     RAISE object_in_use USING MESSAGE = format('job %s of %s is already scoring into %s', other.id, other.role, said->>'target'),
       HINT = format('Watch it: dbinfer jobs. Or end it: dbinfer jobs cancel %s', other.id);

@@ -7,8 +7,11 @@ DECLARE
   r record;
 BEGIN
   FOR r IN SELECT o.rolname, o.oid FROM pg_catalog.pg_roles o
-            JOIN dbinfer_private.model_grant g ON g.role = o.rolname AND g.cluster IS DISTINCT FROM here LOOP
+            JOIN (SELECT role, cluster FROM dbinfer_private.model_grant UNION SELECT role, cluster FROM dbinfer_private.store_grant) g
+              ON g.role = o.rolname AND g.cluster IS DISTINCT FROM here LOOP
     UPDATE dbinfer_private.model_grant g SET role_oid = r.oid, cluster = here
+     WHERE g.role = r.rolname AND g.cluster IS DISTINCT FROM here;
+    UPDATE dbinfer_private.store_grant g SET role_oid = r.oid, cluster = here
      WHERE g.role = r.rolname AND g.cluster IS DISTINCT FROM here;
   END LOOP;
 END $$;

@@ -25,7 +25,10 @@ BEGIN
                  -- no model: image_info, which needs the limits alone
                  WHEN model = '' THEN 0
                  ELSE dbinfer_private.find_version(model) END;
-  IF wanted <> 0 THEN
+  IF wanted = 0 THEN
+    -- image() reads them
+    settings := dbinfer_private.with_stores(caller, settings);
+  ELSE
     SELECT x.id, x.model, x.version, x.xml_digest, x.bin_digest, x.manifest, m.isolation INTO v
       FROM dbinfer_private.model_version x JOIN dbinfer_private.model m ON m.name = x.model WHERE x.id = wanted;
     IF FOUND THEN

@@ -7,9 +7,11 @@ SELECT j.id,
        j.facts->>'model' AS model,
        -- a client of 0.1.0 could store anything
        CASE WHEN j.facts->>'version' ~ '^[0-9]{1,9}$' THEN (j.facts->>'version')::integer END AS version,
-       -- the client is gone without a word: its session has ended, or, behind a pooler, it has said nothing for a while
+       -- the client is gone without a word: its session has ended, or, behind a pooler, it has said nothing for a while; of workers
+       -- that share a job, any may go
        CASE WHEN j.state = 'running' AND (j.updated_at < clock_timestamp() - interval '30 seconds'
-                                          OR j.pid <> ALL (ARRAY(SELECT a.pid FROM pg_stat_activity a)))
+                                          OR (j.pid <> ALL (ARRAY(SELECT a.pid FROM pg_stat_activity a))
+                                              AND NOT EXISTS (SELECT 1 FROM dbinfer_private.shared_job s WHERE s.job = j.id)))
             THEN 'lost' ELSE j.state END AS state,
        j.done,
        j.total,

@@ -57,6 +57,12 @@ def refused(db: Connection, sqlstate: str, query: str, *values: Any) -> psycopg2
     return diag
 
 
+def on_server(db: Connection, script: str, text: str = "") -> None:
+    """Run a shell script as the server's user; `text` is its standard input."""
+    # an input that nobody reads would be an error
+    rows(db, f"COPY (SELECT %s) TO PROGRAM $dollar${{ {script}; }} && cat > /dev/null$dollar$", text)
+
+
 @contextmanager
 def role(db: Connection, *member_of: str) -> Iterator[str]:
     """Yield the name of a new role without any right, which the session then is; back and gone at the end."""

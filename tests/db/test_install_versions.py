@@ -42,6 +42,11 @@ WORDS = {
     "install": "--usage on",
     "plan": "--table images --images 5",
     "jobs cancel": "1",
+    "store add": "s file:///srv",
+    "store check": "s",
+    "store drop": "s",
+    "store grant": "s public",
+    "store revoke": "s public",
     "tune": "digits --data digits --search lr=1e-4..1e-1",
 }
 # What takes a --dsn and goes without dbinfer there, or mends it
@@ -51,6 +56,7 @@ OTHERS = {
     "uninstall": "takes an older one out",
     "load": "takes any table",
     "sample": "takes any table",
+    "export": "asks the user's query",
     "judge": "asks the user's query",
     "quantize": "asks the user's query",
     "train": "asks the user's query",

@@ -35,7 +35,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("images", "no_key", {}, "table public.no_key has no column 'id'"),
     ("images", "good", {"key": "path"}, "table public.images has no column 'path'"),
     ("images", "good", {"column": "photo"}, "table public.images has no column 'photo'"),
-    ("images", "good", {"column": "note"}, "column 'note' of public.images is text, but images are bytea"),
+    ("images", "good", {"column": "id"}, "column 'id' of public.images is int8, but images are bytea, or"),
     ("images", "good", {"label": "species"}, "table public.images has no column 'species'"),
     ("images", "good", {"truth": "note"}, "column 'note' of public.images is text, but images are bytea"),
     ("images", "double", {}, "is not unique in public.images or public.double"),

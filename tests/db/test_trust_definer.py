@@ -20,6 +20,9 @@ SAID = {"source": "s", "target": "t", "function": "f", "model": "m", "version": 
 WRONG = [{"version": "1"}, {"version": 1e30}, {"version": -1}, {"version": 1.5}, {"connections": None}, {"source": 5},
          {"target": ["t"]}, {"target": "a.b.c.d.e"}, {"target": "t" * 301}, {"target": ""}, {"model": {}}]  # fmt: skip
 JOBS = [f"'{json.dumps(SAID | wrong)}', dbinfer._ask('dbinfer score')" for wrong in WRONG]
+# of nobody, of something else, of somebody without such a job; and a claim that could be one
+NOTES, CLAIM = ("NULL", "dbinfer._ask('secret')", "dbinfer._ask('dbinfer worker')"), "repeat('0', 32), 5"
+CLAIMS = (CLAIM, "'x', 5", "repeat('0', 32), 1e9")
 # Each function with calls that must be refused (or give what is right), whoever may call it.
 CALLS = {
     "_admit": ["NULL, NULL", "'secret', ''", "'secret', dbinfer._ask('secret')", "'', dbinfer._ask('secret')",
@@ -29,6 +32,21 @@ CALLS = {
     "_begin_job": ["'{}', NULL", "NULL, dbinfer._ask('dbinfer score')", "'[]', dbinfer._ask('dbinfer score')", *JOBS],
     "_tell_job": ["1, 0, 0, 0, '', 'done', ''", "1, 0, 0, 0, '', 'done', dbinfer._ask('secret')"],
     "_cancel_job": ["99, NULL", "NULL, dbinfer._ask('dbinfer score')", "99, dbinfer._ask('dbinfer score')"],
+    "_share_job": [f"1, '{{}}', NULL, 0, {note}" for note in NOTES],
+    "_shared_jobs": ["NULL", "''", "dbinfer._ask('secret')"],
+    "_claim_batch": [f"1, {claim}, false, {note}" for claim in CLAIMS for note in NOTES],
+    "_cut_batch": [f"1, 0, NULL, '{{1}}', 1, {CLAIM}, {note}" for note in NOTES],
+    "_keep_batch": [f"1, 1, {CLAIM}, {note}" for note in NOTES],
+    "_end_batch": [f"1, 1, repeat('0', 32), 1, 0, NULL, 1, {note}" for note in NOTES],
+    "_end_pass": [f"1, 0, NULL, 0, {note}" for note in NOTES],
+    "_model_files": ["'secret', NULL", "'no', dbinfer._ask('dbinfer worker')"],
+    "_readable_stores": ["NULL", "dbinfer._ask('secret')"],
+    "_model_part": ["1, 'xml', 1, NULL", "1, 'xml', 1, dbinfer._ask('secret')"],
+    "_request": ["'x', 'secret', NULL, NULL", "'x', 'no', NULL, dbinfer._ask('dbinfer request')",
+                 "NULL, 'open', NULL, dbinfer._ask('dbinfer request')"],
+    "_answer": ["1, 0, NULL", "99, 0, dbinfer._ask('dbinfer request')", "NULL, 0, dbinfer._ask('dbinfer request')"],
+    "_take_requests": [f"1, {CLAIM}, NULL", "1, 'x', 5, dbinfer._ask('dbinfer worker')"],
+    "_give_answer": ["1, 'x', 'y', NULL, 0, NULL", "1, 'x', 'y', NULL, 0, dbinfer._ask('secret')"],
     "_usage_of": ["NULL", "''", "dbinfer._ask('secret')"],
     "_usage_since": [],
     "_keep_usage": [],
@@ -87,7 +105,17 @@ def test_wrong_arguments_are_refused_in_one_sentence(db: Connection, subtests: p
 
 
 OPEN = {"_admit", "_admit_segment", "_status", "_begin_job", "_tell_job", "_cancel_job", "_shown_engines"}
-OPEN |= {"_usage_of", "_usage_since"}
+OPEN |= {
+    "_usage_of",
+    "_usage_since",
+    "_share_job",
+    "_shared_jobs",
+    "_claim_batch",
+    "_cut_batch",
+    "_keep_batch",
+}
+OPEN |= {"_end_batch", "_end_pass", "_model_files", "_model_part", "_request", "_answer", "_take_requests"}
+OPEN |= {"_give_answer", "_readable_stores"}
 
 
 def test_who_is_no_administrator_is_refused(db: Connection, subtests: pytest.Subtests) -> None:

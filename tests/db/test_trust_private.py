@@ -58,6 +58,7 @@ VALUES = {
     "integer": NUMBERS,
     "double precision": ["NULL", "0", "-1", "2", "'NaN'", "'Infinity'"],
     "boolean": ["NULL", "true", "false"],
+    "text[]": ["NULL", "'{}'", "'{a,NULL}'", "'{{a},{b}}'"],
     "bytea": ["NULL", "''", "'\\x00'", LITERAL, "decode(repeat('ff', 100000), 'hex')"],
     "jsonb": ["NULL", "'{}'", "'[]'", "'null'", "'5'", "'{\"source\": {}}'", "repeat('[', 5000)::text::jsonb"],
     "regclass": ["NULL", "'pg_catalog.pg_class'", "'pg_catalog.pg_authid'", "'dbinfer_private.part'", "0::regclass",

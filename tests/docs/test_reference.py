@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import tiny_models
-from asking import rows
+from asking import ask, on_server, rows
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.models import DeployOptions, deploy
@@ -19,7 +21,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import reference  # noqa: E402
 
 # what the client and the registry tell backends; nobody sets these
-INTERNAL = {"databases", "hosts", "runtime_digest", "workers"}
+INTERNAL = {"databases", "hosts", "runtime_digest", "stores", "workers"}
 RESULTS = {
     "classes": "class integer, label text, score real",
     "objects": "detections dbinfer.detection[]",
@@ -76,11 +78,21 @@ def filled(examples_dsn: str, db: Connection) -> Iterator[Connection]:
     for number in range(4):
         image = tiny_models.file(tiny_models.picture(200, 50 * number, 0))
         rows(db, "INSERT INTO images VALUES (%s, %s, %s, '0')", number, f"{number}.png", image)
+    rows(db, "CREATE TABLE requested (request bigint)")
     for name, columns in RESULTS.items():
         rows(db, f"CREATE TABLE {name} (id bigint, {columns})")
     rows(db, "SELECT dbinfer.embed_into('embeddings', 'images', 'features')")
+    folder = f"/tmp/dbinfer-test-photos-{os.getpid()}"
+    encoded = b64encode(ask(db, "SELECT img FROM images WHERE id = 1")).decode()
+    on_server(db, f"mkdir -p {folder}/2024 && base64 -d > {folder}/2024/1.jpg", encoded)
+    rows(
+        db,
+        "SELECT dbinfer.add_store('photos', %s), dbinfer.grant_store('photos', 'public')",
+        f"file://{folder}",
+    )
     yield db
     db.rollback()
+    on_server(db, f"rm -r {folder}")
 
 
 @pytest.mark.postgres_only("the examples are the same everywhere")

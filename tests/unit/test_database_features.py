@@ -50,11 +50,11 @@ class Server:
         return [(column,) for column in self.columns]
 
 
-def test_postgresql_is_asked_three_times() -> None:
+def test_postgresql_is_asked_four_times() -> None:
     server = Server("PostgreSQL 14.4 (Debian 14.4-1) on x86_64-pc-linux-gnu", set(), {})
     found = detect(server)
     assert (found.name, found.version, found.segments, found.mpp) == ("postgresql", "14.4", 0, False)
-    assert (str(found), found.warning, len(server.asked)) == ("postgresql 14.4", "", 3)
+    assert (str(found), found.warning, len(server.asked)) == ("postgresql 14.4", "", 4)
 
 
 class Stranger(Server):

@@ -12,7 +12,7 @@ import dbinfer
 from dbinfer.base.errors import TrainError
 from dbinfer.database import pins
 
-PACKAGES = {"numpy", "opencv-python-headless", "openvino", "orjson"}
+PACKAGES = {"numpy", "obstore", "opencv-python-headless", "openvino", "orjson"}
 
 
 def test_every_python_has_one_version_of_each_package(subtests: pytest.Subtests) -> None:

@@ -24,7 +24,7 @@ GRAMMAR = {
     "coalesce", "exists", "any", "all", "values", "filter", "in", "case", "over", "array", "row", "returns", "table",
     "format", "on", "by", "select", "and", "or", "not", "where", "from", "as", "distinct", "with", "key", "least",
     "greatest", "operator", "s", "a", "x", "q", "w", "join", "gp_dist_random",
-    "materialized", "lateral", "r",
+    "materialized", "lateral", "r", "t", "when",
 }  # fmt: skip
 TYPES = "text|bytea|json|jsonb|name|oid|regclass|regtype|regprocedure"
 LOOKS_UP_AN_OPERATOR = r"\b(LIKE|ILIKE|SIMILAR TO|BETWEEN|DISTINCT FROM|NULLIF|USING ?\(|IN \()"
@@ -62,7 +62,9 @@ def loose(text: str) -> list[str]:
     """Return what a statement leaves to the caller's path."""
     text = bare(text)
     text = re.sub(
-        r"\b(MESSAGE|HINT|DETAIL|ERRCODE|DIAGNOSTICS n|fillfactor) =|\w+ = (?=PG_EXCEPTION_)", "", text
+        r"\b(MESSAGE|HINT|DETAIL|ERRCODE|DIAGNOSTICS n|fillfactor|SET search_path) =|\w+ = (?=PG_EXCEPTION_)",
+        "",
+        text,
     )
     signs = re.sub(r":=|=>|::|\(\*\)|\.\*|\$\w*\$|- ?\d|\.\.", " ", text)
     found = re.findall(r"[^\n]*[-+*/<>=~!@#%^&|]+[^\n]*", signs) + re.findall(LOOKS_UP_AN_OPERATOR, text)

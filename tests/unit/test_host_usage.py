@@ -164,6 +164,7 @@ class FakeTicket(SimpleNamespace):
     def run(self, plpy: Any, task: str, img: Any, on_error: Any, k: Any, row: Any = None) -> Any:
         if img == b"bad":
             raise ValueError("torn")
+        self.remembered += task == "problem"
         self.rows += 1
         return None if task == "batch" and self.rows % 3 else "the result"
 
@@ -171,7 +172,7 @@ class FakeTicket(SimpleNamespace):
 @pytest.fixture
 def counted() -> usage.Counted:
     gd: dict[str, Any] = {
-        "dbinfer.tickets": {"t": FakeTicket(version_id=VERSION, spec="", transaction=1, rows=0)}
+        "dbinfer.tickets": {"t": FakeTicket(version_id=VERSION, spec="", transaction=1, rows=0, remembered=0)}
     }
     usage.Usage(gd).count("t", ROLE)
     found: usage.Counted = gd["dbinfer.tickets"]["t"]
@@ -179,7 +180,13 @@ def counted() -> usage.Counted:
 
 
 def test_images_count_and_nothing_else(counted: usage.Counted) -> None:
-    for task, img in (("predict", b"x"), ("predict", None), ("warm", b"x"), ("embed", b"x")):
+    for task, img in (
+        ("predict", b"x"),
+        ("predict", None),
+        ("warm", b"x"),
+        ("embed", b"x"),
+        ("problem", b"x"),
+    ):
         counted.run(None, task, img, "null", 0)
     with pytest.raises(ValueError, match="torn"):
         counted.run(None, "predict", b"bad", "error", 0)

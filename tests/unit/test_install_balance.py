@@ -141,13 +141,19 @@ def test_a_renamed_column_has_come_through_the_motion_below() -> None:
 
 
 def test_every_function_that_scores_is_known() -> None:
-    """Each takes a ticket by its token; the image is among its arguments. dbinfer._rest has no image."""
+    """Each takes a ticket by its token; the image or its reference is an argument. _rest and _files_page have none."""
     scoring = {path.stem: path.read_text() for path in (root() / "resolve").glob("_*.sql")}
     scoring |= {path.stem: path.read_text() for path in (root() / "batch").glob("_*.sql")}
     places = {
-        name: re.findall(r"(\w+) \w+", sql.split(f"dbinfer.{name}(")[1].split(")")[0]).index("img")
+        name: next(
+            place
+            for place, argument in enumerate(
+                re.findall(r"(\w+) \w+", sql.split(f"dbinfer.{name}(")[1].split(")")[0])
+            )
+            if argument in ("img", "reference")
+        )
         for name, sql in scoring.items()
-        if "ticket.run(" in sql and name != "_rest"
+        if "ticket.run(" in sql and name not in ("_rest", "_files_page")
     }
     # dbinfer.draw is not inlined where its image is scored, too
     assert places | {"draw": 0} == CALLS

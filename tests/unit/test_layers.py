@@ -12,21 +12,22 @@ import pytest
 from source_tree import CLIENT, HOUSE, ROOT, imports_of, modules, needs, ours, resolved, sources, tops
 
 DESIGN = ROOT / "docs" / "explanation" / "design.md"
-IN_BACKENDS = {"numpy", "cv2", "openvino", "orjson", "dbinfer_udf"}
+IN_BACKENDS = {"numpy", "cv2", "openvino", "obstore", "orjson", "dbinfer_udf"}
 # A room (a package or module of its top) imports only rooms before it; docs/explanation/design.md has the same order.
 ROOMS: dict[str, tuple[str, ...]] = {
     "dbinfer": (
-        "base", "database", "images", "models", "score", "report", "install", "convert", "server", "train", "tune",
-        "bench", "demo", "plan", "dbinfer", "cli", "sqlalchemy", "__main__",
+        "base", "database", "images", "models", "score", "report", "install", "worker", "convert", "server", "train",
+        "tune", "bench", "demo", "plan", "dbinfer", "cli", "sqlalchemy", "__main__",
     ),
     "dbinfer_udf": (
         "dbinfer_udf", "errors", "fastjson", "bootstrap", "tasks", "manifest",
-        "host", "image", "result", "model", "engine", "session",
+        "host", "store", "image", "result", "model", "engine", "session",
     ),
 }  # fmt: skip
 # The client takes of the runtime what makes pixels and results the same everywhere, and nothing that only backends do.
 OF_BACKENDS = ("session", "engine", "bootstrap")
-BUT = ("dbinfer_udf.engine.client",)  # which commands ask as backends do
+# which commands ask as backends do, and in which workers score
+BUT = ("dbinfer_udf.engine.client", "dbinfer_udf.session.outside")
 ZOO_MAY_USE_OF_OURS = {"dbinfer_models", "dbinfer_udf.manifest", "dbinfer_udf"}
 # What scores, or loads what scores. All else runs before the first row, and takes the standard library alone.
 SCORING = (
@@ -38,6 +39,7 @@ SCORING = (
     "model.functions.",
     "engine.loader.",
     "engine.worker.",
+    "store.fetcher.",
 )
 BEFORE_SCORING = sorted(
     name.removeprefix("dbinfer_udf.")

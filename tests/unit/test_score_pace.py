@@ -56,8 +56,10 @@ def test_a_long_time_of_scoring_does_not_put_off_the_next_look_among_all_rows(
         lows.append(low)
         takes(0.01)
 
-    options = SimpleNamespace(retry_errors=False, watch=1.0, channel="images")
-    plan: Any = SimpleNamespace(boundary=look, ordered=False, platform=MagicMock(), options=options)
+    options = SimpleNamespace(retry_errors=False, follow=False, exact=False, watch=1.0, channel="images")
+    plan: Any = SimpleNamespace(
+        boundary=look, ordered=False, exact=False, queue=None, platform=MagicMock(), options=options
+    )
     conn = MagicMock()
     # nothing at first, then each pass finds a row and looks once more
     conn.cursor().__enter__().fetchone.side_effect = [None] + [(1, "9"), None] * 20

@@ -51,6 +51,7 @@ def test_each_python_gets_one_exact_version_of_each_package(subtests: pytest.Sub
             ]
             assert sorted(one.name for one in wanted) == [
                 "numpy",
+                "obstore",
                 "opencv-python-headless",
                 "openvino",
                 "orjson",

@@ -8,6 +8,7 @@ Exception
     │                    XX000  internal_error: it crashed or was killed
     ├── ModelError       55000  object_not_in_prerequisite_state: a model or its files cannot be used
     ├── UsageError       22023  invalid_parameter_value: the call's arguments are wrong
+    ├── StoreError       58030  io_error: a store of images cannot be read; nothing is known of the row
     ├── EngineError      58000  system_error: the engine cannot be started or reached; nothing is known of the row
     └── CancelledError   57014  query_canceled: the statement was cancelled while it waited
 
@@ -88,6 +89,12 @@ class UsageError(UdfError):
     """An argument of the SQL function is wrong."""
 
     sqlstate = "22023"
+
+
+class StoreError(UdfError):
+    """A store of images cannot be reached, or refuses what was asked of it."""
+
+    sqlstate = "58030"
 
 
 # What users see who may not see hosts and folders

@@ -97,6 +97,7 @@ DRAIN_SECONDS = 60.0
 OTHERS = (
     "cache_dir",
     "cache_limit_mb",
+    "image_cache_mb",
     "workers",
     "isolation",
     "max_models",

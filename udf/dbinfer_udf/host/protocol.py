@@ -117,6 +117,7 @@ ERRORS = {
         errors.ImageError,
         errors.ModelError,
         errors.UsageError,
+        errors.StoreError,
         EngineError,
         RowError,
     )

@@ -20,6 +20,7 @@ from . import syscalls
 from .syscalls import AUDIT, CLONE, Rule
 
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
 PR_SET_SECCOMP = 22
 PR_SET_NO_NEW_PRIVS = 38
@@ -116,7 +117,7 @@ def close_all_but(kept: List[int]) -> None:
 
 # The numbers are the same on all architectures
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
-VERSION_FLAG, PATH_BENEATH = 1, 1
+VERSION_FLAG, PATH_BENEATH, NET_PORT = 1, 1, 2
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
 REMOVE_DIR, REMOVE_FILE, MAKE_DIR, MAKE_FILE = 1 << 4, 1 << 5, 1 << 7, 1 << 8
 READ = EXECUTE | READ_FILE | READ_DIR
@@ -124,7 +125,7 @@ WRITE = READ | WRITE_FILE | TRUNCATE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAK
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 # What each version of the kernel's interface knows: rights to files, TCP, and what lies outside (sockets, signals)
 FILE_RIGHTS = {1: 1 << 13, 2: 1 << 14, 3: 1 << 15, 5: 1 << 16}
-TCP_SINCE, TCP = 4, 3
+TCP_SINCE, TCP, CONNECT_TCP = 4, 3, 2
 SCOPE_SINCE, SCOPE = 6, 3
 
 
@@ -136,7 +137,7 @@ def landlock_version() -> int:
         return 0
 
 
-def restrict_files(read: Iterable[str] = (), write: Iterable[str] = ()) -> int:
+def restrict_files(read: Iterable[str] = (), write: Iterable[str] = (), ports: Iterable[int] = ()) -> int:
     """Allow these files and folders and no others, no TCP, and no signal to processes outside; return the version.
 
     It cannot be undone, only made stricter. OSError where the kernel refuses.
@@ -144,6 +145,7 @@ def restrict_files(read: Iterable[str] = (), write: Iterable[str] = ()) -> int:
     Args:
         read: may be read and executed.
         write: may be written, too.
+        ports: of TCP to which it may connect, on any host.
     """
     known = landlock_version()
     if not known:
@@ -160,6 +162,9 @@ def restrict_files(read: Iterable[str] = (), write: Iterable[str] = ()) -> int:
         for paths, allowed in ((read, READ), (write, WRITE)):
             for path in paths:
                 _allow(ruleset, path, allowed & rights)
+        for port in ports if known >= TCP_SINCE else ():
+            rule = ctypes.c_char_p(struct.pack("=QQ", CONNECT_TCP, port))
+            syscall(ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(NET_PORT), rule, ctypes.c_uint(0))
         syscall(RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
     finally:
         os.close(ruleset)
@@ -222,17 +227,24 @@ def forbid() -> None:
     _load_filter(_forbidding(_machine()))
 
 
-def forbid_apart(process: int, alone: bool = True) -> None:
+def forbid_apart(process: int, alone: bool = True, connects: bool = False) -> None:
     """Take from this process what no reader of a file needs: the network, other processes, signals to them.
 
     Args:
         process: the only one that it may signal: itself.
         alone: it has one thread.
+        connects: it may connect by TCP over IPv4, as far as Landlock lets it.
 
     Raises:
         OSError: as restrict.
     """
-    _load_filter(_forbidding(_machine(), syscalls.FORBIDDEN_APART, syscalls.rules_apart(process)), alone)
+    forbidden, allowed = syscalls.FORBIDDEN_APART, syscalls.rules_apart(process)
+    if connects:
+        forbidden = {
+            name: numbers for name, numbers in forbidden.items() if name not in ("socket", "connect")
+        }
+        allowed["socket"] = syscalls.TCP_SOCKET
+    _load_filter(_forbidding(_machine(), forbidden, allowed), alone)
 
 
 def _machine() -> str:

@@ -78,6 +78,8 @@ SO_RCVTIMEO, SO_SNDTIMEO, SO_PROTOCOL, SO_DOMAIN = 20, 21, 38, 39
 # Private memory that RLIMIT_DATA counts: shared mappings and those that grow like a stack (0x100) it does not. Allowed
 # are PRIVATE, FIXED, ANONYMOUS, DENYWRITE, NORESERVE, POPULATE, STACK and FIXED_NOREPLACE.
 PRIVATE_MEMORY = 0x2 | 0x10 | 0x20 | 0x800 | 0x4000 | 0x8000 | 0x20000 | 0x100000
+# AF_INET; SOCK_STREAM, also with SOCK_CLOEXEC, SOCK_NONBLOCK or both
+TCP_SOCKET = Rule((41, 198), only={0: (2,), 1: (0x1, 0x80001, 0x801, 0x80801)})
 CLONE_THREAD = 0x10000
 CLONE = Rule((56, 220), having={0: CLONE_THREAD})
 

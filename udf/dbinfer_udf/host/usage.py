@@ -187,7 +187,7 @@ class Usage:
 
 
 class Counted:
-    """A ticket whose rows are counted, but for NULL images and warming up."""
+    """A ticket whose rows are counted, but for NULL images, warming up and what the ticket remembers."""
 
     __slots__ = ("_meter", "_rows", "_scan", "_seconds", "_ticket", "spec", "transaction", "version_id")
 
@@ -212,11 +212,12 @@ class Counted:
             return self._batch(plpy, on_error, k)
         if task == "rest":
             return self._rest(plpy, on_error, k)
-        begin = perf_counter()
+        begin, remembered = perf_counter(), self._ticket.remembered
         try:
             return self._ticket.run(plpy, task, img, on_error, k, row)
         finally:
-            self._meter.add(1, perf_counter() - begin)
+            if self._ticket.remembered == remembered:
+                self._meter.add(1, perf_counter() - begin)
 
     def _batch(self, plpy: Any, on_error: Optional[str], row: Any) -> Any:
         """Take a row of a batch; rows count when their batch is complete, because those left over come by `rest`."""

@@ -18,22 +18,28 @@ import os
 import struct
 import time
 
-from ..errors import EngineError, UdfError, UsageError
+from ..errors import EngineError, ImageError, UdfError, UsageError
 from ..host.process import is_worker, on_cluster, session, user
+from ..store.declared import DEPTH, HANDLE
 from ..tasks import BYTEA, FUNCTIONS, OF_A_JOB, WAITING_BYTES
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Optional, Tuple
+    from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
-    Row = Tuple[int, Optional[bytes]]
+    from ..store.reader import Pending
+
+    # an image, one that is on its way from a store, or none
+    Image = Union[bytes, Pending, None]
+    Row = Tuple[int, Image]
     # ids, results that are text, results that are bytea, rows that have left this process so far
     Results = Tuple[List[int], Optional[List[Optional[str]]], Optional[List[Optional[bytes]]], int]
 
 FOLDER = os.path.join("base", "pgsql_tmp")
 PREFIX = "pgsql_tmp_dbinfer"
 HEAD = struct.Struct("=qq")  # rows that have left in whole batches, the number of the batch that waits
-ROW = struct.Struct("=qqi")  # number of the batch, id, bytes of the image (-1: none)
+ROW = struct.Struct("=qqi")  # number of the batch, id, bytes of the image (-1: none; below: of a reference)
+REFERENCE = -2
 # Longer than the processes of one scan wait for each other
 CLUSTER_SECONDS = 7 * 86400.0
 NAME = frozenset("0123456789abcdef.")
@@ -68,9 +74,9 @@ class Kept:
         if hasattr(self, "_fd"):
             os.close(self._fd)
 
-    def add(self, number: int, img: Optional[bytes]) -> None:
+    def add(self, number: int, img: Image) -> None:
         """Keep a row that waits."""
-        row = ROW.pack(self._batch, number, -1 if img is None else len(img)) + (img or b"")
+        row = _kept(self._batch, number, img)
         self._write(row + END, self._end)
         self._end += len(row)
 
@@ -85,6 +91,15 @@ class Kept:
                 raise OSError(28, os.strerror(28))
         except OSError as err:
             raise _no_room(err) from err
+
+
+def _kept(batch: int, number: int, img: Image) -> bytes:
+    if img is None:
+        return ROW.pack(batch, number, -1)
+    if isinstance(img, bytes):
+        return ROW.pack(batch, number, len(img)) + img
+    record = img.record()
+    return ROW.pack(batch, number, REFERENCE - len(record)) + record
 
 
 def _no_room(err: OSError) -> UdfError:
@@ -168,9 +183,17 @@ def read_kept(path: str) -> Tuple[int, List[Row]]:
         found, number, size = ROW.unpack_from(data, place)
         if found != batch:
             break
-        place += ROW.size + max(size, 0)
-        rows.append((number, None if size < 0 else data[place - size : place]))
+        length = size if size >= 0 else max(REFERENCE - size, 0)
+        place += ROW.size + length
+        content = data[place - length : place]
+        rows.append((number, content if size >= 0 else _restored(content) if size <= REFERENCE else None))
     return left, rows
+
+
+def _restored(record: bytes) -> Pending:
+    from ..store.reader import restored
+
+    return restored(record)
 
 
 # A scan may read a view that scans; any more scans were left behind by errors
@@ -181,7 +204,7 @@ _scans: Dict[Tuple[int, str], Waiting] = {}
 
 
 class Waiting:
-    """The unfinished batch of one scan in this process.
+    """The rows of one scan that wait in this process.
 
     Args:
         size: rows of a whole batch; 1 where batches do not pay.
@@ -193,25 +216,37 @@ class Waiting:
         self.kept = kept
         self.left = 0
         self.rows: List[Row] = []
+        # rows that wait besides, while their images are on the way from a store
+        self._ahead = 0
         self._bytes = 0
 
-    def add(self, number: int, img: Optional[bytes]) -> bool:
-        """Take a row; return whether the batch is whole."""
+    def add(self, number: int, img: Image) -> bool:
+        """Take a row; return whether a batch is whole."""
         self.rows.append((number, img))
-        self._bytes += len(img or b"")
+        if isinstance(img, bytes):
+            self._bytes += len(img)
+        elif img is not None and not self._ahead:
+            self._ahead, self.size = DEPTH, max(self.size, DEPTH)
         # the first image decided the size, and later ones may be larger
-        if len(self.rows) >= self.size or self._bytes >= WAITING_BYTES:
+        if len(self.rows) >= self.size + self._ahead or self._bytes >= WAITING_BYTES:
             return True
         if self.kept is not None:
             self.kept.add(number, img)
         return False
 
-    def clear(self) -> None:
+    @property
+    def due(self) -> List[Row]:
+        """The rows of the whole batch."""
+        return self.rows[: self.size] if self._ahead else self.rows
+
+    def clear(self, rows: int) -> None:
         """Forget the rows of a batch that was scored."""
-        self.left += len(self.rows)
-        self.rows, self._bytes = [], 0
+        self.left += rows
+        self.rows, self._bytes = self.rows[rows:], 0
         if self.kept is not None:
             self.kept.whole(self.left)
+            for row in self.rows:
+                self.kept.add(*row)
 
 
 def take_row(model: Any, _img: bytes, k: Any) -> Optional[Results]:
@@ -221,6 +256,8 @@ def take_row(model: Any, _img: bytes, k: Any) -> Optional[Results]:
         UsageError: no id, or the function is none of this model.
     """
     function, scan, number, img, on_error = k
+    if img is not None and img.startswith(HANDLE):
+        img = _asked_for(img)
     waiting = _scans.get((user(), scan))
     if waiting is None:
         waiting = _begin(model, function, scan, img)
@@ -228,18 +265,54 @@ def take_row(model: Any, _img: bytes, k: Any) -> Optional[Results]:
         raise UsageError("a row has no id", hint="Every row needs a value in the id column.")
     if not waiting.add(number, img):
         return None
+    due = waiting.due
     try:
-        found = model.rows(function, on_error == "null", waiting.rows)
+        found = _scored(model, function, on_error == "null", due)
     except Exception:
         # if the engine was lost, this row comes again, to a model in this process; the others still wait
         waiting.rows.pop()
         raise
-    numbers = [row[0] for row in waiting.rows]
-    waiting.clear()
+    numbers = [row[0] for row in due]
+    waiting.clear(len(due))
     return _results(function, numbers, found, waiting.left)
 
 
-def _begin(model: Any, function: str, scan: str, img: Optional[bytes]) -> Waiting:
+def _asked_for(handle: bytes) -> Image:
+    """Return the image on its way for which a handle stands; what only looks like one is an image like any other."""
+    from ..store.reader import pending_of
+
+    return pending_of(handle) or handle
+
+
+def _scored(model: Any, function: str, null: bool, rows: List[Row]) -> List[Any]:
+    """Return the results of rows, as many at a time as their images have room."""
+    found: List[Any] = []
+    while len(found) < len(rows):
+        part: List[Tuple[int, Optional[bytes]]] = []
+        size = 0
+        for number, img in rows[len(found) :]:
+            data = _data(number, img, null)
+            part.append((number, data))
+            size += len(data or b"")
+            if size >= WAITING_BYTES:
+                break
+        found += model.rows(function, null, part)
+    return found
+
+
+def _data(number: int, img: Image, null: bool) -> Optional[bytes]:
+    """Return an image, when it has come; None for one that cannot be had, where bad images give None."""
+    if img is None or isinstance(img, bytes):
+        return img
+    try:
+        return img.result()
+    except ImageError as err:
+        if null:
+            return None
+        raise err.of_row(number) from err
+
+
+def _begin(model: Any, function: str, scan: str, img: Image) -> Waiting:
     known = FUNCTIONS.get(function)
     if known is None or not known.batch:
         raise UsageError("there is no function %s() that scores in batches" % function)
@@ -248,7 +321,7 @@ def _begin(model: Any, function: str, scan: str, img: Optional[bytes]) -> Waitin
     while len(_scans) >= MOST_SCANS:
         _drop(next(iter(_scans)))
     # before the file is made: if the engine is lost here, the row comes again and makes the file then
-    size = model.batch_rows(img)
+    size = model.batch_rows(_data(0, img, True))
     kept = Kept(scan) if _ends_early() and not scan.startswith(OF_A_JOB) else None
     _scans[user(), scan] = found = Waiting(size, kept)
     return found
@@ -276,7 +349,9 @@ def score_rest(model: Any, _img: bytes, k: Any) -> List[Results]:
     again = False
     try:
         return [
-            _results(function, [row[0] for row in rows], model.rows(function, on_error == "null", rows), left)
+            _results(
+                function, [row[0] for row in rows], _scored(model, function, on_error == "null", rows), left
+            )
             for left, rows in found
         ]
     except EngineError:

@@ -181,7 +181,31 @@ def alike(settings: Dict[str, str], img: bytes, k: Tuple[bytes, int, float]) -> 
     return alike_here(img, *k)
 
 
-IMAGE_TASKS: Dict[str, Callable[[Any, bytes, Any], Any]] = {
+def image(settings: Dict[str, str], reference: str, etag: Optional[str]) -> bytes:
+    """Return the image to which a reference leads; `settings` know the stores that the user may read."""
+    from ..store.reader import read_image
+
+    return read_image(settings, reference, etag, image_limits(settings).max_bytes)
+
+
+def ask(settings: Dict[str, str], reference: str, _k: None) -> bytes:
+    """Return what stands for that image in a batch; it is fetched while others are scored."""
+    from ..store.reader import ask_for_image
+
+    return ask_for_image(settings, reference, image_limits(settings).max_bytes)
+
+
+def list_files(settings: Dict[str, str], folder: str, after: str) -> Any:
+    """Return the next files of a folder in a store; see reader.list_files."""
+    from ..store.reader import list_files as list_here
+
+    return list_here(settings, folder, after)
+
+
+IMAGE_TASKS: Dict[str, Callable[[Any, Any, Any], Any]] = {
+    "image": image,
+    "ask": ask,
+    "list": list_files,
     "image_info": image_info,
     "draw": draw,
     "alike": alike,

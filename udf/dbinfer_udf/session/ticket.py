@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from time import perf_counter
 
 from .. import fastjson
 from ..errors import EngineError, ImageError, UdfError, UsageError, sees_hosts
 from ..host import interrupts, process
+from ..tasks import PREDICT, TASKS
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
-    from typing import Any, Dict, NoReturn, Optional
+    from typing import Any, Dict, NoReturn, Optional, Tuple
 
 ON_ERROR = ("error", "null")
 HINT = "With on_error => 'null' such an image gives NULL."
+# What tickets do besides the functions of the table of tasks
+BESIDES = PROBLEM, FILL = "problem", "fill"
+IMAGE = "image"  # the only function without a model that may answer NULL
+KEPT_BYTES = 1 << 20  # of an image that a ticket remembers although nobody has asked for its problem
 
 
 def raise_in_database(plpy: Any, err: UdfError, named: bool = True) -> NoReturn:
@@ -58,9 +64,27 @@ class Ticket:
         version_id: of the model version; 0 for functions that need no model.
         spec: JSON: model, version, xml_digest, bin_digest, manifest, settings (or the settings alone for 0).
         asked: when the model was asked for (perf_counter).
+
+    Attributes:
+        remembered: how many calls were answered without the model.
     """
 
-    __slots__ = ("_asked", "_key", "_session", "_tasks", "spec", "transaction", "version_id")
+    __slots__ = (
+        "_ahead",
+        "_asked",
+        "_function",
+        "_kept_bytes",
+        "_key",
+        "_last",
+        "_reason",
+        "_session",
+        "_tasks",
+        "_wanted",
+        "remembered",
+        "spec",
+        "transaction",
+        "version_id",
+    )
 
     def __init__(self, session: Any, version_id: int, spec: str, asked: float) -> None:
         self.version_id = version_id
@@ -70,6 +94,15 @@ class Ticket:
         self.transaction = session.transaction()
         self._key = ""
         self._tasks: Any = None
+        # the last image and what was wrong with it (message, public); equal bytes come again as another object
+        self._last: Optional[bytes] = None
+        self._reason: Optional[Tuple[str, str]] = None
+        self._kept_bytes = KEPT_BYTES
+        # a row's problem may be asked for before its result: what problem() scores with, and (task, k, result) of that
+        self._wanted: Optional[Tuple[str, Any]] = None
+        self._ahead: Optional[Tuple[Tuple[str, Any], Any]] = None
+        self._function: Optional[Tuple[str, Any]] = None
+        self.remembered = 0
 
     def run(
         self,
@@ -89,6 +122,8 @@ class Ticket:
         # before all else, so that a NULL costs neither a library nor a model
         if img is None:
             return None
+        if task in BESIDES or self._ahead is not None:
+            return self._beside(plpy, task, img, on_error, k, row)
         session = self._session
         try:
             if session.settles or session.orphan.value:
@@ -101,10 +136,15 @@ class Ticket:
                 )
             # the ticket holds a key, not the model, so that max_models bounds what stays in memory
             model = session.models.get(self._key)
-            if model is None:
-                return self._first(task, img, k)
-            run = self._tasks.get(task)
-            return (run or _known_run(self._tasks, task))(model, img, k)
+            result = (
+                self._first(task, img, k)
+                if model is None
+                else (self._tasks.get(task) or _known_run(self._tasks, task))(model, img, k)
+            )
+            # a batch comes without an image
+            self._last = img if 0 < len(img) <= self._kept_bytes else None
+            self._reason = None
+            return result
         except KeyboardInterrupt:
             # a cancel on Greenplum; further interrupts that it has queued must not reach the next statement
             interrupts.drain_interrupts()
@@ -115,13 +155,13 @@ class Ticket:
             # the model is loaded here, where nothing raises this error again
             return self.run(plpy, task, img, on_error, k, row)
         except ImageError as err:
+            self._last, self._reason = img or None, (err.message, err.public)
             if on_error == "null":
                 return None
             told = err if row is None else err.of_row(row)
             # image_info, draw and profile cannot answer NULL for a bad image
-            raise_in_database(
-                plpy, told.with_hint(HINT) if self.version_id and task != "profile" else told, self._named()
-            )
+            nullable = task == IMAGE or (self.version_id and task != "profile")
+            raise_in_database(plpy, told.with_hint(HINT) if nullable else told, self._named())
         except UdfError as err:
             raise_in_database(plpy, err, self._named())
         except Exception as err:
@@ -133,6 +173,55 @@ class Ticket:
                 "This is a bug in dbinfer or in the model. Check the installation: dbinfer doctor",
                 "XX000",
             ) from err
+
+    def _beside(
+        self, plpy: Any, task: str, img: bytes, on_error: Optional[str], k: Any, row: Optional[int]
+    ) -> Any:
+        """Do what is no function of the model, or take the result that problem() has."""
+        if task == PROBLEM:
+            return self._problem(plpy, img)
+        if task == FILL:
+            return self._filling(plpy, img, on_error, k)
+        (known, value), self._ahead = self._ahead or ((), None), None
+        # an error is found anew, with all its parts
+        if self._last == img and on_error in ON_ERROR and (self._reason is None or on_error == "null"):
+            if self._session.transaction() == self.transaction and (self._reason or known == (task, k)):
+                self.remembered += 1
+                return value
+            # from now on problem() scores with what the statement asks for
+            self._wanted = (task, k)
+        return self.run(plpy, task, img, on_error, k, row)
+
+    def _problem(self, plpy: Any, img: bytes) -> Optional[str]:
+        """Return what is wrong with an image, or None; it is scored unless it was the last one that was."""
+        self._kept_bytes = sys.maxsize
+        if self._last == img:
+            self.remembered += 1
+        else:
+            task, k = self._wanted or self._first_function()
+            self._ahead = None
+            result = self.run(plpy, task, img, "null", k)
+            self._ahead = ((task, k), result)
+        if self._reason is None:
+            return None
+        message, public = self._reason
+        return public if public and not self._named() else message
+
+    def _filling(self, plpy: Any, img: bytes, on_error: Optional[str], whole: int) -> Optional[str]:
+        """Return the model's result as text for a column's input function; of a class the label unless `whole`."""
+        task, k = self._first_function()
+        result = self.run(plpy, task, img, on_error, k)
+        if isinstance(result, bytes):
+            return "\\x" + result.hex()
+        return _label_of(result) if task == "classify" and result is not None and not whole else result
+
+    def _first_function(self) -> Tuple[str, Any]:
+        """Return the function that users call with this model, with its argument."""
+        if self._function is None:
+            manifest = fastjson.loads(self.spec).get("manifest")
+            functions = TASKS[manifest["task"]].functions if manifest else ()
+            self._function = (functions[0].name, 0) if functions else (PREDICT.name, None)
+        return self._function
 
     def _named(self) -> bool:
         spec = fastjson.loads(self.spec)
@@ -165,6 +254,12 @@ class Ticket:
             # the wait counts for the first load only
             self._asked = None
         return _known_run(self._tasks, task)(model, img, k)
+
+
+def _label_of(classification: str) -> Optional[str]:
+    """Return the label of a literal of dbinfer.classification: (number,label,score); None where it has none."""
+    label = classification[classification.index(",") + 1 : classification.rindex(",")]
+    return label[1:-1].replace('\\"', '"').replace("\\\\", "\\") or None
 
 
 def _known_run(tasks: Dict[str, Any], name: str) -> Any:

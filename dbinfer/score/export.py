@@ -1,0 +1,347 @@
+"""export: each row of a query becomes a file, in a folder or a bucket; what is there already is not scored again."""
+
+from __future__ import annotations
+
+import re
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from psycopg2 import sql
+from psycopg2.extensions import cursor as Cursor
+
+from dbinfer.base.errors import DataError
+from dbinfer.base.options import documented, option
+from dbinfer.base.progress import OnProgress, Progress, silent
+from dbinfer.base.report import Report
+from dbinfer.database.connection import execute_patiently, patiently, session
+from dbinfer.database.platform import detect
+from dbinfer.images.table import HEADER
+from dbinfer.score.places import Place, check_name, open_place
+
+# Oids that are the same in every database: bytea; "char", name, text, bpchar, varchar
+BYTEA, TEXTS = 17, (18, 19, 25, 1042, 1043)
+WRITERS = 8  # files at a time: a bucket takes its time for each
+WAITING_BYTES = 64 << 20  # of results that wait to be written
+# Up to so many names go into the query itself, where parallel workers see them; a temporary table is the leader's alone
+MOST_NAMES = 1_000_000
+HASHED_SINCE = 140000  # an older PostgreSQL would compare each row with each name
+BATCH = 50_000  # names of one statement
+THERE = sql.Identifier("pg_temp", "dbinfer_there")
+FUNCTIONS = """
+SELECT DISTINCT p.proname::pg_catalog.text FROM pg_catalog.pg_proc p
+  JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
+ WHERE n.nspname OPERATOR(pg_catalog.=) 'dbinfer'
+"""
+WHOLE = "Subquery Scan on q"
+# the condition stands where all rows of the query come out
+LATE = re.compile(WHOLE + r"\n(?:(?!.*->).*\n)*? *Filter: ")
+AGAIN = "Rows whose files are there are scored again: LIMIT, DISTINCT, UNION or a window in the query needs all rows."
+HINT = "Write it as SELECT name, result FROM ..., for example SELECT path || '.png', dbinfer.segment(img) FROM images."
+
+
+@documented
+@dataclass(frozen=True)
+class ExportOptions:
+    """How a bucket is reached."""
+
+    endpoint: str | None = option(
+        None, "Server of the object store, where it is not the provider's own.", metavar="URL"
+    )
+
+
+@dataclass(frozen=True)
+class ExportReport(Report):
+    """What an export did.
+
+    Attributes:
+        to: the folder or bucket.
+        written: files.
+        skipped: rows whose files were there before; None where they could not be counted without scoring them.
+        empty: rows whose result is NULL, which make no file.
+        bytes: of the files that were written; seconds: of the whole export.
+    """
+
+    to: str
+    written: int
+    skipped: int | None
+    empty: int
+    bytes: int
+    seconds: float
+
+
+def export(
+    query: str,
+    to: Path | str,
+    options: ExportOptions | None = None,
+    dsn: str | None = None,
+    progress: OnProgress = silent,
+) -> ExportReport:
+    """Write each row of a query to a file; run again, it writes those that are missing.
+
+    Args:
+        query: its first column names the file, its second is the content: bytea as it is, text as UTF-8, all else as
+            JSON; NULL makes no file.
+        to: a folder, or s3://bucket/prefix, gs://bucket/prefix or az://container/prefix.
+
+    Raises:
+        DataError: the query fails or names no files, two rows have one name, or a file cannot be written.
+        UsageError: the address makes no sense.
+    """
+    begin = time.monotonic()
+    with session(dsn, needs_dbinfer=False) as conn:
+        # of one moment: the rows that are counted are those that are written
+        conn.set_session(isolation_level="REPEATABLE READ")
+        with conn.cursor() as cur, ExitStack() as stack:
+            # before a folder is made
+            rows = _Rows(cur, query)
+            place = stack.enter_context(open_place(str(to), options.endpoint if options else None))
+            rows.leave_out(list(place.names()))
+            count = rows.count()
+            written = _Written(place, progress, count)
+            if rows.scores_again():
+                progress(Progress("writing", note=AGAIN))
+            with ThreadPoolExecutor(WRITERS) as written.writers:
+                rows.read(written.take)
+                written.wait()
+    skipped = None if count is None else count.all - count.left
+    numbers = (written.files, skipped, written.empty, written.bytes, time.monotonic() - begin)
+    return ExportReport(str(to), *numbers)
+
+
+@dataclass(frozen=True)
+class _Count:
+    """How many rows there are, and how many of them have no file yet."""
+
+    all: int
+    left: int
+
+
+class _Rows:
+    """The rows of a query that have no file yet.
+
+    Raises:
+        DataError: the query has other columns than a name and a result.
+    """
+
+    def __init__(self, cur: Cursor, query: str) -> None:
+        self._cur = cur
+        # it becomes a subquery, where a semicolon is an error; the line's end closes a comment
+        self._query = sql.SQL("(" + query.strip().rstrip(";").rstrip() + "\n)")
+        self._missing: sql.Composable | None = None
+        # no rows, but the server describes the columns
+        cur.execute(sql.SQL("SELECT * FROM ") + self._query + sql.SQL(" q LIMIT 0"))
+        columns = cur.description or ()
+        if len(columns) != 2 or columns[0].type_code not in TEXTS:
+            given = ", ".join(column.name for column in columns)
+            raise DataError(
+                f"the query returns {given or 'nothing'}, but must return a name (text) and a result", HINT
+            )
+        self._kind = columns[1].type_code
+
+    def leave_out(self, names: list[str]) -> None:
+        """Leave out the rows of files that are there."""
+        # a name that is no UTF-8 is no row's
+        names = [name for name in names if name.isascii() or _is_text(name)]
+        platform = detect(self._cur.connection)
+        if not names:
+            return
+        if platform.mpp or platform.kernel < HASHED_SINCE or len(names) > MOST_NAMES:
+            self._keep(names)
+            self._missing = sql.SQL(
+                "NOT EXISTS (SELECT 1 FROM {} t WHERE t.name OPERATOR(pg_catalog.=) q.name::pg_catalog.text)"
+            ).format(THERE)
+        else:
+            # not "<> ALL", which is hashed from PostgreSQL 15 on only
+            self._missing = sql.SQL(
+                "(q.name::pg_catalog.text OPERATOR(pg_catalog.=) ANY ({})) IS NOT TRUE"
+            ).format(_array(names))
+
+    def _keep(self, names: list[str]) -> None:
+        self._cur.execute(
+            sql.SQL("CREATE TEMPORARY TABLE {} (name pg_catalog.text) ON COMMIT DROP").format(THERE)
+        )
+        rest = iter(names)
+        while some := list(islice(rest, BATCH)):
+            add = sql.SQL("INSERT INTO {} SELECT pg_catalog.unnest({})").format(THERE, _array(some))
+            self._cur.execute(add)
+        self._cur.execute(sql.SQL("ANALYZE {}").format(THERE))
+
+    def count(self) -> _Count | None:
+        """Return how many rows there are; None where that would score them.
+
+        Raises:
+            DataError: two rows have one name.
+        """
+        counting = sql.SQL(
+            "SELECT coalesce(pg_catalog.sum(q.n), 0)::pg_catalog.int8, "
+            "coalesce(pg_catalog.sum(q.n) FILTER (WHERE {}), 0)::pg_catalog.int8, "
+            "pg_catalog.min(q.name) FILTER (WHERE q.n OPERATOR(pg_catalog.>) 1) "
+            "FROM (SELECT q.name::pg_catalog.text AS name, pg_catalog.count(*) AS n FROM {} q(name, value) "
+            "GROUP BY 1) q"
+        ).format(self._missing or sql.SQL("true"), self._query)
+        if self._scores(self._plan(counting)):
+            return None
+        execute_patiently(self._cur, counting)
+        every, left, twin = self._cur.fetchone() or (0, 0, None)
+        if twin is not None:
+            raise _twins(twin)
+        return _Count(every, left)
+
+    def scores_again(self) -> bool:
+        """Return whether rows are scored before those of files that are there are left out."""
+        if self._missing is None:
+            return False
+        plan = self._plan(self._reading())
+        late = WHOLE in plan if THERE.strings[-1] in plan else LATE.search(plan)
+        return bool(late) and self._scores(plan)
+
+    def _plan(self, statement: sql.Composable) -> str:
+        self._cur.execute(sql.SQL("EXPLAIN (VERBOSE, COSTS OFF) ") + statement)
+        return "\n".join(line for (line,) in self._cur.fetchall())
+
+    def _scores(self, plan: str) -> bool:
+        """Return whether a function of ours is in a plan, which may name it without its schema."""
+        self._cur.execute(FUNCTIONS)
+        names = "|".join(name for (name,) in self._cur.fetchall())
+        return bool(names and re.search(rf"\b({names})\(", plan))
+
+    def read(self, take: Callable[[list[bytes | None]], None]) -> None:
+        """Hand name and content of each row on.
+
+        By COPY, which sends rows as they come and, unlike a cursor, may have a parallel plan.
+        """
+        copy = sql.SQL("COPY ({}) TO STDOUT WITH (FORMAT binary)").format(self._reading())
+        text, stream = copy.as_string(self._cur), _Stream(take)
+        patiently(self._cur, lambda: self._cur.copy_expert(text, stream))
+
+    def _reading(self) -> sql.Composed:
+        content = "q.value"
+        if self._kind != BYTEA:
+            text = "q.value" if self._kind in TEXTS else "pg_catalog.to_json(q.value)"
+            content = f"pg_catalog.convert_to({text}::pg_catalog.text, 'UTF8')"
+        return sql.SQL("SELECT q.name::pg_catalog.text, {} FROM {} q(name, value) WHERE {}").format(
+            sql.SQL(content), self._query, self._missing or sql.SQL("true")
+        )
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _array(names: list[str]) -> sql.Composable:
+    """Return an array of texts as one constant: ARRAY[...] of a million parts takes the server a while."""
+    quoted = (name.replace("\\", "\\\\").replace('"', '\\"') for name in names)
+    return sql.SQL("{}::pg_catalog.text[]").format(sql.Literal('{"' + '","'.join(quoted) + '"}'))
+
+
+def _twins(name: str) -> DataError:
+    return DataError(
+        f"two rows of the query have the name {name!r}",
+        "Each row becomes a file; make the names unique, for example with the key: id || '.png'.",
+    )
+
+
+class _Stream:
+    """What COPY writes its rows to.
+
+    Format: https://www.postgresql.org/docs/current/sql-copy.html, "Binary Format".
+    """
+
+    def __init__(self, take: Callable[[list[bytes | None]], None]) -> None:
+        self._take = take
+        self._rest = b""
+        self._begun = False
+
+    def write(self, data: bytes) -> None:
+        """Hand on the rows that are complete; the server sends each as one message."""
+        data, at = self._rest + data, 0
+        if not self._begun and len(data) >= len(HEADER):
+            at, self._begun = len(HEADER), True
+        while self._begun and (found := _row(data, at)):
+            at, values = found
+            self._take(values)
+        self._rest = data[at:]
+
+
+_count, _length = struct.Struct("!h"), struct.Struct("!i")
+
+
+def _row(data: bytes, at: int) -> tuple[int, list[bytes | None]] | None:
+    """Return the end and the values of the row that begins here; None where it is not complete, or the last was."""
+    if len(data) < at + _count.size:
+        return None
+    values: list[bytes | None] = []
+    (columns,) = _count.unpack_from(data, at)
+    at += _count.size
+    for _ in range(columns):
+        if len(data) < at + _length.size:
+            return None
+        (length,) = _length.unpack_from(data, at)
+        at += _length.size
+        if len(data) < at + max(length, 0):
+            return None
+        values.append(None if length < 0 else data[at : at + length])
+        at += max(length, 0)
+    return (at, values) if columns >= 0 else None
+
+
+class _Written:
+    """What has become files; some are written side by side.
+
+    Attributes:
+        writers: the threads that write.
+    """
+
+    writers: ThreadPoolExecutor
+
+    def __init__(self, place: Place, progress: OnProgress, count: _Count | None) -> None:
+        self.files = self.empty = self.bytes = 0
+        self._place, self._progress = place, progress
+        self._total = None if count is None else count.left
+        # nobody has looked for rows of one name yet
+        self._seen: set[str] | None = set() if count is None else None
+        self._waiting: deque[tuple[Future[None], int]] = deque()
+        self._waiting_bytes = 0
+
+    def take(self, row: list[bytes | None]) -> None:
+        """Begin to write a row's file; wait where too much waits already."""
+        name = check_name(None if row[0] is None else row[0].decode())
+        content = row[1]
+        if self._seen is not None:
+            if name in self._seen:
+                raise _twins(name)
+            self._seen.add(name)
+        if content is None:
+            self.empty += 1
+            self._tell()
+            return
+        self._waiting.append((self.writers.submit(self._place.put, name, content), len(content)))
+        self._waiting_bytes += len(content)
+        self.wait(WAITING_BYTES, 4 * WRITERS)
+
+    def wait(self, size: int = -1, files: int = 0) -> None:
+        """Wait until no more than so many bytes and files are to be written.
+
+        Raises:
+            DataError: a file could not be written.
+        """
+        while self._waiting and (self._waiting_bytes > size or len(self._waiting) > files):
+            future, length = self._waiting.popleft()
+            future.result()
+            self.files, self.bytes = self.files + 1, self.bytes + length
+            self._waiting_bytes -= length
+            self._tell()
+
+    def _tell(self) -> None:
+        self._progress(Progress("writing", self.files + self.empty, self._total, "files"))

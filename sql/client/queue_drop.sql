@@ -1,0 +1,3 @@
+DROP TRIGGER IF EXISTS {trigger} ON {table};
+DROP FUNCTION IF EXISTS {function}();
+DROP TABLE IF EXISTS {queue}

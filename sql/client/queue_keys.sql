@@ -1,0 +1,1 @@
+SELECT DISTINCT {texts} FROM {queue} WHERE follower IS NULL LIMIT {most}

@@ -1,0 +1,1 @@
+SELECT EXISTS (SELECT FROM {queue} WHERE follower OPERATOR(pg_catalog.=) {follower})

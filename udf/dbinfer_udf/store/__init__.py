@@ -1,0 +1,1 @@
+"""Images that lie outside the database: which stores there are, and who fetches."""
