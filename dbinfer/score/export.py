@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 import time
@@ -29,19 +30,14 @@ from dbinfer.score.places import Place, check_name, open_place
 BYTEA, TEXTS = 17, (18, 19, 25, 1042, 1043)
 WRITERS = 8  # files at a time: a bucket takes its time for each
 WAITING_BYTES = 64 << 20  # of results that wait to be written
-# Up to so many names go into the query itself, where parallel workers see them; a temporary table is the leader's alone
-MOST_NAMES = 1_000_000
-HASHED_SINCE = 140000  # an older PostgreSQL would compare each row with each name
-BATCH = 50_000  # names of one statement
-THERE = sql.Identifier("pg_temp", "dbinfer_there")
+MOST_NAMES = 250_000  # of one constant: a jsonb's keys may have 256 MB, and a bucket's names 1024 bytes
 FUNCTIONS = """
 SELECT DISTINCT p.proname::pg_catalog.text FROM pg_catalog.pg_proc p
   JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
  WHERE n.nspname OPERATOR(pg_catalog.=) 'dbinfer'
 """
-WHOLE = "Subquery Scan on q"
 # the condition stands where all rows of the query come out
-LATE = re.compile(WHOLE + r"\n(?:(?!.*->).*\n)*? *Filter: ")
+LATE = re.compile(r"Subquery Scan on q\n(?:(?!.*->).*\n)*? *Filter: ")
 AGAIN = "Rows whose files are there are scored again: LIMIT, DISTINCT, UNION or a window in the query needs all rows."
 HINT = "Write it as SELECT name, result FROM ..., for example SELECT path || '.png', dbinfer.segment(img) FROM images."
 
@@ -134,7 +130,8 @@ class _Rows:
         self._cur = cur
         # it becomes a subquery, where a semicolon is an error; the line's end closes a comment
         self._query = sql.SQL("(" + query.strip().rstrip(";").rstrip() + "\n)")
-        self._missing: sql.Composable | None = None
+        # conditions, each of which a row must meet
+        self._missing: list[sql.Composable] = []
         # no rows, but the server describes the columns
         cur.execute(sql.SQL("SELECT * FROM ") + self._query + sql.SQL(" q LIMIT 0"))
         columns = cur.description or ()
@@ -148,30 +145,13 @@ class _Rows:
     def leave_out(self, names: list[str]) -> None:
         """Leave out the rows of files that are there."""
         # a name that is no UTF-8 is no row's
-        names = [name for name in names if name.isascii() or _is_text(name)]
-        platform = detect(self._cur.connection)
-        if not names:
-            return
-        if platform.mpp or platform.kernel < HASHED_SINCE or len(names) > MOST_NAMES:
-            self._keep(names)
-            self._missing = sql.SQL(
-                "NOT EXISTS (SELECT 1 FROM {} t WHERE t.name OPERATOR(pg_catalog.=) q.name::pg_catalog.text)"
-            ).format(THERE)
-        else:
-            # not "<> ALL", which is hashed from PostgreSQL 15 on only
-            self._missing = sql.SQL(
-                "(q.name::pg_catalog.text OPERATOR(pg_catalog.=) ANY ({})) IS NOT TRUE"
-            ).format(_array(names))
-
-    def _keep(self, names: list[str]) -> None:
-        self._cur.execute(
-            sql.SQL("CREATE TEMPORARY TABLE {} (name pg_catalog.text) ON COMMIT DROP").format(THERE)
-        )
-        rest = iter(names)
-        while some := list(islice(rest, BATCH)):
-            add = sql.SQL("INSERT INTO {} SELECT pg_catalog.unnest({})").format(THERE, _array(some))
-            self._cur.execute(add)
-        self._cur.execute(sql.SQL("ANALYZE {}").format(THERE))
+        rest = iter([name for name in names if name.isascii() or _is_text(name)])
+        while some := list(islice(rest, MOST_NAMES)):
+            self._missing.append(_not_among(some))
+        orca = detect(self._cur.connection).features.orca
+        if self._missing and orca == "on":
+            # which would score all rows before it leaves any out
+            self._cur.execute("SET LOCAL optimizer = off")
 
     def count(self) -> _Count | None:
         """Return how many rows there are; None where that would score them.
@@ -179,28 +159,33 @@ class _Rows:
         Raises:
             DataError: two rows have one name.
         """
-        counting = sql.SQL(
-            "SELECT coalesce(pg_catalog.sum(q.n), 0)::pg_catalog.int8, "
-            "coalesce(pg_catalog.sum(q.n) FILTER (WHERE {}), 0)::pg_catalog.int8, "
-            "pg_catalog.min(q.name) FILTER (WHERE q.n OPERATOR(pg_catalog.>) 1) "
-            "FROM (SELECT q.name::pg_catalog.text AS name, pg_catalog.count(*) AS n FROM {} q(name, value) "
-            "GROUP BY 1) q"
-        ).format(self._missing or sql.SQL("true"), self._query)
-        if self._scores(self._plan(counting)):
+        if self._scores(self._plan(self._counting(self._like_missing()))):
             return None
-        execute_patiently(self._cur, counting)
+        execute_patiently(self._cur, self._counting(self._missing))
         every, left, twin = self._cur.fetchone() or (0, 0, None)
         if twin is not None:
             raise _twins(twin)
         return _Count(every, left)
 
+    def _counting(self, missing: list[sql.Composable]) -> sql.Composed:
+        return sql.SQL(
+            "SELECT coalesce(pg_catalog.sum(q.n), 0)::pg_catalog.int8, "
+            "coalesce(pg_catalog.sum(q.n) FILTER (WHERE {}), 0)::pg_catalog.int8, "
+            "pg_catalog.min(q.name) FILTER (WHERE q.n OPERATOR(pg_catalog.>) 1) "
+            "FROM (SELECT q.name::pg_catalog.text AS name, pg_catalog.count(*) AS n FROM {} q(name, value) "
+            "GROUP BY 1) q"
+        ).format(_all(missing), self._query)
+
+    def _like_missing(self) -> list[sql.Composable]:
+        """Return conditions for which the plan is the same, without all the names."""
+        return [_not_among([""])] if self._missing else []
+
     def scores_again(self) -> bool:
         """Return whether rows are scored before those of files that are there are left out."""
-        if self._missing is None:
+        if not self._missing:
             return False
-        plan = self._plan(self._reading())
-        late = WHOLE in plan if THERE.strings[-1] in plan else LATE.search(plan)
-        return bool(late) and self._scores(plan)
+        plan = self._plan(self._reading(self._like_missing()))
+        return bool(LATE.search(plan)) and self._scores(plan)
 
     def _plan(self, statement: sql.Composable) -> str:
         self._cur.execute(sql.SQL("EXPLAIN (VERBOSE, COSTS OFF) ") + statement)
@@ -217,17 +202,17 @@ class _Rows:
 
         By COPY, which sends rows as they come and, unlike a cursor, may have a parallel plan.
         """
-        copy = sql.SQL("COPY ({}) TO STDOUT WITH (FORMAT binary)").format(self._reading())
+        copy = sql.SQL("COPY ({}) TO STDOUT WITH (FORMAT binary)").format(self._reading(self._missing))
         text, stream = copy.as_string(self._cur), _Stream(take)
         patiently(self._cur, lambda: self._cur.copy_expert(text, stream))
 
-    def _reading(self) -> sql.Composed:
+    def _reading(self, missing: list[sql.Composable]) -> sql.Composed:
         content = "q.value"
         if self._kind != BYTEA:
             text = "q.value" if self._kind in TEXTS else "pg_catalog.to_json(q.value)"
             content = f"pg_catalog.convert_to({text}::pg_catalog.text, 'UTF8')"
         return sql.SQL("SELECT q.name::pg_catalog.text, {} FROM {} q(name, value) WHERE {}").format(
-            sql.SQL(content), self._query, self._missing or sql.SQL("true")
+            sql.SQL(content), self._query, _all(missing)
         )
 
 
@@ -239,10 +224,20 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def _array(names: list[str]) -> sql.Composable:
-    """Return an array of texts as one constant: ARRAY[...] of a million parts takes the server a while."""
-    quoted = (name.replace("\\", "\\\\").replace('"', '\\"') for name in names)
-    return sql.SQL("{}::pg_catalog.text[]").format(sql.Literal('{"' + '","'.join(quoted) + '"}'))
+def _not_among(names: list[str]) -> sql.Composable:
+    """Return the condition that a row's name is none of these.
+
+    They are the keys of an object, which the server searches by halves. In an array, PostgreSQL before 14 would compare
+    each row with each name; a temporary table would be the leader's alone, and no parallel worker's.
+    """
+    found = json.dumps(dict.fromkeys(names, 0), ensure_ascii=False)
+    return sql.SQL(
+        "({}::pg_catalog.jsonb OPERATOR(pg_catalog.?) q.name::pg_catalog.text) IS NOT TRUE"
+    ).format(sql.Literal(found))
+
+
+def _all(conditions: list[sql.Composable]) -> sql.Composable:
+    return sql.SQL(" AND ").join(conditions) if conditions else sql.SQL("true")
 
 
 def _twins(name: str) -> DataError:

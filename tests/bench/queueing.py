@@ -1,10 +1,6 @@
 """What an insert pays for the trigger of `dbinfer follow`: processor time of the backend, without it and with it.
 
-<<<<<<<< HEAD:tests/bench/follow_cost.py
-    .venv/bin/python tests/bench/follow_cost.py [--dsn DSN]
-========
     .venv/bin/python tests/bench/queueing.py [--dsn DSN]
->>>>>>>> 7773f079db9bf9662ec00c3af500a282fdfa8e97:tests/bench/queueing.py
 
 Each round inserts the same images into a table without and one with the trigger; of each the quickest round counts. The
 server must be on this host, for /proc says what a backend has used.

@@ -178,7 +178,7 @@ def db(dsn: str) -> Iterator[psycopg2.extensions.connection]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    log = _log()
+    log = server_log()
     if log is not None:
         item.stash[LOG] = (log, log.stat().st_size)
     return (yield)
@@ -196,7 +196,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report
 
 
-def _log() -> Path | None:
+def server_log() -> Path | None:
+    """Return the log of the server that these tests have started; None for another one."""
     folder = os.environ.get("DBINFER_HOME")
     log = state.Home(Path(folder)).log if folder else None
     return log if log is not None and log.exists() else None

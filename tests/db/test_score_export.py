@@ -83,6 +83,19 @@ class TestFolder:
         (tmp_path / "mine").unlink()
         assert files(tmp_path) == masks(db)
 
+    def test_names_of_all_kinds_are_known_again(
+        self, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # in several parts
+        monkeypatch.setattr(sys.modules["dbinfer.score.export"], "MOST_NAMES", 2)
+        names = ["käse", "it's", 'a "b"', "c\\d", "100 %s", "{}", "\t", "ünd/so weiter", "€.png"]
+        listed = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
+        query = f"SELECT name, 'x' FROM unnest(ARRAY[{listed}]) name"
+        assert export(query, tmp_path, dsn=dsn).written == len(names)
+        (tmp_path / "it's").unlink()
+        report = export(query, tmp_path, dsn=dsn)
+        assert (report.written, report.skipped) == (1, len(names) - 1)
+
     @pytest.mark.parametrize(
         ("more", "again"),
         [

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psycopg2
@@ -18,6 +18,7 @@ import tiny_models
 from asking import ask, on_server, refused, role, rows
 from buckets import KEYS, Door, bucket, cutting, elsewhere, refusing, slow
 from psycopg2.extensions import connection as Connection
+from servers import server_log
 from sqlalchemy import create_engine, select
 from test_image_bad_input import GOOD
 from typer.testing import CliRunner
@@ -396,6 +397,29 @@ class TestSecrets:
         assert "of-nobody" not in f"{diag.message_primary} {diag.message_detail} {diag.message_hint}"
         # the other stores of this session are as good as before
         assert ask(db, "SELECT dbinfer.image('photos/none', on_error => 'null')") is None
+
+    def test_is_shown_to_nobody(self, db: Connection, locked: str, door: Door) -> None:
+        """Neither among the sessions nor the processes, nor in the log, whether a fetch succeeds or fails."""
+        log = server_log()
+        begin = log.stat().st_size if log else 0
+        self.write(db, locked, KEYS)
+        rows(
+            db, "SET log_min_messages = debug1; SET log_statement = 'all'; SET log_error_verbosity = verbose"
+        )
+        assert ask(db, "SELECT dbinfer.image('locked/a.png')") == GOOD
+        door.faults |= {"refused": refusing(403), "broken": refusing(500), "cut": cutting}
+        for path, sqlstate in (("refused", "42501"), ("broken", "58030"), ("cut", "58030"), ("no", "P0002")):
+            refused(db, sqlstate, "SELECT dbinfer.image(%s)", f"locked/{path}.png")
+            shown = [ask(db, "SELECT string_agg(a::text, ' ') FROM pg_stat_activity a").encode()]
+            for program in Path("/proc").glob("[0-9]*"):
+                for file in ("cmdline", "environ"):
+                    with suppress(OSError):  # it has ended, or is another's
+                        shown.append((program / file).read_bytes())
+            assert b"of-nobody" not in b"".join(shown)
+        if log:
+            told = log.read_bytes()[begin:]
+            assert b"locked/broken.png" in told
+            assert b"of-nobody" not in told
 
 
 class TestFiles:
