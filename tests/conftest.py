@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -107,6 +108,8 @@ def ports_of_its_own() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # what a shell starts in the background ignores SIGINT, and so would the programs that tests cancel
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     limit = os.environ.get("ISA")
     if limit:
         if limit not in ISA:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import psycopg2
+import pytest
+from asking import rows
 from common_folders import common_folder
+from psycopg2.extensions import make_dsn
 
 from dbinfer.server import cluster
 from dbinfer.server.account import Account, server_account
@@ -15,7 +21,15 @@ from dbinfer.server.account import Account, server_account
 
 @contextmanager
 def bare_server() -> Iterator[str]:
-    """Yield the dsn of a superuser; the server is gone at the end."""
+    """Yield the dsn of a superuser; the server is gone at the end.
+
+    Where the tests run against a cluster, it is that one: databases there have no PL/Python until a superuser makes it.
+    """
+    named = os.environ.get("DBINFER_TEST_GREENPLUM_DSN")
+    if named:
+        _require_logins(named)
+        yield named
+        return
     with common_folder("bare") as folder:
         account, programs = server_account(), _programs(folder)
         sockets, data = folder / "sockets", folder / "data"
@@ -31,6 +45,20 @@ def bare_server() -> Iterator[str]:
             yield f"host={sockets} port=5432 user=postgres dbname=postgres"
         finally:
             _must(account, *control, "-m", "immediate", "stop")
+
+
+def _require_logins(dsn: str) -> None:
+    """Skip where a role without a password may not log in, as the tests' roles have none."""
+    role = f"caller_{uuid.uuid4().hex[:8]}"
+    with closing(psycopg2.connect(dsn)) as db:
+        db.autocommit = True
+        rows(db, f"CREATE ROLE {role} LOGIN")
+        try:
+            psycopg2.connect(make_dsn(dsn, user=role)).close()
+        except psycopg2.OperationalError as err:
+            pytest.skip(f"roles without a password may not log in to this cluster: {err}".strip())
+        finally:
+            rows(db, f"DROP ROLE {role}")
 
 
 def _must(account: Account, *command: str) -> None:

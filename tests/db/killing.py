@@ -27,11 +27,7 @@ from dbinfer.score import ScoreOptions, score
 LONG = os.environ.get("LONG") == "1"
 ROWS, KILLS, BATCH = (20_000, 5, 100) if LONG else (3_000, 2, 20)
 DAMAGED = 200  # one of so many
-# a shell lets what it starts in the background ignore an interrupt, and Python keeps to that
-CLIENT = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
-    "from dbinfer.cli import main; main(sys.argv[1:])"
-)
+CLIENT = "import sys; from dbinfer.cli import main; main(sys.argv[1:])"
 PATIENCE = 120.0
 BACKEND = """
 SELECT pid FROM pg_stat_activity WHERE application_name = 'dbinfer' AND pid <> pg_backend_pid()

@@ -89,9 +89,7 @@ def command(request: pytest.FixtureRequest, images: str, tmp_path: Path) -> Iter
         words += ["--study", mark]
     words += ["--data", QUERY, "--out", str(out), "--dsn", images, "--val-fraction", "0.2"]
     environment = {**os.environ, MARK: mark, "TMPDIR": str(temporary)}
-    # Background jobs of a shell, and what they start, ignore Ctrl-C
-    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    program += "from dbinfer.cli.app import main; main()"
+    program = "from dbinfer.cli.app import main; main()"
     with log.open("w") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", program, verb, "digits", *words],

@@ -23,7 +23,6 @@ from workers import DAMAGED, PATIENCE, kill, make_digits, processes, start, stor
 
 import dbinfer
 
-pytestmark = pytest.mark.postgres_only("it starts a PostgreSQL of its own")
 LONG = os.environ.get("LONG") == "1"
 ROWS, KILLS = (20_000, 20) if LONG else (3_000, 5)
 LEASE = ("--lease", "2")

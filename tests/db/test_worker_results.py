@@ -24,7 +24,6 @@ from dbinfer.score.options import FUNCTIONS
 from dbinfer.server import cluster
 from dbinfer.server.account import server_account
 
-pytestmark = pytest.mark.postgres_only("it starts a PostgreSQL of its own")
 ROWS = 600
 IMAGE = tiny_models.file(tiny_models.picture(200, 10, 10))
 # A model of each task, and the functions that workers score with it

@@ -20,7 +20,6 @@ from dbinfer.images.load import LoadOptions, load
 from dbinfer.models import deploy
 from dbinfer.score import ScoreOptions, score
 
-pytestmark = pytest.mark.postgres_only("tables alone are for a server without PL/Python")
 COLOURS = [(200, 0, 0), (0, 200, 0), (0, 0, 200)]
 LABELS = ["red", "green", "blue"]
 ROWS = 60

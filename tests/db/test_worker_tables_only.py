@@ -19,7 +19,6 @@ import dbinfer
 from dbinfer.base.errors import DataError, InstallError
 from dbinfer.install import InstallOptions, install
 
-pytestmark = pytest.mark.postgres_only("it starts a PostgreSQL of its own")
 IMAGE = tiny_models.file(tiny_models.picture(200, 10, 10))
 WAY_OUT = "dbinfer worker"
 

@@ -37,7 +37,8 @@ def shop(superuser: str) -> Iterator[str]:
     try:
         yield make_dsn(superuser, dbname=database, user=owner)
     finally:
-        as_superuser(superuser, f"DROP DATABASE {database} WITH (FORCE)", f"DROP ROLE {owner}")
+        gone = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'"
+        as_superuser(superuser, gone, f"DROP DATABASE {database}", f"DROP ROLE {owner}")
 
 
 @contextmanager
