@@ -19,7 +19,7 @@ from dbinfer.score.shared import END, Claim, Claims, SharedJob, look, shared_job
 from dbinfer.score.statements import Bound, Plan, Range
 from dbinfer.score.tables import prepare
 from dbinfer.score.workers import BY_INDEX, ONE_BY_ONE, PARTS, Pace
-from dbinfer.worker.lane import Lane, heard, hears, listen
+from dbinfer.worker.lane import Lane, gone, heard, hears, listen
 from dbinfer_udf.errors import UdfError
 from dbinfer_udf.session.outside import Fetched
 from dbinfer_udf.store.reader import Reader
@@ -89,9 +89,9 @@ class Hand:
             pace.measured(claim.keys.rows, time.monotonic() - begin)
         except LostError:
             self._lane.say(lost=1)
-        except (DataError, UdfError, psycopg2.ProgrammingError, psycopg2.DataError) as err:
+        except (DataError, UdfError, psycopg2.Error) as err:
             # of the only job: the worker ends with this reason. Of one among many: others go on
-            if self._lane.job is not None:
+            if self._lane.job is not None or gone(err):
                 raise
             told = sentence(err) if isinstance(err, psycopg2.Error) else err
             self._lane.say(note=f"job {job.number}: {told.message}")
@@ -213,7 +213,11 @@ def read(conn: Connection, plan: Plan, query: sql.Composable) -> list[Row]:
             cur.execute(BY_INDEX + ONE_BY_ONE)
         if plan.platform.mpp:
             cur.execute(query)
-            return [(mark, key, None if img is None else bytes(img)) for mark, *key, img in cur.fetchall()]
+            # the last column is an image, or the text of its reference
+            return [
+                (mark, key, img.encode() if isinstance(img, str) else img and bytes(img))
+                for mark, *key, img in cur.fetchall()
+            ]
         data = io.BytesIO()
         cur.copy_expert(sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query).as_string(cur), data)
     return list(rows_of(data.getvalue()))

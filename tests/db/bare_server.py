@@ -18,6 +18,13 @@ from psycopg2.extensions import make_dsn
 from dbinfer.server import cluster
 from dbinfer.server.account import Account, server_account
 
+CLUSTER = "DBINFER_TEST_GREENPLUM_DSN"
+
+
+def on_cluster() -> bool:
+    """Return whether the tests run against a cluster."""
+    return bool(os.environ.get(CLUSTER))
+
 
 @contextmanager
 def bare_server() -> Iterator[str]:
@@ -25,10 +32,9 @@ def bare_server() -> Iterator[str]:
 
     Where the tests run against a cluster, it is that one: databases there have no PL/Python until a superuser makes it.
     """
-    named = os.environ.get("DBINFER_TEST_GREENPLUM_DSN")
-    if named:
-        _require_logins(named)
-        yield named
+    if on_cluster():
+        _require_logins(os.environ[CLUSTER])
+        yield os.environ[CLUSTER]
         return
     with common_folder("bare") as folder:
         account, programs = server_account(), _programs(folder)

@@ -133,7 +133,7 @@ class Wire:
 
     def __init__(self, server: str) -> None:
         values = parse_dsn(server)
-        self._server = f"{values['host']}/.s.PGSQL.{values['port']}"
+        self._host, self._port = str(values["host"]), int(values["port"])
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._whole = threading.Event()
@@ -146,12 +146,18 @@ class Wire:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.socket(socket.AF_UNIX)
-                server.connect(self._server)
+                server = self._reached()
                 self._pairs.append((client, server))
                 self._ends += client, server
                 for one, other in ((client, server), (server, client)):
                     threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+
+    def _reached(self) -> socket.socket:
+        if not self._host.startswith("/"):
+            return socket.create_connection((self._host, self._port))
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(f"{self._host}/.s.PGSQL.{self._port}")
+        return server
 
     def _carry(self, one: socket.socket, other: socket.socket) -> None:
         with suppress(OSError):

@@ -16,7 +16,7 @@ from bare_server import bare_server
 from common_folders import common_folder
 from copies import POOLER, SBIN
 from psycopg2.extensions import make_dsn, parse_dsn
-from workers import DAMAGED, another_role, make_digits, start, stored, tables_only, until
+from workers import DAMAGED, another_role, kill, make_digits, start, stored, tables_only, until
 
 import dbinfer
 from dbinfer.base.errors import DataError
@@ -177,6 +177,31 @@ def test_usage_is_counted(tables: str) -> None:
         dbinfer.score("digits", "counted", dbinfer.ScoreOptions(model="redness"), tables)
         assert ask(db, "SELECT rows FROM dbinfer.usage WHERE model = 'redness'") == ROWS
         rows(db, "SELECT dbinfer.set_setting('usage', 'off')")
+
+
+def test_a_job_that_cannot_be_written_stops_no_other(tables: str) -> None:
+    job = ("--table", "digits", "--model", "colours", "--batch", "20", "--lease", "2")
+    with closing(psycopg2.connect(tables)) as db:
+        db.autocommit = True
+        dbinfer.score("digits", "hindered", dbinfer.ScoreOptions(model="colours"), tables)
+        rows(db, "DELETE FROM hindered")
+        rows(db, "ALTER TABLE hindered ADD CHECK (id IS NULL) NOT VALID")
+        alone = start(tables, *job, "--into", "hindered")
+        said = alone.communicate(timeout=60)[0]
+        assert alone.returncode == 1, said
+        assert "violates check constraint" in said
+        begun = start(tables, *job, "--into", "unhindered")
+        until(lambda: stored(tables, "unhindered") > 0, "it scores")
+        kill(begun)
+        # a step of each, the older one first
+        worker = start(tables, "--concurrency", "1", "--lease", "2")
+        until(lambda: stored(tables, "unhindered") == ROWS, "the other job is done")
+        (number,) = (one["id"] for one in dbinfer.jobs(dsn=tables).jobs
+                     if one["target"].endswith(".hindered") and one["state"] != "done")  # fmt: skip
+        dbinfer.cancel_job(number, tables)
+        assert worker.poll() is None
+        worker.terminate()
+        worker.communicate(timeout=60)
 
 
 @pytest.fixture(scope="module")
