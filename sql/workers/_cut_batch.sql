@@ -9,8 +9,9 @@ DECLARE
 BEGIN
   PERFORM dbinfer_private.check_claim(token, seconds);
   PERFORM dbinfer_private.own_job(of_job, who);
+  -- not IS NOT DISTINCT FROM, for which ORCA loses the collation of arrays of text
   UPDATE dbinfer_private.shared_job s SET low = upto, found = true
-   WHERE s.job = of_job AND s.pass = in_pass AND s.low IS NOT DISTINCT FROM above;
+   WHERE s.job = of_job AND s.pass = in_pass AND (s.low = above OR s.low IS NULL AND above IS NULL);
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;

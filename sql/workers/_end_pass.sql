@@ -12,7 +12,7 @@ BEGIN
   PERFORM dbinfer_private.own_job(of_job, who);
   -- whoever is first ends the pass; the others find another pass then
   SELECT * INTO s FROM dbinfer_private.shared_job h
-   WHERE h.job = of_job AND h.pass = in_pass AND h.low IS NOT DISTINCT FROM above /* postgresql: FOR UPDATE */;
+   WHERE h.job = of_job AND h.pass = in_pass AND (h.low = above OR h.low IS NULL AND above IS NULL) /* postgresql: FOR UPDATE */;
   IF NOT FOUND THEN
     RETURN 'again';
   ELSIF EXISTS (SELECT 1 FROM dbinfer_private.batch b WHERE b.job = of_job) THEN
@@ -24,7 +24,7 @@ BEGIN
     UPDATE dbinfer_private.shared_job h SET pass = in_pass + 1, low = NULL, found = false,
            -- looking takes a twentieth of the time at most
            look_at = at + CASE WHEN s.found THEN 0 ELSE greatest(pause, 20 * looked) END * interval '1 second'
-     WHERE h.job = of_job AND h.pass = in_pass AND h.low IS NOT DISTINCT FROM above;
+     WHERE h.job = of_job AND h.pass = in_pass AND (h.low = above OR h.low IS NULL AND above IS NULL);
     RETURN CASE WHEN s.found THEN 'again' ELSE 'wait' END;
   END IF;
   UPDATE dbinfer_private.job j SET state = 'done', pid = own, updated_at = at, ended_at = at WHERE j.id = of_job AND j.state = 'running';
