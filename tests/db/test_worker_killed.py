@@ -58,8 +58,12 @@ def finished(dsn: str, *workers: subprocess.Popen[str]) -> list[str]:
     assert {worker.returncode for worker in workers} <= {0}, said
     with closing(psycopg2.connect(dsn)) as db:
         for table, columns in (("", "id, class, label, score"), ("_errors", "id, reason")):
-            one, other = (f"SELECT {columns} FROM {name}{table}" for name in ("answers", "undisturbed"))
-            assert rows(db, f"({one} EXCEPT ALL {other}) UNION ALL ({other} EXCEPT ALL {one})") == []
+            # not by EXCEPT ALL, for which ORCA takes NULLs for different
+            one, other = (
+                rows(db, f"SELECT {columns} FROM {name}{table} ORDER BY id")
+                for name in ("answers", "undisturbed")
+            )
+            assert one == other
         counted = "SELECT sum(done), sum(errors) FROM dbinfer.jobs WHERE target LIKE '%.answers' AND id > "
         first = ask(db, "SELECT last FROM before_this_test")
         assert rows(db, counted + str(first)) == [(ROWS, len(range(7, ROWS + 1, DAMAGED)))]
@@ -201,6 +205,7 @@ def test_a_worker_that_loses_its_network(digits: str, ends: bool) -> None:
         finished(digits, near, far)
 
 
+@pytest.mark.postgres_only("a segment's row does not say which transaction has written it")
 def test_rows_that_change_while_they_are_scored_are_scored_again(digits: str, tmp_path: Path) -> None:
     """A result belongs to the image that was there when it was written."""
     dbinfer.deploy(tiny_models.loop(tmp_path, 20_000, "slow"), dsn=digits)
