@@ -8,6 +8,7 @@ installed; moto's server of S3, which is written in Python and takes most of the
 
 from __future__ import annotations
 
+import logging
 import shutil
 import socket
 import subprocess
@@ -78,6 +79,8 @@ def stores(opened: Database, folder: Path, images: list[bytes], stack: ExitStack
     found = {"disk": (f"file://{folder}", None)}
     if shutil.which("nginx"):
         found["web"] = (stack.enter_context(nginx(folder)), None)
+    # `verbose` is about its start only
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     moto.start()
     stack.callback(moto.stop)
