@@ -213,14 +213,17 @@ def read(conn: Connection, plan: Plan, query: sql.Composable) -> list[Row]:
             cur.execute(BY_INDEX + ONE_BY_ONE)
         if plan.platform.mpp:
             cur.execute(query)
-            # the last column is an image, or the text of its reference
-            return [
-                (mark, key, img.encode() if isinstance(img, str) else img and bytes(img))
-                for mark, *key, img in cur.fetchall()
-            ]
+            return [(mark, key, _as_bytes(img)) for mark, *key, img in cur.fetchall()]
         data = io.BytesIO()
         cur.copy_expert(sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query).as_string(cur), data)
     return list(rows_of(data.getvalue()))
+
+
+def _as_bytes(img: memoryview | str | None) -> bytes | None:
+    """Return an image, or the text of its reference, as COPY gives it."""
+    if img is None:
+        return None
+    return img.encode() if isinstance(img, str) else bytes(img)
 
 
 HEAD, COUNT, SIZE = 15, struct.Struct("!h"), struct.Struct("!i")  # bytes before the extension's size
