@@ -142,6 +142,8 @@ def bucket() -> Iterator[Door]:
     thread = threading.Thread(target=door.serve_forever, daemon=True)
     thread.start()
     try:
+        # buckets are the process's, and outlive the server of the module before
+        assert door._ask("POST", "/moto-api/reset")[0] == 200
         assert door._ask("PUT", f"/{BUCKET}")[0] == 200
         yield door
     finally:
