@@ -72,7 +72,8 @@ SQL = """
       active version. Without it, functions use the default model (`dbinfer.set_default`).
     - `on_error` says what a damaged image gives: `'error'` (the default) ends the statement with the reason, `'null'`
       gives NULL.
-    - `img` is an image file: JPEG, PNG, BMP, TIFF, WebP or GIF. NULL gives NULL.
+    - `img` is an image file: JPEG, PNG, BMP, TIFF, WebP, GIF, AVIF or HEIC (for which the hosts need the package
+      `pillow-heif`). NULL gives NULL.
     - `images` is a table or view with a column of ids (`id_column`, `'id'`) and a column of images (`img_column`,
       `'img'`): image files (bytea), references to stores (text, see `dbinfer.image`), or large objects (oid).
 

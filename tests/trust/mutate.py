@@ -135,13 +135,29 @@ def bmp_pieces(data: bytes) -> list[bytes]:
     return _cut(data, [0, 14, 18, 22, 26, 28, 30, 34, *range(start, len(data), 64)])
 
 
+def box_pieces(data: bytes) -> list[bytes]:
+    """Return the boxes, those within meta and of the pictures' properties one by one."""
+    cuts, inner = [0], {b"meta": 12, b"iprp": 8, b"ipco": 8}
+
+    def walk(at: int, end: int) -> None:
+        while at + 8 <= end:
+            cuts.append(at)
+            size, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
+            if kind in inner:
+                walk(at + inner[kind], min(at + size, end))
+            at += max(size, 8)
+
+    walk(0, len(data))
+    return _cut(data, cuts)
+
+
 def _cut(data: bytes, cuts: list[int]) -> list[bytes]:
     return [data[a:b] for a, b in zip(cuts, [*cuts[1:], len(data)], strict=True)]
 
 
 PIECES: dict[str, Callable[[bytes], list[bytes]]] = {
     "JPEG": jpeg_pieces, "PNG": png_pieces, "BMP": bmp_pieces, "TIFF": tiff_pieces, "WebP": webp_pieces,
-    "GIF": gif_pieces,
+    "GIF": gif_pieces, "AVIF": box_pieces, "HEIC": box_pieces,
 }  # fmt: skip
 
 

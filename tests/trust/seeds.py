@@ -10,9 +10,11 @@ from functools import cache
 import cv2
 import hostile_images as hostile
 import numpy as np
+import pillow_heif
 from PIL import Image
 
-FORMATS = ("JPEG", "PNG", "BMP", "TIFF", "WebP", "GIF")
+pillow_heif.register_heif_opener()
+FORMATS = ("JPEG", "PNG", "BMP", "TIFF", "WebP", "GIF", "AVIF", "HEIC")
 
 
 def _pixels(height: int = 40, width: int = 56) -> np.ndarray:
@@ -30,7 +32,7 @@ def _pillow(kind: str, mode: str = "RGB", frames: int = 1, **options: object) ->
     if frames > 1:
         options.update(save_all=True, append_images=pictures[1:])
     target = io.BytesIO()
-    pictures[0].save(target, kind, **options)
+    pictures[0].save(target, "HEIF" if kind == "HEIC" else kind, **options)
     return target.getvalue()
 
 
@@ -147,8 +149,31 @@ def _gifs() -> list[bytes]:
     ]
 
 
+def _avifs() -> list[bytes]:
+    return [
+        _pillow("AVIF", quality=80),
+        _pillow("AVIF", "RGBA", quality=60, subsampling="4:4:4"),
+        _pillow("AVIF", "L"),
+        _pillow("AVIF", exif=_exif()),
+        _pillow("AVIF", frames=3),
+    ]
+
+
+def _heics() -> list[bytes]:
+    return [
+        _pillow("HEIC", quality=80),
+        _pillow("HEIC", "RGBA"),
+        _pillow("HEIC", "L"),
+        _pillow("HEIC", exif=_exif().tobytes()),
+        _pillow("HEIC", frames=2),
+    ]
+
+
 @cache
 def seeds(kind: str) -> tuple[bytes, ...]:
     """Return the sound files of a format."""
-    makers = {"JPEG": _jpegs, "PNG": _pngs, "BMP": _bmps, "TIFF": _tiffs, "WebP": _webps, "GIF": _gifs}
+    makers = {
+        "JPEG": _jpegs, "PNG": _pngs, "BMP": _bmps, "TIFF": _tiffs, "WebP": _webps, "GIF": _gifs,
+        "AVIF": _avifs, "HEIC": _heics,
+    }  # fmt: skip
     return tuple(makers[kind]())

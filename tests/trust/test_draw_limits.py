@@ -18,6 +18,7 @@ import pytest
 from dbinfer_udf.errors import CancelledError, ImageError, UsageError
 from dbinfer_udf.host import interrupts
 from dbinfer_udf.image import draw
+from dbinfer_udf.image.apart import answers
 from dbinfer_udf.image.decode import decode
 from dbinfer_udf.image.file import DEFAULT_LIMITS
 from dbinfer_udf.session import images
@@ -129,5 +130,5 @@ def test_a_process_that_draws_and_writes_without_end() -> None:
     """Before, all that it wrote in a minute went into the backend's memory."""
     with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as taken:
         with pytest.raises(ImageError, match="gave more than an image"):
-            images._answer(taken, 1 << 20)
+            next(answers(taken, 1 << 20))
         taken.kill()

@@ -34,7 +34,7 @@ SCRIPT = b"*/=1;alert(1);/*<script>alert(1)</script>"
 
 def picture(kind: str, size: tuple[int, int] = SIDE, **options: object) -> bytes:
     target = io.BytesIO()
-    Image.new("RGB", size, (200, 30, 10)).save(target, kind, **options)
+    Image.new("RGB", size, (200, 30, 10)).save(target, "HEIF" if kind == "HEIC" else kind, **options)
     return target.getvalue()
 
 

@@ -6,7 +6,10 @@ import functools
 import io
 
 import numpy as np
+import pillow_heif
 from PIL import Image
+
+pillow_heif.register_heif_opener()
 
 WIDTH, HEIGHT = 96, 64
 TRANSPOSES = {
@@ -31,13 +34,13 @@ def picture() -> Image.Image:
 
 
 def encode(image: Image.Image, kind: str, orientation: int = 0, **options: object) -> bytes:
-    """Return the file; `kind` is Pillow's name of the format."""
+    """Return the file; `kind` is our name of the format, which is Pillow's but for HEIC."""
     if orientation:
         exif = Image.Exif()
         exif[0x112] = orientation
-        options["exif"] = exif
+        options["exif"] = exif.tobytes()
     target = io.BytesIO()
-    image.save(target, kind, **options)
+    image.save(target, "HEIF" if kind == "HEIC" else kind, **options)
     return target.getvalue()
 
 

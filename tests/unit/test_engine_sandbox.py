@@ -275,7 +275,7 @@ def test_the_engine_says_and_has_what_was_granted(engine: client.Engine, tmp_pat
     assert model.ask("predict", img, None)
     (facts,) = client.status(engine.settings)[0]["models"]
     assert facts["sandbox"] == {
-        **{"files": True, "seccomp": True, "filter": worker.NO_THREADS},
+        **{"files": True, "seccomp": True, "filter": worker.filters()[0]},
         "landlock": sandbox.landlock_version(),
     }
     found = engine_models.processes(engine)

@@ -152,7 +152,7 @@ def test_drawing_without_a_python_says_so(tmp_path: Path) -> None:
     """Before, this was an `unexpected FileNotFoundError`."""
     settings = {"venv": str(tmp_path)}
     with pytest.raises(
-        UdfError, match=r"the Python that draws, .* cannot be started: No such file"
+        UdfError, match=r"the Python that decodes, .* cannot be started: No such file"
     ) as caught:
         images.drawn_apart(settings, b"img", (None, None))
-    assert caught.value.for_everybody().message == "nothing can be drawn here"
+    assert caught.value.for_everybody().message == "such images cannot be decoded here"

@@ -29,6 +29,8 @@ KINDS = [
     ("WebP", {"lossless": True}),
     ("WebP", {"quality": 95}),
     *([("GIF", {})] if READS_GIF else []),
+    ("AVIF", {"quality": 95}),
+    ("HEIC", {"quality": 95}),
 ]
 
 
@@ -50,7 +52,7 @@ def test_pixels_and_order_of_channels(subtests: pytest.Subtests) -> None:
 
 def test_orientation_is_applied(subtests: pytest.Subtests) -> None:
     for orientation, kind, color in itertools.product(
-        range(1, 9), ["JPEG", "PNG", "TIFF", "WebP"], ["RGB", "GRAY"]
+        range(1, 9), ["JPEG", "PNG", "TIFF", "WebP", "AVIF", "HEIC"], ["RGB", "GRAY"]
     ):
         with subtests.test(orientation=orientation, kind=kind, color=color):
             image = picture()

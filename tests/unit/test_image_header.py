@@ -38,6 +38,11 @@ CASES = [
     ("WebP", "RGBA", 4, {"lossless": True}),
     ("WebP", "RGBA", 4, {}),
     ("GIF", "P", 3, {}),
+    ("AVIF", "RGB", 3, {}),
+    ("AVIF", "RGBA", 4, {}),
+    ("AVIF", "L", 1, {}),
+    ("HEIC", "RGB", 3, {}),
+    ("HEIC", "RGBA", 4, {}),
 ]
 
 
@@ -58,7 +63,7 @@ def test_says_what_the_file_holds(subtests: pytest.Subtests) -> None:
 
 
 def test_orientation(subtests: pytest.Subtests) -> None:
-    for orientation, kind in itertools.product(range(1, 9), ["JPEG", "PNG", "TIFF", "WebP"]):
+    for orientation, kind in itertools.product(range(1, 9), ["JPEG", "PNG", "TIFF", "WebP", "AVIF", "HEIC"]):
         with subtests.test(orientation=orientation, kind=kind):
             header = read_header(encode(picture(), kind, orientation))
             assert (header.width, header.height, header.orientation) == (WIDTH, HEIGHT, orientation)
@@ -127,6 +132,7 @@ def test_no_image(subtests: pytest.Subtests) -> None:
         b"RIFF1234WAVE",
         b"GIF90a",
         b"\x89PNX" + b"x" * 99,
+        b"\0\0\0\x20ftypisom\0\0\0\0isomiso2avc1mp41" + b"x" * 99,
     ]:
         with subtests.test(data=data):
             with pytest.raises(ImageError, match=r"not an image|cut off") as caught:
@@ -167,7 +173,7 @@ def test_bmps_are_those_that_opencv_reads(subtests: pytest.Subtests) -> None:
 
 def test_no_format_is_what_is_no_image() -> None:
     rng = np.random.default_rng(3)
-    for data in [encode(picture(), kind) for kind in ("JPEG", "PNG", "BMP", "TIFF", "WebP", "GIF")]:
+    for data in [encode(picture(), kind) for kind in FORMATS]:
         for _ in range(300):
             bad = bytearray(data)
             bad[rng.integers(HEAD_BYTES)] = rng.integers(256)

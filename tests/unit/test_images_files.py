@@ -108,7 +108,7 @@ def test_a_bmp_that_cannot_be_scored_is_not_loaded(tmp_path: Path) -> None:
     """Its header of 16 bytes is OS/2's short form: `load` took it, and scoring said "not an image"."""
     file = tmp_path / "short.bmp"
     file.write_bytes(b"BM" + bytes(12) + (16).to_bytes(4, "little") + bytes(40))
-    assert "is not an image (JPEG, PNG, BMP, TIFF, WebP or GIF)" in refused(file)
+    assert "is not an image (JPEG, PNG, BMP, TIFF, WebP, GIF, AVIF or HEIC)" in refused(file)
 
 
 def test_a_file_that_is_no_image_is_not_read_whole(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_every_function_that_scores_is_known() -> None:
             if argument in ("img", "reference")
         )
         for name, sql in scoring.items()
-        if "ticket.run(" in sql and name not in ("_rest", "_files_page")
+        if re.search(r"ticket\.(run|each)\(", sql) and name not in ("_rest", "_files_page")
     }
     # dbinfer.draw is not inlined where its image is scored, too
     assert places | {"draw": 0} == CALLS

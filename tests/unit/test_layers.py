@@ -12,7 +12,7 @@ import pytest
 from source_tree import CLIENT, HOUSE, ROOT, imports_of, modules, needs, ours, resolved, sources, tops
 
 DESIGN = ROOT / "docs" / "explanation" / "design.md"
-IN_BACKENDS = {"numpy", "cv2", "openvino", "obstore", "orjson", "dbinfer_udf"}
+IN_BACKENDS = {"numpy", "cv2", "openvino", "obstore", "orjson", "pillow_heif", "dbinfer_udf"}
 # A room (a package or module of its top) imports only rooms before it; docs/explanation/design.md has the same order.
 ROOMS: dict[str, tuple[str, ...]] = {
     "dbinfer": (
@@ -33,6 +33,7 @@ ZOO_MAY_USE_OF_OURS = {"dbinfer_models", "dbinfer_udf.manifest", "dbinfer_udf"}
 SCORING = (
     "image.decode.",
     "image.draw.",
+    "image.frames.",
     "image.resize.",
     "result.",
     "model.model.",

@@ -32,7 +32,7 @@ from dbinfer_udf.engine.slots import SIZE, Slots, make_slots
 from dbinfer_udf.errors import ImageError, UdfError
 from dbinfer_udf.host import protocol
 from dbinfer_udf.image.decode import Decoder, Target
-from dbinfer_udf.image.header import read_header, sniff
+from dbinfer_udf.image.header import HEAD_BYTES, read_header, sniff
 from dbinfer_udf.manifest import Manifest, ManifestError
 from dbinfer_udf.model import trial, trial_process
 
@@ -48,7 +48,7 @@ def header(data: bytes) -> None:
         found = read_header(data)
     except ImageError:
         return
-    assert sniff(data[:18]) == found.format
+    assert sniff(data[:HEAD_BYTES]) == found.format
     assert found.width > 0
     assert found.height > 0
     assert found.buffers >= 0

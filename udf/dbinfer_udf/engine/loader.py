@@ -41,7 +41,7 @@ def rehearse(model: Any, wanted: Dict[str, Any], seconds: float) -> Optional[Dic
         wanted: what the model was opened with.
         seconds: that an inference may take.
     """
-    tries = (_in_fork(partial(run_shut_in, model, wanted, filters), seconds) for filters in worker.FILTERS)
+    tries = (_in_fork(partial(run_shut_in, model, wanted, filters), seconds) for filters in worker.filters())
     return next((found for found in tries if found is not None), None)
 
 
@@ -151,7 +151,7 @@ def load_tried(wanted: Dict[str, Any]) -> Tuple[Model, Dict[str, Any]]:
         "openvino"
     ]
     started = perf_counter()
-    model = Model(openvino, entry, spec, wanted["threads"])
+    model = Model(openvino, entry, spec, wanted["threads"], shut_in=True)
     rows = model.batch_network(wanted["rows"]).rows
     milliseconds = (perf_counter() - started) * 1e3
     # with all signals blocked, as the first inference is: afterwards a timer can end one
@@ -237,7 +237,7 @@ class Crew:
 
     def first(self) -> Dict[str, Any]:
         """Fork a worker that compiles for itself, as all others will; return the facts of the model."""
-        for self.filters in worker.FILTERS:
+        for self.filters in worker.filters():
             found = self._first()
             if found:
                 break

@@ -7,10 +7,11 @@ import os
 import signal
 import socket
 import struct
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 from ..errors import RowError
 from ..host import protocol, sandbox
+from ..image import heif
 from ..model.functions import RUNS
 from ..model.trial import Limits
 from ..model.trial_process import SHORT_OF_MEMORY
@@ -173,6 +174,11 @@ def _has_closed(connection: Any) -> bool:
         return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
         return False
+
+
+def filters() -> Sequence[str]:
+    """Return the filters to try on this host: what decodes HEIC starts a thread for each image."""
+    return FILTERS[1:] if heif.library() is not None else FILTERS
 
 
 def shut_in(semaphore: int, filters: str = NO_THREADS) -> Dict[str, Any]:

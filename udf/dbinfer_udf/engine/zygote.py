@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ..errors import EngineError
 from ..host import libraries, protocol, sandbox
 from ..host.libraries import site_packages
+from ..image import heif
 from ..image.file import image_limits
 
 MOST_FDS = 4
@@ -132,6 +133,9 @@ def _imported(venv: str, max_pixels: int) -> Optional[Exception]:
         libraries.import_libraries(venv, max_pixels)
         # what a loader needs, so that each finds it imported
         from . import loader  # noqa: F401 - with all that imports the libraries, which the venv has from here on
+
+        # a worker can open no file any more, so it could not import this for its first HEIC
+        heif.library()
     except Exception as err:
         return err
     return None

@@ -7,13 +7,15 @@ for about 4,000 others.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import cv2
 import numpy as np
 
 from ..errors import ImageError
 from ..manifest import Manifest
+from . import heif
+from .apart import apart_once
 from .file import DEFAULT_LIMITS, FREE_MEMORY, Header, Limits, too_large, too_much_memory
 from .header import HINT, first_frame, palette, read_header, still
 
@@ -131,10 +133,15 @@ def check_shape(shape: Sequence[int], header: Header, part: int) -> None:
     """
     width, height = header.size if header.format == "TIFF" else (header.width, header.height)
     if (shape[0], shape[1]) != (-(-height // part), -(-width // part)):
-        raise ImageError(
-            f"the {header.format} image is damaged: its header says {header.width} x {header.height} pixels, but the "
-            f"decoder found {shape[1]} x {shape[0]}"
-        )
+        raise _wrong_size(shape, header)
+
+
+def _wrong_size(shape: Sequence[int], header: Header) -> ImageError:
+    found = "%d x %d" % (shape[1], shape[0]) if shape else "another number"
+    return ImageError(
+        f"the {header.format} image is damaged: its header says {header.width} x {header.height} pixels, but the "
+        f"decoder found {found}"
+    )
 
 
 def _cut_off(header: Header) -> ImageError:
@@ -220,14 +227,24 @@ class Decoder:
     Args:
         color: RGB, BGR or GRAY.
         target: JPEGs may be decoded at 1/2, 1/4 or 1/8 as long as this size is still covered; None never.
+        settings: of a process that decodes AVIF and HEIC in another one, which the first hostile one would take over;
+            None where this process may.
     """
 
-    def __init__(self, color: str, limits: Limits = DEFAULT_LIMITS, target: Optional[Target] = None) -> None:
+    def __init__(
+        self,
+        color: str,
+        limits: Limits = DEFAULT_LIMITS,
+        target: Optional[Target] = None,
+        settings: Optional[Dict[str, str]] = None,
+    ) -> None:
         base = {"GRAY": cv2.IMREAD_GRAYSCALE, "RGB": _RGB or cv2.IMREAD_COLOR}.get(color, cv2.IMREAD_COLOR)
         self._flags = {n: base | reduced | _IGNORE_ORIENTATION for n, reduced in _REDUCED.items()}
         self._bytes_a_pixel = 1 if color == "GRAY" else 3
         self._swap = color == "RGB" and not _RGB
+        self._color = color
         self._limits = limits
+        self._settings = settings
         self.target = target
 
     def __call__(self, data: bytes) -> Tuple[np.ndarray, Header]:
@@ -243,6 +260,8 @@ class Decoder:
         header, part = self.check(data)
         # taken apart at once, as in check_cost: such steps are most of what a small image costs
         format_, width, height, _, _, orientation, _, _, _, _, animated = header
+        if format_ in heif.FORMATS:
+            return self._high_efficiency(data, header), header
         # OpenCV's own reader of animations can end the process: see still()
         image = _decode(still(data) if animated else data, header, self._flags[part])
         if part > 1 or format_ == "TIFF" or image.shape[:2] != (height, width):
@@ -256,6 +275,20 @@ class Decoder:
             image = _TURNS[orientation](image)
         return image, header
 
+    def _high_efficiency(self, data: bytes, header: Header) -> np.ndarray:
+        """Return the pixels of an AVIF or HEIC as shown."""
+        if self._settings is None:
+            image = _high_efficiency(data, header)
+        else:
+            image = _from_raw(apart_once(self._settings, "image.decode:raw_picture", [data]), header)
+        if self._color == "BGR":
+            return image
+        # gray, too, is made of colours here: decoders differ in how they do it
+        found: np.ndarray = cv2.cvtColor(
+            image, cv2.COLOR_BGR2GRAY if self._color == "GRAY" else cv2.COLOR_BGR2RGB
+        )
+        return found
+
     def check(self, data: bytes) -> Tuple[Header, int]:
         """Return the header and the part at which the image is decoded; raise what is known before the decoder runs."""
         limits = self._limits
@@ -268,6 +301,33 @@ class Decoder:
             part = reduction(header, self.target)
         check_cost(data, header, limits, self._bytes_a_pixel * header.width * header.height // (part * part))
         return header, part
+
+
+def _high_efficiency(data: bytes, header: Header) -> np.ndarray:
+    """Return the pixels BGR of an AVIF or HEIC as shown."""
+    if header.format == heif.HEIC:
+        image = heif.decode_heic(data)
+    else:
+        image = _decode(data, header, cv2.IMREAD_COLOR | _IGNORE_ORIENTATION)
+        if header.orientation > 1:
+            image = _TURNS[header.orientation](image)
+    if image.shape[1::-1] != header.size:
+        raise _wrong_size(image.shape, header)
+    return np.ascontiguousarray(image)
+
+
+def raw_picture(limits: Limits, data: bytes) -> Iterator[bytes]:
+    """Yield the pixels BGR of an AVIF or HEIC as shown, row by row; see apart."""
+    header, _ = Decoder("BGR", limits).check(data)
+    yield _high_efficiency(data, header).tobytes()
+
+
+def _from_raw(raw: bytes, header: Header) -> np.ndarray:
+    """Return what raw_picture yielded in a process that may have been taken over since."""
+    width, height = header.size
+    if len(raw) != 3 * width * height:
+        raise _wrong_size((), header)
+    return np.frombuffer(raw, np.uint8).reshape(height, width, 3)
 
 
 def _without_rest(image: np.ndarray, header: Header, part: int) -> np.ndarray:

@@ -21,7 +21,7 @@ class Header(NamedTuple):
         scans: passes over the pixels; more than one in a progressive JPEG.
         buffers: bytes that the decoder takes beside the pixels which it returns.
         seconds: that decoding takes on one core, estimated rather too high (docs/explanation/security.md).
-        animated: whether it is a PNG of several pictures.
+        animated: whether it is a PNG or an AVIF of several pictures.
     """
 
     format: str
@@ -59,7 +59,8 @@ class Limits(NamedTuple):
         max_scans: passes of a progressive JPEG over its pixels, also within a TIFF; encoders write 6 to 18.
         max_segments: JPEG segments, PNG and WebP chunks, GIF blocks, TIFF strips and tiles, each of which costs time or
             memory however small it is; encoders write hundreds.
-        max_frames: images of an animation, pages of a TIFF; only the first is decoded.
+        max_frames: images of an animation, pages of a TIFF, of which only the first is decoded but by dbinfer.frames;
+            and what that returns of a film.
         max_seconds: estimated seconds of decoding on one core.
     """
 

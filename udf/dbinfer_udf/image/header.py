@@ -1,5 +1,5 @@
 """Tells the format of an image file by its first bytes, and reads its header: size, orientation and what decoding will
-cost. No pixel is decoded; JPEG and TIFF have modules of their own.
+cost. No pixel is decoded; JPEG, TIFF, and AVIF with HEIC have modules of their own.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ import struct
 from typing import Callable, Dict, Iterator, Optional, Tuple
 
 from ..errors import ImageError
-from . import jpeg, tiff
+from . import heif, jpeg, tiff
 from .file import DEFAULT_LIMITS, Header, Limits, check_count, exif_orientation
 
-FORMATS = ("JPEG", "PNG", "BMP", "TIFF", "WebP", "GIF")
-HINT = "Supported formats: JPEG, PNG, BMP, TIFF, WebP and GIF."
-HEAD_BYTES = 18  # what sniff() looks at: a BMP's tell-tale comes last
+FORMATS = ("JPEG", "PNG", "BMP", "TIFF", "WebP", "GIF", *heif.FORMATS)
+HINT = "Supported formats: %s and %s; films: dbinfer.frames." % (", ".join(FORMATS[:-1]), FORMATS[-1])
+HEAD_BYTES = heif.BRANDS_END  # what sniff() looks at
+_LEAST_BYTES = 18  # a BMP's tell-tale ends there
 
 # Two letters are too little to tell a BMP from a text, so the size of its second header must be one that exists; OpenCV
 # reads these and not the 16 bytes of OS/2's short form.
@@ -23,9 +24,9 @@ _WEBP_CHUNKS = (b"VP8 ", b"VP8L", b"VP8X")
 
 
 def sniff(head: bytes) -> Optional[str]:
-    """Return the format of a file by its first 18 bytes (HEAD_BYTES); None for what read_header calls no image."""
+    """Return the format of a file by its first 32 bytes (HEAD_BYTES); None for what read_header calls no image."""
     found = _SIGNATURES.get(head[:2])
-    return found[0] if found is not None and found[1](head) else None
+    return found[0](head) if found is not None else None
 
 
 def read_header(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Header:
@@ -38,10 +39,10 @@ def read_header(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Header:
         ImageError: no bytes, no image of a supported format, or a header that is cut off or makes no sense.
     """
     found = _SIGNATURES.get(data[:2])
-    if found is None or not found[1](data):
+    if found is None or not found[0](data):
         raise _not_an_image(data)
     try:
-        header = found[2](data, limits)
+        header = found[1](data, limits)
     except (struct.error, IndexError, OverflowError):
         raise _cut_off(data) from None
     if header.width < 1 or header.height < 1:
@@ -52,7 +53,7 @@ def read_header(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Header:
 def _not_an_image(data: bytes) -> ImageError:
     if not data:
         return ImageError("the image is empty: it has 0 bytes", hint="Use NULL where there is no image.")
-    if len(data) < HEAD_BYTES and data[:2] in _SIGNATURES:
+    if len(data) < _LEAST_BYTES and data[:2] in _SIGNATURES:
         return _cut_off(data)
     return ImageError(f"not an image: the first bytes are {bytes(data[:8])!r}", hint=HINT)
 
@@ -279,21 +280,26 @@ def _riff_chunks(data: bytes, limits: Limits) -> tuple[int, int, bool]:
     return orientation or 1, frames, lossless
 
 
-# By the first two bytes: the format, whether the file is one, and what reads it
-_SIGNATURES: Dict[bytes, Tuple[str, Callable[[bytes], bool], Callable[[bytes, Limits], Header]]] = {
-    b"\xff\xd8": ("JPEG", lambda head: head[2:3] == b"\xff", jpeg.read_jpeg),
+def _if(name: str, is_one: Callable[[bytes], bool]) -> Callable[[bytes], Optional[str]]:
+    return lambda head: name if is_one(head) else None
+
+
+# By the first two bytes: what tells the format (None: it is none), and what reads the header
+_SIGNATURES: Dict[bytes, Tuple[Callable[[bytes], Optional[str]], Callable[[bytes, Limits], Header]]] = {
+    b"\xff\xd8": (_if("JPEG", lambda head: head[2:3] == b"\xff"), jpeg.read_jpeg),
     b"\x89P": (
-        "PNG",
-        lambda head: head[:8] == b"\x89PNG\r\n\x1a\n" and head[12:16] == b"IHDR",
+        _if("PNG", lambda head: head[:8] == b"\x89PNG\r\n\x1a\n" and head[12:16] == b"IHDR"),
         _read_png,
     ),
-    b"BM": ("BMP", lambda head: head[14:18] in _BMP_HEADERS, _read_bmp),
-    b"II": ("TIFF", lambda head: head[:4] in _TIFF_SIGNATURES, tiff.read_tiff),
-    b"MM": ("TIFF", lambda head: head[:4] in _TIFF_SIGNATURES, tiff.read_tiff),
+    b"BM": (_if("BMP", lambda head: head[14:18] in _BMP_HEADERS), _read_bmp),
+    b"II": (_if("TIFF", lambda head: head[:4] in _TIFF_SIGNATURES), tiff.read_tiff),
+    b"MM": (_if("TIFF", lambda head: head[:4] in _TIFF_SIGNATURES), tiff.read_tiff),
     b"RI": (
-        "WebP",
-        lambda head: head[:4] == b"RIFF" and head[8:12] == b"WEBP" and head[12:16] in _WEBP_CHUNKS,
+        _if(
+            "WebP", lambda head: head[:4] == b"RIFF" and head[8:12] == b"WEBP" and head[12:16] in _WEBP_CHUNKS
+        ),
         _read_webp,
     ),
-    b"GI": ("GIF", lambda head: head[:6] in (b"GIF87a", b"GIF89a"), _read_gif),
+    b"GI": (_if("GIF", lambda head: head[:6] in (b"GIF87a", b"GIF89a")), _read_gif),
+    b"\0\0": (heif.kind_of, heif.read_heif),
 }

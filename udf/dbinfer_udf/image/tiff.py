@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections import Counter
 from itertools import zip_longest
-from typing import Dict, Tuple
+from typing import Dict, Iterator, Tuple
 
 from ..errors import ImageError
 from . import jpeg
@@ -126,17 +127,36 @@ def _array(
 
 def _walk_pages(data: bytes, layout: Layout, directory: int, limits: Limits) -> None:
     """Raise where there are more pages than allowed; OpenCV counts them all before it reads the first."""
+    for _ in _directories(data, layout, directory, limits):
+        pass
+
+
+def _directories(data: bytes, layout: Layout, directory: int, limits: Limits) -> Iterator[int]:
+    """Yield the offset of each page's directory."""
     pages = 0
     try:
         while directory:
             pages += 1
             check_count(pages, limits.max_frames, "pages", "max_image_frames")
+            yield directory
             directory = struct.unpack_from(
                 layout.end + layout.offset, data, directory_end(data, layout, directory)
             )[0]
     except (struct.error, OverflowError):
-        if not pages:
-            raise
+        return
+
+
+def pages(data: bytes, limits: Limits) -> Iterator[bytes]:
+    """Yield the file anew for each page, with that page as its first and only one."""
+    layout = layout_of(data)
+    form, file = layout.end + layout.offset, bytearray(data)
+    for directory in _directories(data, layout, first_directory(data, layout), limits):
+        file[:] = data
+        struct.pack_into(form, file, layout.first, directory)
+        # where it would lie beyond the end, there is none
+        with contextlib.suppress(struct.error):
+            struct.pack_into(form, file, directory_end(data, layout, directory), 0)
+        yield bytes(file)
 
 
 def _cost(tags: Dict[int, int], width: int, height: int) -> tuple[int, int, float]:

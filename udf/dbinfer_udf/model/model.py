@@ -235,11 +235,14 @@ class Model:
         entry: the model's files in the host cache.
         spec: of the ticket: model, version, manifest, settings.
         threads: for inference.
+        shut_in: this process is the engine's, which may decode what a backend does not.
     """
 
     in_process = True
 
-    def __init__(self, openvino: Any, entry: Entry, spec: Dict[str, Any], threads: int) -> None:
+    def __init__(
+        self, openvino: Any, entry: Entry, spec: Dict[str, Any], threads: int, shut_in: bool = False
+    ) -> None:
         self.name: str = spec["model"]
         self.version: int = spec["version"]
         self.manifest = manifest_of(spec)
@@ -252,7 +255,13 @@ class Model:
         self.output = self.compiled.output
         # a view, which shows what each inference writes
         self.flat = self.output.reshape(-1)
-        self.decode = Decoder(self.manifest.color, image_limits(spec["settings"]), target_of(self.manifest))
+        settings = spec["settings"]
+        self.decode = Decoder(
+            self.manifest.color,
+            image_limits(settings),
+            target_of(self.manifest),
+            None if shut_in else settings,
+        )
         self.resize = Resizer(self.manifest).resize
         # what post-processing needs, decided once
         layout = tasks.TASKS[self.manifest.task].layout

@@ -1,23 +1,19 @@
-"""What needs no model: the facts of an image from its header, drawing on an image, and embeddings that are alike.
-
-Drawing may have to happen in a process of its own, which may crash, and can open no file and send nothing once it has
-the image.
-"""
+"""What needs no model: the facts of an image from its header, its frames, drawing, and embeddings that are alike."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import time
+import struct
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from ..engine.models import ALWAYS
-from ..errors import CancelledError, ImageError, UdfError
-from ..host import interrupts, protocol
+from ..errors import CancelledError, UsageError
+from ..host import interrupts
+from ..image import heif
+from ..image.apart import apart, apart_once
 from ..image.file import image_limits
 from ..image.header import read_header
 
-SECONDS = 60.0  # for drawing in a process of its own
+_TIME = struct.Struct("<q")  # before each picture of image.frames
 
 
 def draw(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional[bytes]]) -> bytes:
@@ -27,7 +23,7 @@ def draw(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional[
         k: JSON of the detections, and the mask; either may be None.
     """
     # the promise of `always`: no image is decoded in a backend. An engine serves one model, and this is none's.
-    if settings.get("isolation") == ALWAYS:
+    if settings.get("isolation") == ALWAYS or heif.kind_of(img) or heif.kind_of(k[1] or b""):
         return drawn_apart(settings, img, k)
     return drawn(settings, img, k)
 
@@ -44,119 +40,25 @@ def drawn(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional
 
 
 def drawn_apart(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional[bytes]]) -> bytes:
-    """Return what draw.drawn returns, or raise what it raises; ImageError where the process ends instead."""
-    # as below: only where it is needed, because a session that asks for an image's facts waits for imports
-    from ..host import own_python, sandbox
-
+    """Draw in a process of its own."""
     detections, mask = k
     parts = [img, (detections or "").encode(), mask or b""]
-    files = [sandbox.memory_file("dbinfer-draw", part) for part in parts]
-    try:
-        call = {"settings": settings, "files": files, "masked": mask is not None}
-        process = _started(call, own_python.python_of(settings), files)
-    finally:
-        for number in files:
-            os.close(number)
-    try:
-        return _answer(process, image_limits(settings).max_memory)
-    finally:
-        process.kill()
-        process.wait()  # a backend must not collect zombies
-        process.stdout.close()
+    return apart_once(settings, "image.draw:drawn_apart", parts, [mask is not None])
 
 
-def _started(call: Dict[str, Any], python: str, files: Any) -> Any:
-    import subprocess
+def frames(settings: Dict[str, str], data: bytes, every: Optional[float]) -> Iterator[Any]:
+    """Yield number (from 1), time in microseconds, and BMP file of each picture; image.frames finds them apart.
 
-    from ..host import own_python
-
-    program = own_python.program_of("session.images", call)
-    try:
-        return own_python.start_python(
-            python, program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=files
-        )
-    except OSError as err:
-        problem = "the Python that draws, %s, cannot be started: %s" % (python, err.strerror)
-        hint = "Make the environment again: dbinfer doctor says which."
-        raise UdfError(problem, hint=hint, sqlstate="58000", public="nothing can be drawn here") from err
-
-
-def _answer(process: Any, most: int) -> bytes:
-    import select
-
-    said, size, out, until = [], 0, process.stdout.fileno(), time.monotonic() + SECONDS
-    while True:
-        if select.select([out], [], [], protocol.STEP)[0]:
-            block = os.read(out, 1 << 20)
-            if not block:
-                break
-            said.append(block)
-            size += len(block)
-            # a process that a hostile image has taken over writes without end
-            if size > protocol.ANSWER.size + most:
-                raise ImageError("drawing gave more than an image", sqlstate="54000")
-        protocol.look_for_cancel()
-        if time.monotonic() > until:
-            raise ImageError("drawing took more than %d s" % SECONDS, sqlstate="54000")
-    answer = b"".join(said)
-    head = protocol.ANSWER.size
-    if len(answer) < head:
-        protocol.look_for_cancel()  # the server's signal goes to this process and to the one that draws
-        raise ImageError("drawing ended without a result: the image may be hostile", detail=_ending(process))
-    _, kind, size = protocol.ANSWER.unpack(answer[:head])
-    result: bytes = protocol.unpack_answer(kind, answer[head : head + size])
-    return result
-
-
-def _ending(process: Any) -> str:
-    return "The process that drew it ended with status %d." % process.wait()
-
-
-def child(call: Dict[str, Any]) -> None:
-    """Be the process that draws: read what is to be drawn, give up all rights, draw, answer."""
-    from ..host.libraries import import_libraries
-
-    img, detections, mask = (_content(number) for number in call["files"])
-    settings = call["settings"]
-    limits = image_limits(settings)
-    import_libraries(settings.get("venv", ""), limits.max_pixels)
-    # imported while files can still be opened; their threads, too, are to start under the filter
-    import cv2
-
-    from ..image.draw import drawn as draw_here
-
-    cv2.setNumThreads(1)
-    _give_up(4 * limits.max_memory)
-    try:
-        masked = mask if call["masked"] else None
-        said = protocol.pack_answer(draw_here(img, detections.decode(), masked, limits))
-    except Exception as err:
-        said = protocol.pack_error(err)
-    with os.fdopen(1, "wb") as out:
-        out.write(said)
-    os._exit(0)
-
-
-def _give_up(memory: int) -> None:
-    """Bound the memory, and take all rights but to compute and to answer, as far as this kernel knows how."""
-    import resource
-
-    from ..host import sandbox
-
-    sandbox.no_new_privileges()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-    for restrict in (
-        sandbox.restrict_files,
-        lambda: sandbox.restrict_calls(os.getpid(), -1, sandbox.count_threads() == 1),
-    ):
-        with contextlib.suppress(OSError):
-            restrict()
-
-
-def _content(number: int) -> bytes:
-    with os.fdopen(number, "rb") as file:
-        return file.read()
+    Args:
+        every: seconds; of each span of this length only the first picture counts. None: all.
+    """
+    if every is not None and not 1e-6 <= every < 1e9:
+        problem = "every is %g seconds, but must be more than 0" % every
+        raise UsageError(problem, hint="For example every => '1 s'; NULL gives every picture.")
+    span = None if every is None else round(every * 1e6)
+    for number, said in enumerate(apart(settings, "image.frames:frames", [data], [span]), 1):
+        (at,) = _TIME.unpack_from(said)
+        yield number, None if at < 0 else at, said[_TIME.size :]
 
 
 def look_for_cancel() -> None:
@@ -208,5 +110,6 @@ IMAGE_TASKS: Dict[str, Callable[[Any, Any, Any], Any]] = {
     "list": list_files,
     "image_info": image_info,
     "draw": draw,
+    "frames": frames,
     "alike": alike,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from time import perf_counter
 
 from .. import fastjson
@@ -166,13 +167,37 @@ class Ticket:
             raise_in_database(plpy, err, self._named())
         except Exception as err:
             # not a bare except, which would swallow the KeyboardInterrupt of a cancel
-            raise database_error(
-                plpy,
-                "unexpected %s: %s" % (type(err).__name__, err),
-                self._trace(),
-                "This is a bug in dbinfer or in the model. Check the installation: dbinfer doctor",
-                "XX000",
-            ) from err
+            raise self._unexpected(plpy, err) from err
+
+    def each(self, plpy: Any, task: str, data: Optional[bytes], k: Any) -> Any:
+        """Return an iterator over the rows of a task that makes them one by one; errors as those of `run`.
+
+        The first row is made at once: of an error that comes later, PL/Python shows the message as DETAIL only.
+        """
+        rows = self._guarded(plpy, self.run(plpy, task, data, "error", k) or ())
+        for first in rows:
+            return chain((first,), rows)
+        return iter(())
+
+    def _guarded(self, plpy: Any, rows: Any) -> Any:
+        try:
+            yield from rows
+        except KeyboardInterrupt:
+            interrupts.drain_interrupts()
+            raise
+        except UdfError as err:
+            raise_in_database(plpy, err, self._named())
+        except Exception as err:
+            raise self._unexpected(plpy, err) from err
+
+    def _unexpected(self, plpy: Any, err: Exception) -> Exception:
+        return database_error(
+            plpy,
+            "unexpected %s: %s" % (type(err).__name__, err),
+            self._trace(),
+            "This is a bug in dbinfer or in the model. Check the installation: dbinfer doctor",
+            "XX000",
+        )
 
     def _beside(
         self, plpy: Any, task: str, img: bytes, on_error: Optional[str], k: Any, row: Optional[int]
