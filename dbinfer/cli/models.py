@@ -79,6 +79,9 @@ def deploy(
     function = BY_TASK.get(done.manifest.task, "predict")
     if function in NAMING and not done.manifest.labels:
         say(f"  labels: none{_unnamed(function, done.classes)}")
+    if done.tables_only:
+        say(f"  try: dbinfer score --table images --model {done.name}")
+        return
     say(f"  try: SELECT dbinfer.{function}(img, '{done.name}') FROM images")
     if others := done.manifest.outputs[1:]:
         call = f"dbinfer.predict(img, '{done.name}', output => '{others[0]}')"

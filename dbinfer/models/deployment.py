@@ -18,6 +18,7 @@ from dbinfer.base.options import check, documented, option
 from dbinfer.base.progress import OnProgress, Progress, silent
 from dbinfer.base.report import Report
 from dbinfer.database.connection import one, session
+from dbinfer.database.platform import detect
 from dbinfer.models import precision
 from dbinfer.models.describe import ISOLATIONS, checked_layout, checked_values
 from dbinfer.models.precision import Choice
@@ -224,6 +225,7 @@ class DeployReport(Report):
         trial: milliseconds and memory that the model took when it was tried; None where it was there already.
         choice: of the precision, where the manifest left it open and the version is new.
         classes: how many scores a classifier gives; None of other models.
+        tables_only: whether workers score there, and no SQL functions.
     """
 
     name: str
@@ -238,6 +240,7 @@ class DeployReport(Report):
     trial: Result | None
     choice: Choice | None = None
     classes: int | None = None
+    tables_only: bool = False
 
 
 def deploy(
@@ -285,6 +288,7 @@ def deploy(
             version = NewVersion(name, contents[0], tried.manifest, options.activate, *tried[1:])
             stored = store(cur, version, progress)
         _name_version(cur, name, stored.version, options, first)
+        tables_only = detect(conn).tables_only
     return DeployReport(
         name=name,
         version=stored.version,
@@ -299,6 +303,7 @@ def deploy(
         trial=tried.trial if new and tried else None,
         choice=tried.choice if new and tried else None,
         classes=known.info.classes if known.manifest.task == "classification" else None,
+        tables_only=tables_only,
     )
 
 

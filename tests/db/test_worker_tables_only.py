@@ -13,10 +13,12 @@ from asking import ask, refused, rows
 from bare_server import bare_server, on_cluster
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn, parse_dsn
+from typer.testing import CliRunner
 from workers import another_role, as_superuser, shop, tables_only
 
 import dbinfer
 from dbinfer.base.errors import DataError, InstallError
+from dbinfer.cli.app import app
 from dbinfer.install import InstallOptions, install
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 10, 10))
@@ -65,6 +67,13 @@ def test_registry_and_commands_work_as_anywhere(tables: str, db: Connection) -> 
     assert {one["rows"] for one in dbinfer.usage(dsn=tables).usage} == {0}
     assert ask(db, "SELECT name FROM dbinfer.models WHERE is_default") == "colours"
     rows(db, "SELECT dbinfer.set_setting('max_image_scans', '300')")
+
+
+def test_deploy_says_what_works_there(tables: str, tmp_path: Path) -> None:
+    ir = tiny_models.constant(tmp_path, 8, "scored")
+    said = CliRunner().invoke(app, ["deploy", str(ir), "--dsn", tables]).output.splitlines()
+    assert said[-1] == "  try: dbinfer score --table images --model scored"
+    dbinfer.drop("scored", force=True, dsn=tables)
 
 
 @pytest.mark.parametrize(
