@@ -186,6 +186,11 @@ class ScoreOptions:
         """Return whether one transaction does it all."""
         return self.atomic or self.replace
 
+    @property
+    def most_errors(self) -> int | None:
+        """Return how many bad rows a job tolerates; None: any number."""
+        return 0 if self.on_error == "error" else self.max_errors
+
     def _check_at_once(self) -> None:
         wrong = [name for name in ("retry_errors", "max_errors", "watch", "follow") if getattr(self, name)]
         wrong += ["on_error='record'"] if self.on_error == "record" else []

@@ -131,18 +131,21 @@ class Scoring:
 
     def _share(self, conn: Connection, plan: Plan, total: int) -> Iterator[Progress]:
         """Let workers score: one on this host, and whatever others this role runs."""
-        job, began = begin_or_join(conn, plan, self._options.connections or cores(), total)
+        job, began, own = begin_or_join(conn, plan, self._options.connections or cores(), total)
         begin, tally = time.monotonic(), Tally(total=total)
         try:
-            for progress in shared.wait_for(conn, job, self._dsn, self._options.connections):
-                tally = Tally(progress.done, progress.total or 0, progress.errors, progress.note or None)
-                yield progress
+            with shared.ending_with(job if own else None, self._dsn):
+                for progress in shared.wait_for(conn, job, self._dsn, self._options.connections):
+                    tally = Tally(progress.done, progress.total or 0, progress.errors, progress.note or None)
+                    yield progress
         except (KeyboardInterrupt, GeneratorExit):
             shared.cancel(conn, job)
             raise
         state, _ = shared.look(conn, job)
         if state == "failed":
-            raise too_many(plan, tally.last_error or "", tally.errors)
+            reason, most = tally.last_error or "", self._options.most_errors
+            passed = most is not None and tally.errors > most
+            raise too_many(plan, reason, tally.errors) if passed else DataError(reason)
         self.report = _report(conn, plan, (job, began), tally, (state, time.monotonic() - begin))
 
     def _run(self, conn: Connection, ledger: Ledger, crew: Crew, tally: Tally) -> Iterator[Progress]:
@@ -169,18 +172,21 @@ class Scoring:
 TRIES, PAUSE = 20, 0.2
 
 
-def begin_or_join(conn: Connection, plan: Plan, connections: int, total: int) -> tuple[int, str]:
-    """Begin a job that workers share, or join the one of this role that does the same; return its number and moment.
+def begin_or_join(conn: Connection, plan: Plan, connections: int, total: int) -> tuple[int, str, bool]:
+    """Begin a job that workers share, or join the one of this role that does the same.
 
     Args:
         conn: in autocommit mode.
+
+    Returns:
+        Its number, the moment, and whether it is this client's: begun, or lost by whoever had begun it.
     """
     for left in reversed(range(TRIES)):
         with conn.cursor() as cur:
             cur.execute("SELECT pg_catalog.clock_timestamp()")
             now = str(one(cur))
         if (found := shared.running(conn, plan)) is not None:
-            return found, now
+            return found, now, shared.look(conn, found)[0] == "lost"
         try:
             ledger = Ledger(conn, plan, connections)
         except errors.ObjectInUse:
@@ -190,7 +196,7 @@ def begin_or_join(conn: Connection, plan: Plan, connections: int, total: int) ->
             time.sleep(PAUSE)
             continue
         shared.share(conn, ledger.job, plan, total)
-        return ledger.job, ledger.began
+        return ledger.job, ledger.began, True
     raise AssertionError
 
 

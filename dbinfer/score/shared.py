@@ -13,16 +13,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
 import psycopg2
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.base.errors import DataError
+from dbinfer.base.errors import DataError, DbinferError
 from dbinfer.base.progress import Progress
-from dbinfer.database.connection import one, resolve
+from dbinfer.database.connection import one, resolve, sentence, session
+from dbinfer.database.sql import read
 from dbinfer.score.options import ScoreOptions
 from dbinfer.score.statements import Plan, Range
 from dbinfer.score.workers import next_range
@@ -68,11 +69,10 @@ def share(conn: Connection, job: int, plan: Plan, total: int) -> None:
     said = {name: value for name, value in options.items() if name not in OF_THE_CLIENT}
     # by their names: another client's default may be another
     said |= {"function": plan.function.name, "model": plan.reference}
-    most = 0 if plan.options.on_error == "error" else plan.options.max_errors
     with conn.cursor() as cur:
         cur.execute(
             f"SELECT dbinfer._share_job(%s, %s::pg_catalog.jsonb, %s, %s, {ASK})",
-            (job, json.dumps(said), most, total),
+            (job, json.dumps(said), plan.options.most_errors, total),
         )
 
 
@@ -223,6 +223,22 @@ def look(conn: Connection, job: int) -> tuple[str, Progress]:
 
 def _note(state: str, last: str | None) -> str:
     return last or "" if state == "failed" else ""
+
+
+@contextmanager
+def ending_with(job: int | None, dsn: str | None) -> Iterator[None]:
+    """Where an error ends this client, end its job as failed, for all who work on it; None: the job is another's."""
+    try:
+        yield
+    except (DbinferError, psycopg2.Error) as err:
+        told = sentence(err) if isinstance(err, psycopg2.Error) else err
+        if job is not None:
+            with suppress(DbinferError), session(dsn, autocommit=True) as conn, conn.cursor() as cur:
+                _, seen = look(conn, job)
+                counts = {"done": seen.done, "total": seen.total, "errors": seen.errors}
+                said = {"job": job, "state": "failed", "last_error": told.message}
+                cur.execute(read("client/job_tell.sql"), said | counts)
+        raise
 
 
 def cancel(conn: Connection, job: int) -> None:

@@ -400,8 +400,7 @@ class Crew:
         # Without an index each batch reads the whole table: then few batches
         floor = 0 if plan.ordered else total // PARTS
         self._pace = Pace(options.batch, floor, total, len(scoring), max(1, plan.platform.segments))
-        most = 0 if options.on_error == "error" else options.max_errors
-        self.limit = Limit(most)
+        self.limit = Limit(options.most_errors)
         self._conns = [feeding, *scoring]
         feeder = Feeder(feeding, plan, self._pace, self._stop.is_set, self._settle)
         self._threads = [threading.Thread(target=self._guard, args=(self._feed, feeder), daemon=True)]

@@ -26,7 +26,7 @@ from dbinfer.database.connection import one, resolve, session
 from dbinfer.database.platform import detect
 from dbinfer.score.options import ScoreOptions
 from dbinfer.score.scoring import PAUSE, TRIES, begin_or_join
-from dbinfer.score.shared import look
+from dbinfer.score.shared import ending_with, look
 from dbinfer.score.statements import Plan
 from dbinfer.score.tables import make_tables, prepare
 from dbinfer_udf.host.limits import cores
@@ -109,11 +109,13 @@ def worker(
     """
     options = options or WorkerOptions()
     options.check()
+    own = False
     if table is not None:
         progress(Progress("counting the rows"))
-        options = replace(options, job=_joined(table, predictions, scoring or ScoreOptions(), options, dsn))
+        job, own = _joined(table, predictions, scoring or ScoreOptions(), options, dsn)
+        options = replace(options, job=job)
     begin, counts = time.monotonic(), Counts()
-    with _lanes(options, dsn, counts) as lanes:
+    with ending_with(options.job if own else None, dsn), _lanes(options, dsn, counts) as lanes:
         try:
             lanes.listen(progress)
         except KeyboardInterrupt:
@@ -126,8 +128,10 @@ def worker(
     return WorkerReport(**counts.found, seconds=time.monotonic() - begin, job=options.job, state=state)
 
 
-def _joined(table: str, into: str, scoring: ScoreOptions, options: WorkerOptions, dsn: str | None) -> int:
-    """Return the job that scores a table into another: one that runs, or a new one."""
+def _joined(
+    table: str, into: str, scoring: ScoreOptions, options: WorkerOptions, dsn: str | None
+) -> tuple[int, bool]:
+    """Return the job that scores a table into another, one that runs or a new one, and whether it is this worker's."""
     if scoring.at_once:
         raise UsageError("workers score a batch a transaction: leave out atomic and replace")
     scoring.check()
@@ -135,7 +139,8 @@ def _joined(table: str, into: str, scoring: ScoreOptions, options: WorkerOptions
         plan, total = _prepared(conn, table, into, scoring)
         conn.commit()
         conn.set_session(autocommit=True)
-        return begin_or_join(conn, plan, options.concurrency or cores(), total)[0]
+        job, _, own = begin_or_join(conn, plan, options.concurrency or cores(), total)
+        return job, own
 
 
 def _prepared(conn: Connection, table: str, into: str, scoring: ScoreOptions) -> tuple[Plan, int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from bare_server import bare_server, on_cluster
 from common_folders import common_folder
 from copies import POOLER, SBIN
 from psycopg2.extensions import make_dsn, parse_dsn
+from variants import wide
 from workers import DAMAGED, another_role, kill, make_digits, start, stored, tables_only, until
 
 import dbinfer
 from dbinfer.base.errors import DataError
 from dbinfer.score.options import FUNCTIONS
+from dbinfer.score.shared import ending_with
 from dbinfer.server import cluster
 from dbinfer.server.account import server_account
 
@@ -179,25 +182,73 @@ def test_usage_is_counted(tables: str) -> None:
         rows(db, "SELECT dbinfer.set_setting('usage', 'off')")
 
 
-def test_a_job_that_cannot_be_written_stops_no_other(tables: str) -> None:
-    job = ("--table", "digits", "--model", "colours", "--batch", "20", "--lease", "2")
+JOB = ("--table", "digits", "--model", "colours", "--batch", "20", "--lease", "2")
+HINDER = "DELETE FROM {0}; ALTER TABLE {0} ADD CONSTRAINT nothing CHECK (id IS NULL) NOT VALID"
+
+
+def kill_a_job(dsn: str, table: str, *words: str) -> None:
+    """Leave a job that a worker has begun."""
+    begun = start(dsn, *JOB, "--into", table, *words)
+    until(lambda: stored(dsn, table) > 0, "it scores")
+    kill(begun)
+
+
+@pytest.mark.parametrize("command", [dbinfer.score, *wide(dbinfer.worker)])
+def test_an_error_of_the_worker_ends_its_job(tables: str, command: Callable[..., object]) -> None:
+    few = dbinfer.ScoreOptions(model="colours", where="id <= 20")
     with closing(psycopg2.connect(tables)) as db:
         db.autocommit = True
-        dbinfer.score("digits", "hindered", dbinfer.ScoreOptions(model="colours"), tables)
-        rows(db, "DELETE FROM hindered")
-        rows(db, "ALTER TABLE hindered ADD CHECK (id IS NULL) NOT VALID")
-        alone = start(tables, *job, "--into", "hindered")
-        said = alone.communicate(timeout=60)[0]
-        assert alone.returncode == 1, said
-        assert "violates check constraint" in said
-        begun = start(tables, *job, "--into", "unhindered")
-        until(lambda: stored(tables, "unhindered") > 0, "it scores")
-        kill(begun)
+        command("digits", "barred", few, dsn=tables)
+        rows(db, HINDER.format("barred"))
+        with pytest.raises(DataError, match="violates check constraint"):
+            command("digits", "barred", few, dsn=tables)
+        (failed,) = dbinfer.jobs(1, tables).jobs
+        assert (failed["state"], "violates check constraint" in failed["last_error"]) == ("failed", True)
+        rows(db, "ALTER TABLE barred DROP CONSTRAINT nothing")
+        command("digits", "barred", few, dsn=tables)
+        assert stored(tables, "barred") == 20
+        (done,) = dbinfer.jobs(1, tables).jobs
+        assert (done["state"], done["id"] > failed["id"]) == ("done", True)
+        rows(db, "DROP TABLE barred, barred_errors")
+
+
+def test_an_error_of_who_has_joined_ends_the_job_once_it_is_lost(tables: str) -> None:
+    kill_a_job(tables, "joined", "--watch", "0.2")
+    with closing(psycopg2.connect(tables)) as db:
+        db.autocommit = True
+        rows(db, HINDER.format("joined"))
+        for state in ("running", "failed"):
+            with pytest.raises(DataError, match="violates check constraint"):
+                dbinfer.score("digits", "joined", dbinfer.ScoreOptions(model="colours"), tables)
+            (job,) = (one for one in dbinfer.jobs(dsn=tables).jobs if one["target"].endswith(".joined"))
+            assert job["state"] == state
+            # nobody has worked on it for a while
+            rows(db, "UPDATE dbinfer_private.job SET updated_at = updated_at - interval '1 minute'")
+
+
+def test_who_waits_for_a_job_is_told_why_it_has_failed(tables: str) -> None:
+    watching = dbinfer.ScoreOptions(model="colours", watch=0.2)
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(dbinfer.score, "digits", "awaited", watching, tables)
+        until(lambda: stored(tables, "awaited") == ROWS, "it scores")
+        (job,) = (one["id"] for one in dbinfer.jobs(dsn=tables).jobs if one["target"].endswith(".awaited"))
+        with pytest.raises(DataError, match="no space left"), ending_with(job, tables):
+            raise DataError("there is no space left")
+        assert str(waiting.exception(60)) == "there is no space left"
+
+
+def test_a_job_that_cannot_be_written_stops_no_other(tables: str) -> None:
+    with closing(psycopg2.connect(tables)) as db:
+        db.autocommit = True
+        kill_a_job(tables, "hindered", "--watch", "0.2")
+        rows(db, HINDER.format("hindered"))
+        kill_a_job(tables, "unhindered")
         # a step of each, the older one first
         worker = start(tables, "--concurrency", "1", "--lease", "2")
         until(lambda: stored(tables, "unhindered") == ROWS, "the other job is done")
-        (number,) = (one["id"] for one in dbinfer.jobs(dsn=tables).jobs
-                     if one["target"].endswith(".hindered") and one["state"] != "done")  # fmt: skip
+        (number,) = (
+            one["id"] for one in dbinfer.jobs(dsn=tables).jobs if one["target"].endswith(".hindered")
+        )
         dbinfer.cancel_job(number, tables)
         assert worker.poll() is None
         worker.terminate()
