@@ -54,20 +54,10 @@ def make_digits(dsn: str, folder: Path) -> None:
         )
 
 
-def client(dsn: str, batch: int = BATCH) -> subprocess.Popen[str]:
-    """Start `dbinfer score --table digits --predictions killed` in a process of its own."""
-    words = [
-        "score",
-        "--table",
-        "digits",
-        "--predictions",
-        "killed",
-        "--batch",
-        str(batch),
-        "--json",
-        "--dsn",
-        dsn,
-    ]
+def client(dsn: str, batch: int = BATCH, *more: str) -> subprocess.Popen[str]:
+    """Start `dbinfer score --table digits --predictions killed` with more words in a process of its own."""
+    words = ["score", "--table", "digits", "--predictions", "killed", "--json", "--dsn", dsn]
+    words += ["--batch", str(batch), *more]
     return subprocess.Popen(
         [sys.executable, "-c", CLIENT, *words], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
