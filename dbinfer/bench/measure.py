@@ -31,10 +31,10 @@ from dbinfer.bench.methods import METHODS, Context, Factory, Method, Skip
 from dbinfer.bench.report import BenchOptions, BenchReport, Case, Result, Row, Sample, results, with_profile
 from dbinfer.bench.workers import Job, Workers, workers
 from dbinfer.database.connection import connect, session
+from dbinfer.database.copy import encode
 from dbinfer.database.sql import read
 from dbinfer.images import builtin
 from dbinfer.images.load import LoadOptions, load
-from dbinfer.images.table import encode
 from dbinfer_udf.model.functions import RUNS
 
 PROFILE_ROWS = 16

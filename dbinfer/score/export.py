@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 import time
 from collections import deque
 from collections.abc import Callable
@@ -22,8 +21,8 @@ from dbinfer.base.options import documented, option
 from dbinfer.base.progress import OnProgress, Progress, silent
 from dbinfer.base.report import Report
 from dbinfer.database.connection import execute_patiently, patiently, session
+from dbinfer.database.copy import Decoder
 from dbinfer.database.platform import detect
-from dbinfer.images.table import HEADER
 from dbinfer.score.places import Place, check_name, open_place
 
 # Oids that are the same in every database: bytea; "char", name, text, bpchar, varchar
@@ -203,8 +202,8 @@ class _Rows:
         By COPY, which sends rows as they come and, unlike a cursor, may have a parallel plan.
         """
         copy = sql.SQL("COPY ({}) TO STDOUT WITH (FORMAT binary)").format(self._reading(self._missing))
-        text, stream = copy.as_string(self._cur), _Stream(take)
-        patiently(self._cur, lambda: self._cur.copy_expert(text, stream))
+        text = copy.as_string(self._cur)
+        patiently(self._cur, lambda: self._cur.copy_expert(text, Decoder(take)))
 
     def _reading(self, missing: list[sql.Composable]) -> sql.Composed:
         content = "q.value"
@@ -245,50 +244,6 @@ def _twins(name: str) -> DataError:
         f"two rows of the query have the name {name!r}",
         "Each row becomes a file; make the names unique, for example with the key: id || '.png'.",
     )
-
-
-class _Stream:
-    """What COPY writes its rows to.
-
-    Format: https://www.postgresql.org/docs/current/sql-copy.html, "Binary Format".
-    """
-
-    def __init__(self, take: Callable[[list[bytes | None]], None]) -> None:
-        self._take = take
-        self._rest = b""
-        self._begun = False
-
-    def write(self, data: bytes) -> None:
-        """Hand on the rows that are complete; the server sends each as one message."""
-        data, at = self._rest + data, 0
-        if not self._begun and len(data) >= len(HEADER):
-            at, self._begun = len(HEADER), True
-        while self._begun and (found := _row(data, at)):
-            at, values = found
-            self._take(values)
-        self._rest = data[at:]
-
-
-_count, _length = struct.Struct("!h"), struct.Struct("!i")
-
-
-def _row(data: bytes, at: int) -> tuple[int, list[bytes | None]] | None:
-    """Return the end and the values of the row that begins here; None where it is not complete, or the last was."""
-    if len(data) < at + _count.size:
-        return None
-    values: list[bytes | None] = []
-    (columns,) = _count.unpack_from(data, at)
-    at += _count.size
-    for _ in range(columns):
-        if len(data) < at + _length.size:
-            return None
-        (length,) = _length.unpack_from(data, at)
-        at += _length.size
-        if len(data) < at + max(length, 0):
-            return None
-        values.append(None if length < 0 else data[at : at + length])
-        at += max(length, 0)
-    return (at, values) if columns >= 0 else None
 
 
 class _Written:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import struct
 import time
 from typing import Any
 
@@ -13,6 +11,7 @@ from psycopg2.extensions import connection as Connection
 
 from dbinfer.base.errors import DataError
 from dbinfer.database.connection import sentence
+from dbinfer.database.copy import Decoder
 from dbinfer.database.platform import detect
 from dbinfer.images import stores
 from dbinfer.score.shared import END, Claim, Claims, SharedJob, look, shared_jobs
@@ -208,15 +207,22 @@ def as_text(result: Any) -> str | None:
 
 def read(conn: Connection, plan: Plan, query: sql.Composable) -> list[Row]:
     """Return the rows of plan.images; in the binary form of COPY, which neither side turns into digits."""
+    found: list[Row] = []
+
+    def take(values: list[bytes | None]) -> None:
+        mark, *key, img = values
+        keys = [text.decode() for text in key if text is not None]
+        found.append((None if mark is None else mark.decode(), keys, img))
+
     with conn, conn.cursor() as cur:
-        if plan.ordered and not plan.platform.mpp:
-            cur.execute(BY_INDEX + ONE_BY_ONE)
         if plan.platform.mpp:
             cur.execute(query)
             return [(mark, key, _as_bytes(img)) for mark, *key, img in cur.fetchall()]
-        data = io.BytesIO()
-        cur.copy_expert(sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query).as_string(cur), data)
-    return list(rows_of(data.getvalue()))
+        if plan.ordered:
+            cur.execute(BY_INDEX + ONE_BY_ONE)
+        copy = sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query).as_string(cur)
+        cur.copy_expert(copy, Decoder(take))
+    return found
 
 
 def _as_bytes(img: memoryview | str | None) -> bytes | None:
@@ -224,27 +230,6 @@ def _as_bytes(img: memoryview | str | None) -> bytes | None:
     if img is None:
         return None
     return img.encode() if isinstance(img, str) else bytes(img)
-
-
-HEAD, COUNT, SIZE = 15, struct.Struct("!h"), struct.Struct("!i")  # bytes before the extension's size
-
-
-def rows_of(data: bytes) -> Any:
-    """Yield the rows of COPY's binary form: a mark, texts of a key, an image."""
-    place = HEAD + SIZE.size + SIZE.unpack_from(data, HEAD)[0]
-    while True:
-        (fields,) = COUNT.unpack_from(data, place)
-        place += COUNT.size
-        if fields < 0:
-            return
-        values: list[bytes | None] = []
-        for _ in range(fields):
-            (size,) = SIZE.unpack_from(data, place)
-            place += SIZE.size
-            values.append(None if size < 0 else data[place : place + size])
-            place += max(size, 0)
-        mark, *key, img = values
-        yield mark and mark.decode(), [str(text, "utf-8") for text in key if text is not None], img
 
 
 IDLE_SQL = "SELECT pg_catalog.set_config('idle_in_transaction_session_timeout', %s, true)"

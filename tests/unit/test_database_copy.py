@@ -1,4 +1,4 @@
-"""The binary COPY stream: its bytes, its pieces, and errors on the way."""
+"""The binary form of COPY: its bytes, its pieces, errors on the way, and rows read again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbinfer.images.table import HEADER, PIECE_BYTES, TRAILER, Stream, encode
+from dbinfer.database.copy import HEADER, PIECE_BYTES, TRAILER, Decoder, Stream, encode
 
 EXPECTED = (
     b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -52,3 +52,17 @@ def test_the_real_error_is_kept() -> None:
     with pytest.raises(KeyboardInterrupt):
         stream.read(1 << 20)
     assert isinstance(stream.error, KeyboardInterrupt)
+
+
+def test_rows_are_read_as_they_come() -> None:
+    rows = [[b"a", b"", None], [b"bc"], [], [bytes(PIECE_BYTES)]]
+    messages = [b"".join(encode([tuple(row)]))[len(HEADER) : -len(TRAILER)] for row in rows]
+    found: list[list[bytes | None]] = []
+    decoder = Decoder(found.append)
+    for number, message in enumerate(messages):
+        decoder.write(message if number else HEADER + message)
+        assert found == rows[: number + 1]
+    decoder.write(TRAILER)
+    assert found == rows
+    Decoder(found.append).write(HEADER + TRAILER)
+    assert found == rows
