@@ -1,4 +1,4 @@
-"""The three compose projects as the tests run them: images of their own tag, free ports, no settings of this shell."""
+"""The compose projects as the tests run them: images of their own tag, free ports, no settings of this shell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from containers import Project, free_port
 
 TAG = "test"
 CLEAN = {"DBINFER_PASSWORD": "", "COMPOSE_PROJECT_NAME": "", "COMPOSE_FILE": ""}
-DATABASE_IMAGE = f"dbinfer-database:{TAG}"
+DATABASE_IMAGE, CLIENT_IMAGE = f"dbinfer-database:{TAG}", f"dbinfer-client:{TAG}"
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,11 @@ def database_project(**values: str) -> Project:
     return Project("database", CLEAN | own)
 
 
+def worker_project(dsn: str) -> Project:
+    """Return a project of docker/worker for this database."""
+    return Project("worker", CLEAN | {"DBINFER_CLIENT_IMAGE": CLIENT_IMAGE, "DBINFER_DSN": dsn})
+
+
 def training_project() -> Project:
     """Return a project of docker/training."""
     return Project("training", CLEAN | {"DBINFER_TRAINING_IMAGE": f"dbinfer-training:{TAG}"})
@@ -36,7 +41,7 @@ def greenplum_project(base: str) -> Project:
     own = {
         "GREENPLUM_IMAGE": base,
         "DBINFER_GREENPLUM_IMAGE": f"dbinfer-greenplum:{TAG}",
-        "DBINFER_CLIENT_IMAGE": f"dbinfer-client:{TAG}",
+        "DBINFER_CLIENT_IMAGE": CLIENT_IMAGE,
         "DBINFER_PORT": str(free_port()),
         "DBINFER_SUBNET": f"172.30.{random.randrange(256)}",
     }
