@@ -20,6 +20,12 @@ from dbinfer.train.strategies import explained
 from dbinfer_models import NETWORKS
 
 Network = Annotated[str, typer.Argument(help=f"{', '.join(NETWORKS)}.")]
+AnyNetwork = Annotated[
+    str,
+    typer.Argument(
+        help=f"{', '.join(NETWORKS)}; or your own: FILE.py, FILE.py:NAME, FILE.keras or MODULE:FUNCTION."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -42,7 +48,7 @@ class _Resumable(TyperCommand):
 
 def train(
     *,
-    network: Network,
+    network: AnyNetwork,
     data: Annotated[str | None, typer.Option(help="Images to train on; see above.")] = None,
     config: Annotated[
         Path | None,
@@ -59,6 +65,10 @@ def train(
     and a unique key. The run's folder gets NETWORK.keras, manifest.json, history.csv, curves.png, run.json and
     checkpoints. Convert NETWORK.keras with `dbinfer convert`.
 
+    NETWORK is one of the zoo, or any Keras network of one image. Of FILE.py the function `build` or the variable
+    `model` is used, or NAME, and of the file what that needs. This is your code, and it runs in every process: train
+    only files that you trust. FILE.keras runs no code; its loss and optimizer count.
+
     Strategies:
 
     {strategies}
@@ -72,6 +82,10 @@ def train(
         $ dbinfer train finder --data "SELECT img, boxes, id FROM written" --epochs 20 --augment --out runs/finder
 
         $ dbinfer train unet --data "SELECT img, mask, id FROM cars" --ranks 4 --hosts a:2,b:2 --out runs/cars
+
+        $ dbinfer train my_network.py --data "SELECT img, label, id FROM scans" --set filters=16 --out runs/mine
+
+        $ dbinfer train keras.applications:MobileNetV2 --set weights=none --set input_shape=[96,96,3] --data photos
 
         $ dbinfer train unet --data strokes --config run.toml --resume --out runs/strokes
     """
@@ -87,7 +101,7 @@ def train(
 
 
 def _print_job(job: TrainJob) -> None:
-    shown = {name: value for name, value in job.to_dict().items() if value not in ("", {})}
+    shown = {name: value for name, value in job.to_dict().items() if value not in ("", {}, None)}
     console.print("  ".join(f"{name}={value}" for name, value in shown.items()), soft_wrap=True)
 
 

@@ -66,7 +66,7 @@ def _read(path: Path, what: str) -> Source:
     # Keras reads it once, when it is imported
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     tf = require_tensorflow(what)
-    read = _source(path, what, tf, _load(path, what))
+    read = _source(path, what, tf, load_keras(path, what))
     loss, values = _loss(path, read.graph)
     return replace(read, values=values, told=f"its loss, {loss}" if values else "")
 
@@ -133,13 +133,21 @@ def _part(path: Path, what: str, tf: Any, model: Any, names: tuple[str, ...]) ->
     return replace(_source(path, what, tf, cut), known=known_keras(model), inner=inner)
 
 
-def _load(path: Path, what: str) -> Any:
+def load_keras(path: Path, what: str, compiled: bool = False) -> Any:
+    """Return the Keras model of a file; code that a file brings along (a Lambda) is not run.
+
+    Args:
+        path: of the file; what: how messages call it.
+        compiled: with its loss and optimizer, of which custom ones cannot be loaded.
+
+    Raises:
+        ConvertError: it cannot be loaded, or only its own program can.
+    """
     import keras
 
     try:
         with quiet():
-            # Not compiled: losses and optimizers are not needed, and custom ones cannot be loaded
-            return keras.models.load_model(path, compile=False, custom_objects=_keras2_layers())
+            return keras.models.load_model(path, compile=compiled, custom_objects=_keras2_layers())
     except Exception as err:
         text = str(err)
         if "No model config found" in text:

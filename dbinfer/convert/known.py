@@ -91,6 +91,7 @@ def _imagenet_labels() -> tuple[str, ...]:
 # Layers that change images in training only
 ONLY_IN_TRAINING = ("InputLayer", "Dropout", "SpatialDropout2D", "GaussianNoise")
 PREPARING = ("Rescaling", "Normalization", "Resizing", "CenterCrop")
+SCALING = ("Rescaling", "Normalization", "TrueDivide", "Divide", "Multiply", "Subtract", "Add")
 FEATURES = ("GlobalAveragePooling2D", "GlobalMaxPooling2D", "Flatten")
 
 
@@ -168,6 +169,15 @@ def _only_in_training(step: Any) -> bool:
 def _prepares(step: Any) -> bool:
     """Return whether a step may bring pixels into a network's range: an operation like a division, or such a layer."""
     return not hasattr(step, "weights") or type(step).__name__ in PREPARING
+
+
+def scales_inside(model: Any) -> bool:
+    """Return whether a Keras model begins with what brings pixels of 0..255 into its range."""
+    steps = [step for step in _steps(model) if not _only_in_training(step)]
+    front = takewhile(
+        lambda step: _prepares(step) or (hasattr(step, "layers") and scales_inside(step)), steps
+    )
+    return any(hasattr(step, "layers") or type(step).__name__ in SCALING for step in front)
 
 
 def _family(steps: list[Any]) -> tuple[str, dict[str, Any], int] | None:

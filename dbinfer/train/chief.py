@@ -104,7 +104,7 @@ def optimizer_of(job: TrainJob) -> Optimizer:
         "rmsprop": Optimizer("ResourceApplyRMSProp", {"ms": 0.0, "mom": 0.0}, rms),
         "adam": Optimizer("ResourceApplyAdam", {"m": 0.0, "v": 0.0}, adam),
     }
-    return optimizers[job.optimizer]
+    return optimizers[job.optimizer or "adam"]
 
 
 def applying(job: TrainJob) -> Apply:

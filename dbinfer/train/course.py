@@ -51,7 +51,7 @@ class Schedule:
     @classmethod
     def of(cls, job: TrainJob, ranks: int, steps: int) -> Schedule:
         """Return the rates of a job with this number of ranks, and of steps in an epoch."""
-        return cls(job.lr, ranks, job.warmup * steps, job.epochs * steps, job.schedule)
+        return cls(job.rate, ranks, job.warmup * steps, job.epochs * steps, job.schedule)
 
     def at(self, step: int) -> float:
         """Return the rate of one step, counted from 0 over the whole run."""
@@ -253,6 +253,6 @@ def finish(training: Training, started: datetime) -> None:
     }
     # The plain network: no other program knows our classes
     save_model(job.folder, trainer.plain, setup.manifest, run)
-    title = f"{job.network}, {job.ranks} {'rank' if job.ranks == 1 else 'ranks'}"
+    title = f"{job.name}, {job.ranks} {'rank' if job.ranks == 1 else 'ranks'}"
     write_curves(job.folder / CURVES, history, training.metric, title)
     write_run(job.folder, run)

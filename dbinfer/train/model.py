@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
-from dbinfer.base.errors import UsageError
+from dbinfer.base.errors import TrainError, UsageError
 from dbinfer.train.course import Schedule, StepReports
 from dbinfer.train.loader import Pipeline, Seed
 from dbinfer.train.options import TrainJob
+from dbinfer.train.own import Own
 from dbinfer.train.ranks import Ranks
 from dbinfer.train.report import OnEvent
 from dbinfer_models import Network
@@ -41,14 +42,18 @@ def compile_model(model: Any, network: Network, job: TrainJob, jit: bool = False
         job: names the optimizer.
         jit: whether XLA compiles the steps; not with Horovod, whose operations are not XLA's.
     """
-    makers = {
-        "adam": lambda: keras.optimizers.Adam(job.lr),
-        "sgd": lambda: keras.optimizers.SGD(job.lr, momentum=job.momentum, nesterov=job.momentum > 0),
-        "adagrad": lambda: keras.optimizers.Adagrad(job.lr),
-        "rmsprop": lambda: keras.optimizers.RMSprop(job.lr),
+    makers: dict[str, Callable[[], Any]] = {
+        "adam": lambda: keras.optimizers.Adam(job.rate),
+        "sgd": lambda: keras.optimizers.SGD(job.rate, momentum=job.momentum, nesterov=job.momentum > 0),
+        "adagrad": lambda: keras.optimizers.Adagrad(job.rate),
+        "rmsprop": lambda: keras.optimizers.RMSprop(job.rate),
     }
+    # Where no option names another, the one that the user's network was compiled with
+    compiled = (
+        network.make_optimizer(job.rate) if job.optimizer is None and isinstance(network, Own) else None
+    )
     model.compile(
-        optimizer=makers[job.optimizer](),
+        optimizer=makers[job.optimizer or "adam"]() if compiled is None else compiled,
         loss=network.make_loss(),
         metrics=network.make_metrics(),
         jit_compile=jit,
@@ -95,7 +100,7 @@ def average_batch_norm(model: Any, ranks: Ranks) -> None:
     The variance over all is the mean of the ranks' variances plus how far their means lie apart:
     mean(variance + mean^2) - mean(mean)^2.
     """
-    norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
+    norms = [layer for layer in _layers(model) if isinstance(layer, keras.layers.BatchNormalization)]
     if ranks.size == 1 or not norms:
         return
     means = [norm.moving_mean.value for norm in norms]
@@ -104,6 +109,12 @@ def average_batch_norm(model: Any, ranks: Ranks) -> None:
     for norm, mean, square in zip(norms, averaged[: len(norms)], averaged[len(norms) :], strict=True):
         norm.moving_mean.assign(mean)
         norm.moving_variance.assign(square - mean**2)
+
+
+def _layers(model: Any) -> Iterator[Any]:
+    """Yield the layers of a model, and those of models inside it."""
+    for layer in model.layers:
+        yield from _layers(layer) if hasattr(layer, "layers") else [layer]
 
 
 def reseed(model: Any, seed: Seed) -> None:
@@ -227,6 +238,11 @@ class Pure:
 
     def __init__(self, model: Any, network: Network) -> None:
         self._model = model
+        if model.losses:
+            raise TrainError(
+                f"{network.name} has losses of layers (kernel_regularizer), which this strategy leaves out",
+                "Leave out --strategy, or such regularizers.",
+            )
         self._loss = keras.losses.get(network.make_loss())
         weights = {id(variable) for variable in model.weights}
         self._others = list(model.non_trainable_variables)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from dbinfer.train.model import (
     synchronise,
 )
 from dbinfer.train.options import TrainJob
+from dbinfer.train.own import everywhere
 from dbinfer.train.ranks import Ranks, hosts_of
 from dbinfer.train.report import OnEvent
 from dbinfer.train.setup import Setup
@@ -116,6 +118,7 @@ class Rank:
         choose_device(job.device, ranks.local_rank)
         _limit_threads(job, ranks)
         keras.utils.set_random_seed(job.seed + ranks.rank)  # dropout and the like differ from rank to rank
+        setup = replace(setup, network=everywhere(setup.network, job, ranks.share))
         self.setup, self.first, self._ranks = setup, ranks.rank == 0, ranks
         self.plain, _ = build(setup.network, setup.options)
         self.model = distributed(setup.network.learner(self.plain), ranks)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import sys
 from collections.abc import Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, fields
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ LAYOUTS = ("dense-by-outputs", "dense-in-pairs", "all-by-outputs")
 DEVICES = ("auto", "cpu", "gpu")
 LAUNCHERS = ("gloo", "mpi")
 OPTIMIZERS = ("adam", "sgd", "rmsprop", "adagrad")
+DEFAULT_RATE = 1e-3
 SCHEDULES = ("constant", "cosine")
 SHARDINGS = ("split", "all")
 ON_BAD = ("error", "skip")
@@ -33,11 +36,31 @@ def _setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise UsageError(f"--set is {text!r}, but must be NAME=VALUE", "Example: --set size=128")
-    try:
-        # People write True as well, JSON does not know it
-        return name, json.loads(value.lower() if value.lower() in ("true", "false") else value)
-    except ValueError:
-        return name, value
+    # People write True and None as well, and none, which neither JSON nor Python knows
+    known = {"true": True, "false": False, "none": None}
+    if value.lower() in known:
+        return name, known[value.lower()]
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return name, read(value)
+        except (ValueError, SyntaxError):
+            continue
+    return name, value
+
+
+# A network of the user's own: FILE.py, FILE.py:NAME or FILE.keras; else it may be MODULE:FUNCTION
+FILE = re.compile(r"(?P<file>.+\.(?:py(?=$|:)|keras$))(?::(?P<name>\w+))?")
+MODULE = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<function>\w+)")
+
+
+def own_name(network: str) -> str:
+    """Return what a network of the user's own is called, as its run and its files are; nothing for those of the zoo."""
+    if found := FILE.fullmatch(network):
+        # Also of NAME.start.keras, which dbinfer.train writes
+        return re.sub(r"\W", "_", Path(found["file"]).name.partition(".")[0]) or "network"
+    if found := MODULE.fullmatch(network):
+        return found["function"] if found["function"] != "build" else found["module"].rpartition(".")[2]
+    return ""
 
 
 @documented
@@ -66,14 +89,20 @@ class TrainOptions:
     )
     epochs: int = option(10, "Passes over the images.", least=1)
     batch: int = option(32, "Images per step and rank.", least=1)
-    lr: float = option(
-        1e-3, "Learning rate of one rank; multiplied by the number of ranks, except with downpour."
+    lr: float | None = option(
+        None,
+        "Learning rate of one rank; multiplied by the number of ranks, except with downpour. Default: that of the "
+        "optimizer that your network was compiled with, else 0.001.",
     )
     warmup: int = option(3, "Epochs in which the rate rises from lr to lr x ranks.", least=0)
     schedule: str = option(
         "constant", "Learning rate after the warm-up: {choices} (falls to 0).", choices=SCHEDULES
     )
-    optimizer: str = option("adam", "Optimizer: {choices}.", choices=OPTIMIZERS)
+    optimizer: str | None = option(
+        None,
+        "Optimizer: {choices}. Default: the one that your network was compiled with, else adam.",
+        choices=OPTIMIZERS,
+    )
     momentum: float = option(0.9, "Nesterov momentum of sgd; 0 is plain gradient descent.")
     network_options: dict[str, Any] = mapping(
         "Option of the network: size=128. Repeatable.", "--set", typed=list[str], read=read_settings
@@ -109,7 +138,7 @@ class TrainOptions:
 
     def __post_init__(self) -> None:
         check(self)
-        if not 0 < self.lr < 1000:
+        if self.lr is not None and not 0 < self.lr < 1000:
             raise UsageError(f"lr is {self.lr}, but must be above 0 and below 1000")
         if not 0 <= self.momentum < 1:
             raise UsageError(f"momentum is {self.momentum}, but must be at least 0 and below 1")
@@ -124,15 +153,24 @@ class TrainJob(TrainOptions):
     """The options together with what is trained on what: all that a rank must know.
 
     Attributes:
-        network: a name of the zoo.
+        network: a name of the zoo, or one of the user's own: FILE.py, FILE.py:NAME, FILE.keras or MODULE:FUNCTION.
         data: digits, strokes, strokes:COUNT, written, written:COUNT, a folder, or a SQL query with two columns (image;
             mask, boxes or label).
         dsn: the server of SQL queries (default: dbinfer.database.connection.resolve's).
+        described: what follows from a network of the user's own, once dbinfer.train.described has looked at it.
     """
 
     network: str
     data: str
     dsn: str = ""
+    described: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not own_name(self.network):
+            # No compiled optimizer can decide: the same values in checkpoints and reports, named or not
+            object.__setattr__(self, "lr", self.rate)
+            object.__setattr__(self, "optimizer", self.optimizer or "adam")
 
     @classmethod
     def of(cls, network: str, data: str, options: TrainOptions, dsn: str | None = None) -> TrainJob:
@@ -143,7 +181,17 @@ class TrainJob(TrainOptions):
     @property
     def folder(self) -> Path:
         """The folder of the run."""
-        return Path(self.out or f"runs/{self.network}")
+        return Path(self.out or f"runs/{self.name}")
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of one rank."""
+        return DEFAULT_RATE if self.lr is None else self.lr
+
+    @property
+    def name(self) -> str:
+        """What the network is called; its model is NAME.keras."""
+        return own_name(self.network) or self.network
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; the dsn, which may hold a password, is left out."""
@@ -185,7 +233,7 @@ def make_job(values: dict[str, Any]) -> TrainJob:
         UsageError: an option is unknown, missing, of the wrong kind, or out of range.
     """
     values = renamed(values)
-    known = {entry.name: entry for entry in fields(TrainJob)}
+    known = {entry.name: entry for entry in fields(TrainJob) if entry.name != "described"}
     for key, value in values.items():
         if key not in known:
             raise UsageError(f"unknown option {key!r}", f"Options: {', '.join(known)}.")
@@ -204,7 +252,9 @@ def renamed(values: dict[str, Any]) -> dict[str, Any]:
 KINDS: dict[Any, tuple[type, ...]] = {
     "str": (str,),
     "int": (int,),
+    "str | None": (str, type(None)),
     "float": (int, float),
+    "float | None": (int, float, type(None)),
     "bool": (bool,),
     "dict[str, Any]": (dict,),
 }
@@ -218,7 +268,7 @@ def _check_kind(key: str, entry: Field[Any], value: Any) -> None:
 
 
 def _widened(entry: Field[Any], value: Any) -> Any:
-    return float(value) if entry.type == "float" else value
+    return float(value) if entry.type.startswith("float") and value is not None else value
 
 
 def _required(entry: Field[Any]) -> bool:

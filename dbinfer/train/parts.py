@@ -6,6 +6,7 @@ import socket
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from dbinfer.train.course import Pass, Schedule, StepReports
 from dbinfer.train.loader import Pipeline, Seed
 from dbinfer.train.mesh import Layout, Mesh, model_parallel
 from dbinfer.train.model import build, compile_model, reseed
+from dbinfer.train.own import everywhere
 from dbinfer.train.ranks import length_of, packed, unpacked
 from dbinfer.train.report import OnEvent
 from dbinfer.train.setup import Setup
@@ -132,6 +134,7 @@ class Part:
 
     def __init__(self, setup: Setup, process: int) -> None:
         job = setup.job
+        setup = replace(setup, network=everywhere(setup.network, job, share))
         self.setup, self.first, self._mesh = setup, process == 0, Mesh.of(job)
         self._layout = Layout(job.layout, self._mesh.parts)
         # The same seed in all: each makes every variable once and keeps its part
@@ -149,7 +152,7 @@ class Part:
         setup.check_alike(share, gather)
         if self._mesh.parts > 1 and not self._layout.axes:
             raise TrainError(
-                f"the layout {job.layout} splits no layer of the network {job.network} into {self._mesh.parts} parts",
+                f"the layout {job.layout} splits no layer of the network {job.name} into {self._mesh.parts} parts",
                 "Choose another --layout, or another strategy.",
             )
 

@@ -17,7 +17,7 @@ from typing import Any
 from dbinfer.base.errors import TrainError
 from dbinfer.base.report import Report
 from dbinfer.base.version import __version__
-from dbinfer.train.options import TrainJob
+from dbinfer.train.options import TrainJob, own_name
 from dbinfer_models import write_manifest
 from dbinfer_udf.manifest import Manifest
 
@@ -174,13 +174,19 @@ def provenance(run: dict[str, Any]) -> dict[str, Any]:
         *("sharding", "strategy", "launcher"),
     )
     training = {key: job[key] for key in keys}
+    if job.get("described"):
+        training |= {
+            "optimizer": job["optimizer"] or job["described"]["optimizer"]["class_name"],
+            "loss": job["described"]["loss"],
+        }
     outcome = ("started", "seconds", "ranks", "hosts", "versions", "images", "epoch")
     return {"training": {**training, **{key: run[key] for key in outcome}}}
 
 
 def save_model(folder: Path, model: Any, manifest: Manifest, run: dict[str, Any]) -> tuple[Path, Path]:
     """Write NETWORK.keras and manifest.json, each whole or not at all; return both paths."""
-    path = folder / f"{run['config']['network']}.keras"
+    network = run["config"]["network"]
+    path = folder / f"{own_name(network) or network}.keras"
     # The ending stays, because Keras chooses the format by it
     temporary = folder / f".{os.getpid()}.{path.name}"
     model.save(temporary)
@@ -211,7 +217,7 @@ def read_report(job: TrainJob) -> TrainReport:
             "Rank 0 writes it. Name this machine first in --hosts, or let all hosts share the folder.",
         ) from err
     history = [Epoch.from_dict(entry) for entry in run["history"]]
-    model = folder / f"{job.network}.keras"
+    model = folder / f"{job.name}.keras"
     return TrainReport(
         model=model,
         manifest=folder / "manifest.json",

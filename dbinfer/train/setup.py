@@ -6,15 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dbinfer.base.errors import TrainError, UsageError
+from dbinfer.base.errors import DataError, TrainError, UsageError
 from dbinfer.images.boxes import check_installed
 from dbinfer.train.data import find_part, snapshot_of_this_rank
 from dbinfer.train.datasets import Folder, check_sizes
+from dbinfer.train.described import describe_apart
 from dbinfer.train.loader import Loader, Pipeline
 from dbinfer.train.options import TrainJob
+from dbinfer.train.own import Own, find_network
 from dbinfer.train.query import Snapshot
 from dbinfer.train.source import Kept, Source
-from dbinfer_models import NETWORKS, Network
+from dbinfer_models import Network
 from dbinfer_udf.manifest import Manifest, ManifestError
 
 # 2^32 / golden ratio: consecutive multiples spread evenly over 0..2^32 (Knuth, vol. 3, 6.4)
@@ -38,7 +40,7 @@ class Setup:
     """A job with all that follows from it.
 
     Attributes:
-        network: of the zoo, with the `options` for its build and the `manifest` of the result.
+        network: with the `options` for its build and the `manifest` of the result.
         train, val: the images; val is None without a validation.
         snapshot: the state of the database that they are read from; `close` ends it.
     """
@@ -126,15 +128,19 @@ def check_images(setup: Setup) -> None:
 def make_setup(job: TrainJob) -> Setup:
     """Find network and data and check that they fit; no image is decoded and TensorFlow is not needed.
 
+    A network of the user's own is described, by a process of its own, unless the job says already what follows from it.
+
     Raises:
         UsageError, DataError, TrainError: one sentence each.
     """
-    if job.network not in NETWORKS:
-        raise UsageError(f"there is no network {job.network!r}; there are {', '.join(sorted(NETWORKS))}")
-    network = NETWORKS[job.network]
+    network = find_network(job)
     check_boxes(network, job)
     snapshot = snapshot_of_this_rank(job.dsn)
     source = find_part(job, "data", snapshot)
+    check_labels(source)
+    if isinstance(network, Own) and not job.described:
+        job = describe_apart(job, source)
+        network = find_network(job)
     check_task(network, source.task)
     options, manifest = _settle(network, job.network_options, source.labels)
     train, val = _parts(job, source, snapshot)
@@ -142,6 +148,19 @@ def make_setup(job: TrainJob) -> Setup:
     return Setup(
         job=job, network=network, options=options, manifest=manifest, train=train, val=val, snapshot=snapshot
     )
+
+
+def check_labels(source: Source) -> None:
+    """Raise DataError where there is no image, or only one class."""
+    if source.task != "detection" and not source.count():
+        raise DataError(
+            "there are no images to train on", "Let the query return rows with an image and a label or mask."
+        )
+    if source.task == "classification" and len(source.labels) == 1:
+        raise DataError(
+            f"all images have the label {source.labels[0]!r}, so there is nothing to tell apart",
+            "Train on images of two labels or more.",
+        )
 
 
 def check_boxes(network: Network, job: TrainJob) -> None:
@@ -170,6 +189,8 @@ def _settle(
     network: Network, options: dict[str, Any], labels: tuple[str, ...]
 ) -> tuple[dict[str, Any], Manifest]:
     """Return the build options, with the number of classes that the data has, and the manifest with their names."""
+    if isinstance(network, Own):
+        return network.options, replace(network.manifest(), labels=labels)
     if labels:
         options = {"classes": len(labels), **options}
         if options["classes"] != len(labels):

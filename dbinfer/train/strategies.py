@@ -14,7 +14,7 @@ from dbinfer.base.progress import OnProgress, Progress, silent
 from dbinfer.database.pins import install
 from dbinfer.train.device import check_installed, import_tensorflow
 from dbinfer.train.hosts import check_network, check_reachable, hosts_of
-from dbinfer.train.options import STRATEGIES, TrainJob, TrainOptions
+from dbinfer.train.options import STRATEGIES, TrainJob, TrainOptions, own_name
 from dbinfer.train.report import Epoch, OnEvent, TrainReport, line, read_report
 
 if TYPE_CHECKING:
@@ -203,16 +203,18 @@ def explained() -> str:
 
 
 def train(
-    network: str,
+    network: Any,
     data: str,
     options: TrainOptions | None = None,
     dsn: str | None = None,
     progress: OnProgress = silent,
 ) -> TrainReport:
-    """Train a network of the zoo, ready for `dbinfer.convert`.
+    """Train a network, ready for `dbinfer.convert`.
 
     Args:
-        network: digits, unet, finder, vgg19bn, vgg19bn_cifar or alexnet.
+        network: digits, unet, finder, vgg19bn, vgg19bn_cifar or alexnet; one of your own: FILE.py, FILE.py:NAME,
+            FILE.keras or MODULE:FUNCTION, whose code runs; or a Keras model, which is saved in the folder of the run
+            and trained from there. The model in this process stays as it is.
         data: digits, strokes, strokes:COUNT, written, written:COUNT, a folder, or a SQL query with two columns (image;
             mask, boxes or label).
         options: epochs, ranks, folder of the run, ...
@@ -222,23 +224,36 @@ def train(
     Raises:
         UsageError, DataError, TrainError: one sentence each; what can be checked is checked before any long work.
     """
-    job = TrainJob.of(network, data, options or TrainOptions(), dsn)
+    options = options or TrainOptions()
+    if not isinstance(network, str):
+        from dbinfer.train.own import saved
+
+        network = saved(network, options.out)
+    job = TrainJob.of(network, data, options, dsn)
     return run(job, shown_as_progress(job, progress))
 
 
 def run(job: TrainJob, on_event: OnEvent = lambda event: None) -> TrainReport:
-    """Train as `job` says; `on_event` gets the events start, step and epoch of dbinfer.train.course."""
+    """Train as `job` says; `on_event` gets the events start, step and epoch of dbinfer.train.course.
+
+    A network of the user's own is looked at first, and what follows from it is told (event `network`, with a text).
+    """
+    from dbinfer.train.described import told
     from dbinfer.train.setup import check_images, make_setup
 
     # First: reading the images may need packages, too, and its hint would name those alone
     check_installed()
     strategy = ALL[job.strategy]
     strategy.check(job)
+    if own_name(job.network):
+        on_event({"event": "network", "text": ""})
     setup = make_setup(job)
     check_images(setup)
-    _check_folder(job)
+    _check_folder(setup.job)
+    if setup.job.described:
+        on_event({"event": "network", "text": told(setup.job)})
     strategy.train(setup, on_event)
-    return read_report(job)
+    return read_report(setup.job)
 
 
 def shown_as_progress(job: TrainJob, progress: OnProgress) -> OnEvent:
@@ -250,6 +265,9 @@ def shown_as_progress(job: TrainJob, progress: OnProgress) -> OnEvent:
         kind = values.pop("event")
         if kind in ("start", "listening"):
             progress(Progress("training" if kind == "start" else "starting"))
+            return
+        if kind == "network":
+            progress(Progress(f"looking at {job.network}", note=event["text"]))
             return
         title = f"epoch {event['epoch']}/{job.epochs}"
         if kind == "step":

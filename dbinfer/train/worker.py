@@ -1,5 +1,6 @@
 """One process of a training, as launchers, ssh or the command start it: `python -m dbinfer.train.worker ...`.
 
+    describe JOB TASK LABELS   looks at a network of the user's own, and sends what follows from it
     JOB             a rank of horovod, the process of mirrored and central, or the first one of split
     ROLE INDEX      of downpour and sandblaster: the chief, which trains, a parameter server (ps) or a worker
                     nothing: another process of split
@@ -27,6 +28,8 @@ def main(words: Sequence[str]) -> None:
     """Play the part that these words name; an error that a user can mend is sent to the launching process."""
     if words[:1] == ["horovodrun"]:
         run_on_loopback(words[1:])
+    elif words[:1] == ["describe"]:
+        sending_errors(describe, words[1:])
     elif not words:
         sending_errors(train_part, read_place())
     elif len(words) == 2:
@@ -35,6 +38,13 @@ def main(words: Sequence[str]) -> None:
         os._exit(0)  # at once: TensorFlow's threads wait for servers that may be gone
     else:
         sending_errors(train, decode(words[0]))
+
+
+def describe(words: Sequence[str]) -> None:
+    """Send what follows from a network of the user's own; the user's code runs here."""
+    from dbinfer.train import described
+
+    described.describe(decode(words[0]), words[1], int(words[2]))
 
 
 def train(job: TrainJob) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from dbinfer.base.errors import UsageError
 from dbinfer.base.options import check, documented, option
-from dbinfer.train.options import TrainJob, TrainOptions
+from dbinfer.train.options import TrainJob, TrainOptions, own_name
 from dbinfer_models import NETWORKS
 
 # Options that change what a run learns; the others say where it runs or what it leaves
@@ -159,6 +159,11 @@ class TuneJob:
     @classmethod
     def of(cls, network: str, data: str, search: Sequence[str], options: TuneOptions, dsn: str) -> TuneJob:
         """Put a verb's arguments together."""
+        if own_name(network):
+            raise UsageError(
+                f"the search takes networks of the zoo, but the network is {network!r}",
+                f"Choose one of {', '.join(NETWORKS)}; dbinfer train takes your own.",
+            )
         study = options.study or network
         values = {
             **asdict(options.train),

@@ -54,6 +54,19 @@ def watched() -> None:
     course.finish = leave
 
 
+def fileless() -> None:
+    """Rank 1 has no file of the network, as on another host."""
+    from dbinfer.train import own
+
+    def absent(network: str) -> bytes:
+        raise FileNotFoundError(network)
+
+    if os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("HOROVOD_RANK")) == "1":
+        own.read_file = absent
+        there = os.path.exists
+        own.os.path.exists = lambda path: not str(path).endswith("net.py") and there(path)  # type: ignore[assignment]
+
+
 def reading() -> None:
     """Each rank leaves the numbers of its images in rank-N.npz (16 pixels of the first line), and ends."""
     from dbinfer.train.setup import Setup
@@ -85,8 +98,8 @@ def alone() -> None:
     hvd.size = lambda: 1
 
 
+MODES = (unaveraged, killed, watched, alone, reading, fileless)
+
 if __name__ == "__main__":
-    {"unaveraged": unaveraged, "killed": killed, "watched": watched, "alone": alone, "reading": reading}[
-        sys.argv[1]
-    ]()
+    {mode.__name__: mode for mode in MODES}[sys.argv[1]]()
     worker.main(sys.argv[2:])
