@@ -153,7 +153,7 @@ def _loaded(path: str, content: bytes, options: dict[str, Any]) -> Any:
 
 
 @contextmanager
-def users_errors(what: str, where: str) -> Iterator[None]:
+def users_errors(what: str, where: str, hint: str = "") -> Iterator[None]:
     """Make one sentence of whatever the user's code raises, with its line in the file `where`."""
     try:
         yield
@@ -162,7 +162,7 @@ def users_errors(what: str, where: str) -> Iterator[None]:
     except Exception as err:
         lines = [frame.lineno for frame in traceback.extract_tb(err.__traceback__) if frame.filename == where]
         place = f" in line {lines[-1]}" if lines else ""
-        raise UsageError(f"{what}{place}: {type(err).__name__}: {telling_line(err)}") from err
+        raise UsageError(f"{what}{place}: {type(err).__name__}: {telling_line(err)}", hint) from err
 
 
 @dataclass(frozen=True)
@@ -225,9 +225,11 @@ class Own(Network):
 
         self.maker.check(self.source, options)
         file = FILE.fullmatch(self.source)
-        with users_errors(
-            f"{self.source} cannot be built with {options}", file["file"] if file else self.source
-        ):
+        # Keras Applications fetch ImageNet's weights, and have its 1000 classes then
+        pretrained = {**self.maker.defaults, **options}.get("weights") is not None
+        hint = "Start without pre-trained weights: --set weights=none" if pretrained else ""
+        where = file["file"] if file else self.source
+        with users_errors(f"{self.source} cannot be built with {options}", where, hint):
             model = self.maker.make(options)
         if not isinstance(model, keras.Model):
             raise UsageError(f"{self.source} gives a {type(model).__name__}, but must give a Keras model")

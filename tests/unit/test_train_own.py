@@ -221,6 +221,14 @@ def test_networks_that_are_not_there(tmp_path: Path, subtests: pytest.Subtests) 
         dbinfer.train([], "digits")
 
 
+def test_weights_that_do_not_fit_the_labels_have_a_cure() -> None:
+    with pytest.raises(
+        UsageError, match=r"MobileNetV2 cannot be built with {'classes': 10}: ValueError: "
+    ) as found:
+        looked_at(TrainJob("keras.applications:MobileNetV2", "digits"))
+    assert "--set weights=none" in found.value.hint
+
+
 def test_images_of_one_label_teach_nothing(tmp_path: Path) -> None:
     digits_folder(tmp_path / "images", 30)
     for folder in sorted((tmp_path / "images").iterdir())[1:]:
