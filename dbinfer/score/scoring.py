@@ -163,6 +163,9 @@ class Scoring:
             raise
         finally:
             crew.end()
+            # what was written since the last look
+            for outcome in crew.left():
+                _count(tally, outcome)
             with suppress(psycopg2.Error):
                 ledger.tell(tally, state)
         job = ledger.job, ledger.began

@@ -426,6 +426,13 @@ class Crew:
         for thread in self._threads:
             thread.join()
 
+    def left(self) -> Iterator[Outcome]:
+        """Yield the outcomes that nobody has taken yet."""
+        while not self.outcomes.empty():
+            outcome = self.outcomes.get_nowait()
+            if isinstance(outcome, Outcome):
+                yield outcome
+
     def _guard(self, work: Any, of: Any) -> None:
         try:
             work(of)

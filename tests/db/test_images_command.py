@@ -50,7 +50,10 @@ def test_json_counts(empty_dsn: str, folder: Path) -> None:
     assert done.returncode == 0
     assert (facts["loaded"], facts["created"], facts["table"]) == (1, True, "public.counted")
     assert facts["refused"] == [
-        {"file": str(folder / "notes.txt"), "reason": "is not an image (JPEG, PNG, BMP, TIFF, WebP or GIF)"}
+        {
+            "file": str(folder / "notes.txt"),
+            "reason": "is not an image (JPEG, PNG, BMP, TIFF, WebP, GIF, AVIF or HEIC)",
+        }
     ]
 
 

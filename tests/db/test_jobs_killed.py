@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import time
 from contextlib import closing
 
 import killing
@@ -13,7 +14,7 @@ from asking import rows
 from killing import KILLS, PATIENCE, ROWS, client, stored, wait_for
 
 from dbinfer.base.errors import DataError
-from dbinfer.score import jobs, score
+from dbinfer.score import ScoreOptions, Scoring, jobs, score
 
 pytestmark = pytest.mark.postgres_only(
     "crashes the server; a cluster's processes are killed in tests/greenplum"
@@ -52,6 +53,24 @@ def test_a_client_that_is_told_to_end_says_so(digits: str, how: signal.Signals) 
         (job,) = jobs(1, digits).jobs
         assert job["state"] == "cancelled"
         assert 0 < job["done"] < job["total"] == ROWS
+
+
+def test_what_was_written_since_the_last_look_counts(digits: str) -> None:
+    """A client that ended just after its first batch left a job that had done nothing, beside a stored row."""
+    with closing(psycopg2.connect(digits)) as db:
+        db.autocommit = True
+        rows(db, "DROP TABLE IF EXISTS killed, killed_errors")
+        batches = Scoring("digits", "killed", ScoreOptions(batch=1, connections=1), digits).batches()
+        next(progress for progress in batches if progress.done)
+        # the job goes on while its user looks away
+        seen = stored(digits)
+        until = time.monotonic() + PATIENCE
+        while stored(digits) < seen + 2:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        batches.close()
+        (job,) = jobs(1, digits).jobs
+        assert (job["state"], job["done"]) == ("cancelled", stored(digits))
 
 
 def test_a_second_client_says_that_the_first_is_at_work(digits: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from itertools import chain
 from time import perf_counter
 
 from .. import fastjson
@@ -176,7 +175,7 @@ class Ticket:
         """
         rows = self._guarded(plpy, self.run(plpy, task, data, "error", k) or ())
         for first in rows:
-            return chain((first,), rows)
+            return _with_first(first, rows)
         return iter(())
 
     def _guarded(self, plpy: Any, rows: Any) -> Any:
@@ -279,6 +278,12 @@ class Ticket:
             # the wait counts for the first load only
             self._asked = None
         return _known_run(self._tasks, task)(model, img, k)
+
+
+def _with_first(first: Any, rows: Any) -> Any:
+    # itertools.chain, whose import each session would pay for
+    yield first
+    yield from rows
 
 
 def _label_of(classification: str) -> Optional[str]:
