@@ -31,7 +31,7 @@ from dbinfer.train.course import Pass, Schedule, StepReports, follow
 from dbinfer.train.listening import check_listening
 from dbinfer.train.loader import Seed, read_batches
 from dbinfer.train.model import Metrics, Pure, build
-from dbinfer.train.options import TrainJob
+from dbinfer.train.options import DEFAULT_OPTIMIZER, TrainJob
 from dbinfer.train.processes import how_to_go_on, send
 from dbinfer.train.report import OnEvent
 from dbinfer.train.setup import Setup
@@ -104,7 +104,7 @@ def optimizer_of(job: TrainJob) -> Optimizer:
         "rmsprop": Optimizer("ResourceApplyRMSProp", {"ms": 0.0, "mom": 0.0}, rms),
         "adam": Optimizer("ResourceApplyAdam", {"m": 0.0, "v": 0.0}, adam),
     }
-    return optimizers[job.optimizer or "adam"]
+    return optimizers[job.optimizer or DEFAULT_OPTIMIZER]
 
 
 def applying(job: TrainJob) -> Apply:

@@ -16,7 +16,7 @@ from dbinfer.base.errors import TrainError, UsageError
 from dbinfer.convert.known import known_keras, scales_inside
 from dbinfer.convert.source import telling_line
 from dbinfer.train.objective import name_of
-from dbinfer.train.options import DEFAULT_RATE, TrainJob
+from dbinfer.train.options import DEFAULT_OPTIMIZER, DEFAULT_RATE, TrainJob
 from dbinfer.train.own import CLASSES, Own, users_errors
 from dbinfer.train.processes import (
     WORKER,
@@ -70,7 +70,7 @@ def settled(job: TrainJob, facts: dict[str, Any]) -> TrainJob:
     """Return the job with what follows from its network, and with the options that this leaves open."""
     optimizer = job.optimizer
     if optimizer is None and "optimizer" not in facts:
-        optimizer = "adam"
+        optimizer = DEFAULT_OPTIMIZER
     if optimizer is None and job.strategy == "downpour":
         raise UsageError(
             f"the strategy downpour applies the updates itself, and not with "

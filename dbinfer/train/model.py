@@ -11,7 +11,7 @@ import numpy as np
 from dbinfer.base.errors import TrainError, UsageError
 from dbinfer.train.course import Schedule, StepReports
 from dbinfer.train.loader import Pipeline, Seed
-from dbinfer.train.options import TrainJob
+from dbinfer.train.options import DEFAULT_OPTIMIZER, TrainJob
 from dbinfer.train.own import Own
 from dbinfer.train.ranks import Ranks
 from dbinfer.train.report import OnEvent
@@ -53,7 +53,7 @@ def compile_model(model: Any, network: Network, job: TrainJob, jit: bool = False
         network.make_optimizer(job.rate) if job.optimizer is None and isinstance(network, Own) else None
     )
     model.compile(
-        optimizer=makers[job.optimizer or "adam"]() if compiled is None else compiled,
+        optimizer=makers[job.optimizer or DEFAULT_OPTIMIZER]() if compiled is None else compiled,
         loss=network.make_loss(),
         metrics=network.make_metrics(),
         jit_compile=jit,

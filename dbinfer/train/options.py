@@ -19,7 +19,7 @@ LAYOUTS = ("dense-by-outputs", "dense-in-pairs", "all-by-outputs")
 DEVICES = ("auto", "cpu", "gpu")
 LAUNCHERS = ("gloo", "mpi")
 OPTIMIZERS = ("adam", "sgd", "rmsprop", "adagrad")
-DEFAULT_RATE = 1e-3
+DEFAULT_RATE, DEFAULT_OPTIMIZER = 1e-3, "adam"
 SCHEDULES = ("constant", "cosine")
 SHARDINGS = ("split", "all")
 ON_BAD = ("error", "skip")
@@ -170,7 +170,7 @@ class TrainJob(TrainOptions):
         if not own_name(self.network):
             # No compiled optimizer can decide: the same values in checkpoints and reports, named or not
             object.__setattr__(self, "lr", self.rate)
-            object.__setattr__(self, "optimizer", self.optimizer or "adam")
+            object.__setattr__(self, "optimizer", self.optimizer or DEFAULT_OPTIMIZER)
 
     @classmethod
     def of(cls, network: str, data: str, options: TrainOptions, dsn: str | None = None) -> TrainJob:

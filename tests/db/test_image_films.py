@@ -81,8 +81,10 @@ def test_pictures_of_phones_are_images_like_others(db: Connection, venv: Path, k
     img = encoded(kind)
     # hosts have it where somebody has installed it
     if kind == "HEIF" and not list(venv.glob("lib/python*/site-packages/pillow_heif")):
-        diag = refused(db, "22P03", "SELECT dbinfer.predict(%s, 'colours')", img)
-        assert "the package pillow-heif is not installed" in (diag.message_primary or "")
+        for isolation in ("always", "never"):
+            rows(db, "SELECT dbinfer.set_isolation('colours', %s)", isolation)
+            diag = refused(db, "22P03", "SELECT dbinfer.predict(%s, 'colours')", img)
+            assert "the package pillow-heif is not installed" in (diag.message_primary or "")
         return
     assert ask(db, "SELECT (dbinfer.image_info(%s)).format", img) == ("HEIC" if kind == "HEIF" else kind)
     found = {}

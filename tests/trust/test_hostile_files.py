@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
 
 import figures
 import hostile_images as hostile
+import numpy as np
 import pytest
-from mutate import mutants
+from films import film
+from mutate import ANYWHERE, mutants
 from seeds import FORMATS, seeds
 from watched import Watched
+
+from dbinfer_udf.errors import ImageError
+from dbinfer_udf.session import images
 
 pytestmark = pytest.mark.wide
 
@@ -59,3 +67,30 @@ def test_damaged_files(kind: str) -> None:
     assert summary.inputs == count
     assert summary.images > 0
     assert summary.grown_mb < GROWTH
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", ["film", "GIF", "WebP", "PNG", "AVIF", "TIFF"])
+def test_damaged_films_and_animations(kind: str) -> None:
+    """Their decoders crash at some; that is the error of a row, as whatever else is wrong."""
+    count = ALL // 20 if figures.long() else 15
+    outcomes = Counter(
+        _frames(data) for _, data in (_films(count) if kind == "film" else mutants(kind, count, SEED))
+    )
+    figures.record(f"damaged {kind} files, all pictures", inputs=count, wrong=0)
+    assert sum(outcomes.values()) == count
+    assert set(outcomes) <= {"frames", "22P03", "54000"}
+
+
+def _films(count: int) -> Iterator[tuple[str, bytes]]:
+    sound = [film("mp4", "mp4v", 35, 10), film("avi", "MJPG", 35, 10), film("mkv", "mp4v", 35, 10)]
+    for number in range(count):
+        rng = np.random.default_rng([SEED, number])
+        yield f"film {number}", ANYWHERE[int(rng.integers(len(ANYWHERE)))](sound[number % len(sound)], rng)
+
+
+def _frames(data: bytes) -> str:
+    try:
+        return "frames" if list(images.frames({"venv": sys.prefix}, data, None)) else "nothing"
+    except ImageError as err:
+        return err.sqlstate

@@ -58,7 +58,12 @@ def apart_once(
     for said in apart(settings, step, parts, arguments):
         if isinstance(said, bytes):
             return said
-    raise ImageError("decoding ended without a result: the image may be hostile")
+    raise no_result()
+
+
+def no_result(detail: str = "") -> ImageError:
+    """Return the error of a process that did not give what it must."""
+    return ImageError("decoding ended without a result: the image may be hostile", detail=detail)
 
 
 def _started(call: Dict[str, Any], python: str, files: List[int]) -> Any:
@@ -108,10 +113,7 @@ def _read(process: Any, size: int) -> bytes:
             if not block:
                 # the server's signal goes to this process and to that one
                 protocol.look_for_cancel()
-                raise ImageError(
-                    "decoding ended without a result: the image may be hostile",
-                    detail="The process that decoded it ended with status %d." % process.wait(),
-                )
+                raise no_result("The process that decoded it ended with status %d." % process.wait())
             said.append(block)
             left -= len(block)
         protocol.look_for_cancel()

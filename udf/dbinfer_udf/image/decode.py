@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import ImageError
 from ..manifest import Manifest
 from . import heif
-from .apart import apart_once
+from .apart import apart_once, no_result
 from .file import DEFAULT_LIMITS, FREE_MEMORY, Header, Limits, too_large, too_much_memory
 from .header import HINT, first_frame, palette, read_header, still
 
@@ -125,23 +125,22 @@ def check_cost(data: bytes, header: Header, limits: Limits, result: int) -> None
         check_tables(data, header, limits)
 
 
+# What comes as shown: OpenCV turns TIFFs whatever its flags say, and we the others at once
+_TURNED = ("TIFF", *heif.FORMATS)
+
+
 def check_shape(shape: Sequence[int], header: Header, part: int) -> None:
     """Raise if the decoder found another size than the header says, because then the checks were of another picture.
 
     Args:
-        part: 1, 2, 4 or 8: how much smaller the picture was decoded. TIFFs the decoder turns itself.
+        part: 1, 2, 4 or 8: how much smaller the picture was decoded.
     """
-    width, height = header.size if header.format == "TIFF" else (header.width, header.height)
+    width, height = header.size if header.format in _TURNED else (header.width, header.height)
     if (shape[0], shape[1]) != (-(-height // part), -(-width // part)):
-        raise _wrong_size(shape, header)
-
-
-def _wrong_size(shape: Sequence[int], header: Header) -> ImageError:
-    found = "%d x %d" % (shape[1], shape[0]) if shape else "another number"
-    return ImageError(
-        f"the {header.format} image is damaged: its header says {header.width} x {header.height} pixels, but the "
-        f"decoder found {found}"
-    )
+        raise ImageError(
+            f"the {header.format} image is damaged: its header says {header.width} x {header.height} pixels, but the "
+            f"decoder found {shape[1]} x {shape[0]}"
+        )
 
 
 def _cut_off(header: Header) -> ImageError:
@@ -311,8 +310,7 @@ def _high_efficiency(data: bytes, header: Header) -> np.ndarray:
         image = _decode(data, header, cv2.IMREAD_COLOR | _IGNORE_ORIENTATION)
         if header.orientation > 1:
             image = _TURNS[header.orientation](image)
-    if image.shape[1::-1] != header.size:
-        raise _wrong_size(image.shape, header)
+    check_shape(image.shape, header, 1)
     return np.ascontiguousarray(image)
 
 
@@ -326,7 +324,7 @@ def _from_raw(raw: bytes, header: Header) -> np.ndarray:
     """Return what raw_picture yielded in a process that may have been taken over since."""
     width, height = header.size
     if len(raw) != 3 * width * height:
-        raise _wrong_size((), header)
+        raise no_result()
     return np.frombuffer(raw, np.uint8).reshape(height, width, 3)
 
 

@@ -42,6 +42,8 @@ class Header(NamedTuple):
         return (self.width, self.height) if self.orientation < 5 else (self.height, self.width)
 
 
+FRAME_TIME = struct.Struct("<q")  # before each picture of image.frames: microseconds, or UNTIMED
+UNTIMED = -1
 FREE_MEMORY = 128 << 20  # what any file may take, however small: 16 to 40 megapixels
 
 

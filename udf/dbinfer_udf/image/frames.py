@@ -5,7 +5,6 @@ OpenCV's readers of animations and FFmpeg's of films may crash, see apart.
 from __future__ import annotations
 
 import io
-import struct
 from typing import Any, Callable, Iterator, Optional, Tuple
 
 import cv2
@@ -14,11 +13,9 @@ import numpy as np
 from ..errors import ImageError
 from . import heif, tiff
 from .decode import Decoder, check_cost
-from .file import Limits, check_count, too_large
+from .file import FRAME_TIME, UNTIMED, Limits, check_count, too_large
 from .header import read_header, sniff
 
-UNTIMED = -1
-_TIME = struct.Struct("<q")
 _CHANNELS = 4  # of a picture of an animation
 _COPIES = 12  # pictures that a decoder of films keeps, most to refer to
 
@@ -47,7 +44,7 @@ def frames(limits: Limits, data: bytes, every: Optional[int]) -> Iterator[bytes]
     try:
         for number, (at, picture) in enumerate(found(data, limits, Wanted(every)), 1):
             check_count(number, limits.max_frames, "frames", "max_image_frames")
-            yield _TIME.pack(at) + cv2.imencode(".bmp", picture)[1].tobytes()
+            yield FRAME_TIME.pack(at) + cv2.imencode(".bmp", picture)[1].tobytes()
     except cv2.error as err:
         raise ImageError(
             f"the {kind or 'film'} is damaged or of an unsupported kind: OpenCV cannot decode it",

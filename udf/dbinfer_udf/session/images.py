@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from ..engine.models import ALWAYS
@@ -10,10 +9,8 @@ from ..errors import CancelledError, UsageError
 from ..host import interrupts
 from ..image import heif
 from ..image.apart import apart, apart_once
-from ..image.file import image_limits
+from ..image.file import FRAME_TIME, UNTIMED, image_limits
 from ..image.header import read_header
-
-_TIME = struct.Struct("<q")  # before each picture of image.frames
 
 
 def draw(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional[bytes]]) -> bytes:
@@ -57,8 +54,8 @@ def frames(settings: Dict[str, str], data: bytes, every: Optional[float]) -> Ite
         raise UsageError(problem, hint="For example every => '1 s'; NULL gives every picture.")
     span = None if every is None else round(every * 1e6)
     for number, said in enumerate(apart(settings, "image.frames:frames", [data], [span]), 1):
-        (at,) = _TIME.unpack_from(said)
-        yield number, None if at < 0 else at, said[_TIME.size :]
+        (at,) = FRAME_TIME.unpack_from(said)
+        yield number, None if at == UNTIMED else at, said[FRAME_TIME.size :]
 
 
 def look_for_cancel() -> None:
