@@ -29,6 +29,9 @@ class Door(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    # Parallel processes ask for 16 images each at once; beyond the usual 5 that wait, connections are tried again later
+    # and later, until a fetch has taken its 30 seconds
+    request_queue_size = 128
 
     def __init__(self, behind: int) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
