@@ -10,7 +10,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
 
 import pytest
 from test_engine_sandbox import read_library, shut_in
@@ -151,3 +152,43 @@ def test_what_waits_for_the_session_is_bounded(monkeypatch: pytest.MonkeyPatch) 
 
     # the first one that is waited for has room in any case
     assert answered(slow, "0", "60", "61", "500", before=one_has_room) == [0, 60, 61, 500]
+
+
+class _Kept(BaseHTTPRequestHandler):
+    """A server that answers and keeps its connections, of which it counts the requests."""
+
+    protocol_version = "HTTP/1.1"
+    requests: ClassVar[list[int]] = []
+
+    def do_GET(self) -> None:
+        self.requests.append(self.client_address[1])
+        self.send_response(200)
+        self.send_header("Content-Length", "1")
+        self.send_header("ETag", '"x"')
+        self.send_header("Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT")
+        self.end_headers()
+        self.wfile.write(b"x")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Keep quiet."""
+
+
+def test_a_connection_that_the_gate_closes_is_used_once() -> None:
+    """A request that was given such a connection while it closed waited for nothing, for 30 seconds."""
+    gate = ThreadingHTTPServer(("127.0.0.1", 0), _Kept)
+    threading.Thread(target=gate.serve_forever, daemon=True).start()
+    facts = {
+        "name": "s",
+        "url": "s3://bucket",
+        "private": True,
+        "seconds": 10,
+        "endpoint": "http://store:9000",
+    }
+    try:
+        made = fetcher.Fetcher(Store(facts), gate.server_address[:2], "token")
+        for _ in range(3):
+            made.fetch(fetcher.Wanted("1.png", None, None, 10), lambda size: None)
+    finally:
+        gate.shutdown()
+        gate.server_close()
+    assert len(set(_Kept.requests)) == 3

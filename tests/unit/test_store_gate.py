@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
 import socket
 
@@ -171,6 +172,32 @@ def test_a_name_with_a_private_address_needs_a_private_store() -> None:
 
 def test_a_server_that_is_not_there() -> None:
     assert told("CONNECT localhost:PORT", closed=True).startswith(b"HTTP/1.1 502 ")
+
+
+def test_an_answer_to_who_has_sent_its_end() -> None:
+    """Neither end of the connection is watched then for a moment, and the collector of garbage may come."""
+
+    async def run() -> bytes:
+        async def late(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await _reader.read()
+            gc.collect()
+            await asyncio.sleep(0.05)
+            writer.write(b"hello")
+            writer.close()
+
+        behind = await asyncio.start_server(late, "127.0.0.1", 0)
+        port = behind.sockets[0].getsockname()[1]
+        gate = Gate([("localhost", port, True)], TOKEN)
+        server = await asyncio.start_server(gate.serve, "127.0.0.1", 0)
+        async with behind, server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(b"GET http://localhost:%d/a HTTP/1.1\r\n%s\r\n\r\n" % (port, PROOF))
+            writer.write_eof()
+            answer = await reader.read()
+            writer.close()
+        return answer
+
+    assert asyncio.run(run()) == b"hello"
 
 
 def test_it_connects_to_the_address_that_it_checked(monkeypatch: pytest.MonkeyPatch) -> None:

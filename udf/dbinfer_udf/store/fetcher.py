@@ -353,6 +353,10 @@ class Fetcher:
                 },
             },
         }
+        if scheme == "http":
+            # the gate closes such a connection after one answer: a request that is given it at that moment is lost, and
+            # waits until its time is over
+            common["client_options"]["pool_max_idle_per_host"] = "0"
         keys = self._keys()
         if store.scheme == "gs":
             config: Any = {"service_account_key": json.dumps(keys)} if keys else {"skip_signature": True}

@@ -13,7 +13,7 @@ import ipaddress
 import os
 import socket
 from contextlib import suppress
-from typing import List, Tuple
+from typing import Any, List, Set, Tuple
 
 MOST_HEAD = 1 << 16  # bytes of a request's head
 CONNECT_SECONDS = 10.0
@@ -61,9 +61,19 @@ class Gate:
         self._shown = b"Basic " + base64.b64encode(b"gate:" + token.encode())
         # why the last connection was not made, for whoever asks with the token
         self._reason = ""
+        # what waits for a server is held by nothing else once the fetcher has sent its end
+        self._serving: Set[Any] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection: CONNECT, a request with a whole address, or a question for the last reason."""
+        this = asyncio.current_task()
+        self._serving.add(this)
+        try:
+            await self._serve(reader, writer)
+        finally:
+            self._serving.discard(this)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
             try:
                 head = await reader.readuntil(END)
