@@ -12,6 +12,7 @@ import pytest
 from image_files import HEIGHT, WIDTH, encode, picture
 
 from dbinfer_udf.errors import ImageError
+from dbinfer_udf.image.file import DEFAULT_LIMITS
 from dbinfer_udf.image.header import FORMATS, HEAD_BYTES, read_header, sniff
 
 CASES = [
@@ -222,3 +223,10 @@ def test_no_pixels() -> None:
     struct.pack_into(">I", png, 16, 0)
     with pytest.raises(ImageError, match="has no pixels: 0 x 64"):
         read_header(bytes(png))
+
+
+@pytest.mark.parametrize("kind", ["AVIF", "HEIC"])
+def test_the_limit_on_boxes_is_told_as_it_is(kind: str) -> None:
+    limits = DEFAULT_LIMITS._replace(max_segments=3)
+    with pytest.raises(ImageError, match="more than 3 boxes, but the limit is 3"):
+        read_header(encode(picture(), kind), limits)

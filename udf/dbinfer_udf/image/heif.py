@@ -27,6 +27,18 @@ _BUFFERS = {AVIF: 16, HEIC: 7}  # bytes a pixel beside the result, measured
 Box = Tuple[bytes, int, int]  # kind, where its content begins and ends
 
 
+class _Seen:
+    """Counts the boxes of a file, however deep they lie, and the pictures that it says something of."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._count = most, 0
+
+    def one(self) -> None:
+        """Count one; ImageError where it is one too many."""
+        self._count += 1
+        check_count(self._count, self._most, "boxes", "max_image_segments")
+
+
 def kind_of(head: bytes) -> Optional[str]:
     """Return AVIF or HEIC by the brands in a file's first 32 bytes; None for all else, a film for instance."""
     if head[4:8] != b"ftyp":
@@ -44,7 +56,7 @@ def read_heif(data: bytes, limits: Limits) -> Header:
         struct.error: it ends too early.
     """
     format_ = kind_of(data) or HEIC
-    seen = [limits.max_segments]
+    seen = _Seen(limits.max_segments)
     top = {kind: (at, end) for kind, at, end in _top(data, seen)}
     complete = all(end <= len(data) for _, end in top.values())
     at, end = top.get(b"meta", (0, 0))
@@ -81,28 +93,24 @@ def read_heif(data: bytes, limits: Limits) -> Header:
     )
 
 
-def _top(data: bytes, left: List[int]) -> Iterator[Box]:
+def _top(data: bytes, seen: _Seen) -> Iterator[Box]:
     """Yield the boxes of the picture; other bytes may follow, as those of another one."""
-    seen = set()
-    for kind, at, end in _boxes(data, 0, len(data), left):
-        if kind not in _TOP or (kind in seen and kind in _ONCE):
+    kinds = set()
+    for kind, at, end in _boxes(data, 0, len(data), seen):
+        if kind not in _TOP or (kind in kinds and kind in _ONCE):
             return
-        seen.add(kind)
+        kinds.add(kind)
         yield kind, at, end
 
 
 def without_tail(data: bytes) -> bytes:
     """Return the file without what follows the picture, which libheif would read, too."""
-    end = max(end for _, _, end in _top(data, [len(data)]))
+    end = max(end for _, _, end in _top(data, _Seen(len(data))))
     return data[:end] if end < len(data) else data
 
 
-def _boxes(data: bytes, at: int, end: int, left: List[int]) -> Iterator[Box]:
-    """Yield the boxes of a part of the file; the last one may claim to end beyond it.
-
-    Args:
-        left: of all boxes of the file that may be seen.
-    """
+def _boxes(data: bytes, at: int, end: int, seen: _Seen) -> Iterator[Box]:
+    """Yield the boxes of a part of the file; the last one may claim to end beyond it."""
     while at + 8 <= end:
         size, kind = struct.unpack_from(">I4s", data, at)
         start = at + 8
@@ -113,13 +121,12 @@ def _boxes(data: bytes, at: int, end: int, left: List[int]) -> Iterator[Box]:
         following = at + size if size else end
         if following < start:
             raise ImageError("the image is damaged: a box of its file has %d bytes" % size)
-        left[0] -= 1
-        check_count(int(left[0] < 0), 0, "boxes", "max_image_segments")
+        seen.one()
         yield kind, start, following
         at = following
 
 
-def _properties(data: bytes, parts: Dict[bytes, Tuple[int, int]], left: List[int]) -> List[Box]:
+def _properties(data: bytes, parts: Dict[bytes, Tuple[int, int]], seen: _Seen) -> List[Box]:
     """Return the boxes that describe the primary picture, in their order."""
     if b"pitm" not in parts or b"iprp" not in parts:
         return []
@@ -127,23 +134,22 @@ def _properties(data: bytes, parts: Dict[bytes, Tuple[int, int]], left: List[int
     primary = struct.unpack_from(">I" if data[at] else ">H", data, at + 4)[0]
     known: List[Box] = []
     wanted: List[int] = []
-    for kind, at, end in _boxes(data, *parts[b"iprp"], left):
+    for kind, at, end in _boxes(data, *parts[b"iprp"], seen):
         if kind == b"ipco":
-            known = list(_boxes(data, at, end, left))
+            known = list(_boxes(data, at, end, seen))
         elif kind == b"ipma":
-            wanted += _associated(data, at, primary, left)
+            wanted += _associated(data, at, primary, seen)
     return [known[number - 1] for number in wanted if 0 < number <= len(known)]
 
 
-def _associated(data: bytes, at: int, primary: int, left: List[int]) -> Iterator[int]:
+def _associated(data: bytes, at: int, primary: int, seen: _Seen) -> Iterator[int]:
     """Yield the numbers, from 1, of a picture's properties."""
     item = struct.Struct(">IB" if data[at] else ">HB")
     entry, most = (struct.Struct(">H"), 0x7FFF) if data[at + 3] & 1 else (struct.Struct(">B"), 0x7F)
     (items,) = struct.unpack_from(">I", data, at + 4)
     at += 8
     for _ in range(items):
-        left[0] -= 1
-        check_count(int(left[0] < 0), 0, "boxes", "max_image_segments")
+        seen.one()
         number, count = item.unpack_from(data, at)
         at += item.size
         if number == primary:
