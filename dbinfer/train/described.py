@@ -122,9 +122,7 @@ def facts_of(network: Own, task: str, labels: int) -> dict[str, Any]:
     Raises:
         UsageError: it does not fit the data, or its file says something that cannot be.
     """
-    maker = network.maker
-    options = maker.with_classes(dict(network.options), labels)
-    maker.check(network.source, options)
+    options = network.maker.with_classes(dict(network.options), labels)
     model = network.make(**options)
     if not model.trainable_variables:
         raise UsageError(

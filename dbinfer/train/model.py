@@ -48,12 +48,13 @@ def compile_model(model: Any, network: Network, job: TrainJob, jit: bool = False
         "adagrad": lambda: keras.optimizers.Adagrad(job.rate),
         "rmsprop": lambda: keras.optimizers.RMSprop(job.rate),
     }
-    # Where no option names another, the one that the user's network was compiled with
-    compiled = (
-        network.make_optimizer(job.rate) if job.optimizer is None and isinstance(network, Own) else None
-    )
+    if job.optimizer is None and isinstance(network, Own):
+        # No option names another than the one that the user's network was compiled with
+        optimizer = network.make_optimizer(job.rate)
+    else:
+        optimizer = makers[job.optimizer or DEFAULT_OPTIMIZER]()
     model.compile(
-        optimizer=makers[job.optimizer or DEFAULT_OPTIMIZER]() if compiled is None else compiled,
+        optimizer=optimizer,
         loss=network.make_loss(),
         metrics=network.make_metrics(),
         jit_compile=jit,

@@ -29,8 +29,8 @@ class Door(ThreadingHTTPServer):
     """
 
     daemon_threads = True
-    # Parallel processes ask for 16 images each at once; beyond the usual 5 that wait, connections are tried again later
-    # and later, until a fetch has taken its 30 seconds
+    # each process of a parallel plan asks for 16 images at once, by a connection each; beyond the usual 5 that wait, a
+    # connection is tried again only after a second
     request_queue_size = 128
 
     def __init__(self, behind: int) -> None:
