@@ -199,6 +199,7 @@ CALLS = {
     "_text_of_row": 2,
     "_draw": 0,
     "draw": 0,
+    "_crop": 0,
     "_frames": 0,
     "_take": 3,
     "_image": 0,

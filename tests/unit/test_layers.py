@@ -31,6 +31,7 @@ BUT = ("dbinfer_udf.engine.client", "dbinfer_udf.session.outside")
 ZOO_MAY_USE_OF_OURS = {"dbinfer_models", "dbinfer_udf.manifest", "dbinfer_udf"}
 # What scores, or loads what scores. All else runs before the first row, and takes the standard library alone.
 SCORING = (
+    "image.crop.",
     "image.decode.",
     "image.draw.",
     "image.frames.",

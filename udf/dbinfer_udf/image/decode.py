@@ -279,7 +279,7 @@ class Decoder:
         if self._settings is None:
             image = _high_efficiency(data, header)
         else:
-            image = _from_raw(apart_once(self._settings, "image.decode:raw_picture", [data]), header)
+            image = pixels_apart(self._settings, data, header)
         if self._color == "BGR":
             return image
         # gray, too, is made of colours here: decoders differ in how they do it
@@ -319,9 +319,11 @@ def raw_picture(limits: Limits, data: bytes) -> Iterator[bytes]:
     yield Decoder("BGR", limits)(data)[0].tobytes()
 
 
-def _from_raw(raw: bytes, header: Header) -> np.ndarray:
-    """Return what raw_picture yielded in a process that may have been taken over since."""
+def pixels_apart(settings: Dict[str, str], data: bytes, header: Header) -> np.ndarray:
+    """Return the pixels BGR of an image as shown, of which a process of its own runs the decoder."""
     width, height = header.size
+    raw = apart_once(settings, "image.decode:raw_picture", [data])
+    # that process may have been taken over
     if len(raw) != 3 * width * height:
         raise no_result()
     return np.frombuffer(raw, np.uint8).reshape(height, width, 3)

@@ -1,4 +1,4 @@
-"""What needs no model: the facts of an image from its header, its frames, drawing, and embeddings that are alike."""
+"""What needs no model: facts of an image from its header, its frames and parts, drawing, and embeddings alike."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from ..errors import CancelledError, UsageError
 from ..host import interrupts
 from ..image import heif
 from ..image.apart import apart, apart_once
-from ..image.file import FRAME_TIME, UNTIMED, image_limits
+from ..image.file import FRAME_TIME, UNTIMED, Limits, image_limits
 from ..image.header import read_header
+
+KEPT_BYTES = 64 << 20  # of an image and its pixels that a session keeps for the next part of it
 
 
 def draw(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional[bytes]]) -> bytes:
@@ -27,10 +29,7 @@ def draw(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional[
 
 def drawn(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional[bytes]]) -> bytes:
     """Draw in this process."""
-    from ..host.libraries import import_libraries
-
-    limits = image_limits(settings)
-    import_libraries(settings.get("venv", ""), limits.max_pixels)
+    limits = _with_libraries(settings)
     from ..image.draw import drawn as draw_here
 
     return draw_here(img, *k, limits, look_for_cancel)
@@ -41,6 +40,51 @@ def drawn_apart(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Op
     detections, mask = k
     parts = [img, (detections or "").encode(), mask or b""]
     return apart_once(settings, "image.draw:drawn_apart", parts, [mask is not None])
+
+
+def crop(settings: Dict[str, str], img: bytes, k: Tuple[str, float]) -> bytes:
+    """Return a part of the image as a BMP file.
+
+    Args:
+        k: JSON of the box, and the margin; see crop.region.
+    """
+    limits = _with_libraries(settings)
+    from ..image.crop import cropped, region
+
+    # before a decoder runs
+    region(*k)
+    picture = _last.pixels(settings, img, limits)
+    look_for_cancel()
+    return cropped(picture, *k, limits)
+
+
+class LastPicture:
+    """The picture that was decoded last: of many parts of one image the decoder runs once."""
+
+    def __init__(self) -> None:
+        self._known: Optional[Tuple[Limits, str, bytes]] = None
+        self._picture: Any = None
+
+    def pixels(self, settings: Dict[str, str], img: bytes, limits: Limits) -> Any:
+        """Return the pixels BGR of an image as shown."""
+        isolation = settings.get("isolation", "")
+        # equal bytes come again as another object
+        if self._known == (limits, isolation, img):
+            return self._picture
+        self._known = self._picture = None
+        from ..image.decode import Decoder, pixels_apart
+
+        decode = Decoder("BGR", limits, settings=settings)
+        if isolation == ALWAYS:
+            picture = pixels_apart(settings, img, decode.check(img)[0])
+        else:
+            picture = decode(img)[0]
+        if picture.nbytes + len(img) <= KEPT_BYTES:
+            self._known, self._picture = (limits, isolation, img), picture
+        return picture
+
+
+_last = LastPicture()
 
 
 def frames(settings: Dict[str, str], data: bytes, every: Optional[float]) -> Iterator[Any]:
@@ -58,10 +102,19 @@ def frames(settings: Dict[str, str], data: bytes, every: Optional[float]) -> Ite
         yield number, None if at == UNTIMED else at, said[FRAME_TIME.size :]
 
 
+def _with_libraries(settings: Dict[str, str]) -> Limits:
+    # imported only here, because a session that asks for an image's facts waits for imports
+    from ..host.libraries import import_libraries
+
+    limits = image_limits(settings)
+    import_libraries(settings.get("venv", ""), limits.max_pixels)
+    return limits
+
+
 def look_for_cancel() -> None:
     """Raise where the server wants this statement to end."""
     if interrupts.cancelled():
-        raise CancelledError("the statement was cancelled while it drew")
+        raise CancelledError("the statement was cancelled while it worked on an image")
 
 
 def image_info(settings: Dict[str, str], img: bytes, k: Optional[int]) -> str:
@@ -72,9 +125,7 @@ def image_info(settings: Dict[str, str], img: bytes, k: Optional[int]) -> str:
 
 def alike(settings: Dict[str, str], img: bytes, k: Tuple[bytes, int, float]) -> Iterator[Any]:
     """Yield which embeddings of two blocks are nearly alike; see vectors.alike."""
-    from ..host.libraries import import_libraries
-
-    import_libraries(settings.get("venv", ""), image_limits(settings).max_pixels)
+    _with_libraries(settings)
     from ..result.vectors import alike as alike_here
 
     return alike_here(img, *k)
@@ -107,6 +158,7 @@ IMAGE_TASKS: Dict[str, Callable[[Any, Any, Any], Any]] = {
     "list": list_files,
     "image_info": image_info,
     "draw": draw,
+    "crop": crop,
     "frames": frames,
     "alike": alike,
 }
