@@ -81,7 +81,7 @@ def test_bad_input_is_one_sentence(db: Connection) -> None:
         == "dbinfer: the box lies outside of the image of 80 x 40: from (80, 0) to (85, 5)"
     )
     diag = refused(db, "22P03", "SELECT dbinfer.crop('\\x00', ARRAY[0, 0, 5, 5])")
-    assert "no image" in (diag.message_primary or "")
+    assert "not an image" in (diag.message_primary or "")
 
 
 def test_no_backend_decodes_where_isolation_is_always(db: Connection) -> None:
