@@ -118,7 +118,8 @@ def read_labels(_: str, text: str) -> list[str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as err:
         raise UsageError(f"the labels file {path} cannot be read: {err}") from err
-    return [line.strip() for line in lines if line.strip()]
+    # not every space: the wide one of Chinese is a label of networks that read
+    return [label for label in (line.strip(" \t") for line in lines) if label]
 
 
 def numbers(option: str, text: str) -> list[float]:

@@ -97,6 +97,7 @@ def _all_told(source: Source, path: Path) -> list[Told | None]:
     return [
         _ultralytics(properties),
         _onnx_image(properties),
+        _paddle(properties),
         _tflite(source.described) if source.described else None,
         _ultralytics_beside(path),
         _hugging_face(path),
@@ -131,6 +132,17 @@ def _onnx_image(properties: Mapping[str, str]) -> Told | None:
     if pixels:
         values.update(mean=[pixels[0]], scale=[pixels[1]])
     return Told("ONNX image metadata", values) if values else None
+
+
+def _paddle(properties: Mapping[str, str]) -> Told | None:
+    """PaddleOCR's networks that read lines carry their characters; RapidOCR's code shows what else they take."""
+    if "character" not in properties:
+        return None
+    # before them CTC's blank, behind them the space
+    labels = ["", *properties["character"].splitlines(), " "]
+    return Told(
+        "PaddleOCR", {"task": "text", "labels": labels, "color": "BGR", "mean": [127.5], "scale": [127.5]}
+    )
 
 
 def _tflite(described: Described) -> Told | None:

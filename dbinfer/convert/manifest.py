@@ -25,6 +25,11 @@ PIXEL_KEYS = frozenset(("mean", "scale"))
 MEANING = ("task", "name", "labels", "activation", "metrics", "threshold")
 # What most models use; the report names the ones that were assumed
 ASSUMED = {"resize": "standard", "precision": "auto"}
+# What networks that read take, where their inputs are open: PaddleOCR's sizes
+OF_OPEN_INPUTS: dict[str, dict[str, Any]] = {
+    "text_detection": {"resize": "keep_size", "height": 736, "width": 1984, "max_detections": 1000},
+    "text": {"resize": "keep_height", "height": 48, "width": 320, "pad_value": 127},
+}
 
 
 class Need(NamedTuple):
@@ -69,6 +74,8 @@ def make_manifest(
         assumed.setdefault(key, ASSUMED[key])
     name = _name(source, original, options)
     values = {"name": name, "outputs": outputs, **guessed, **assumed, **stated}
+    if values.get("task") == "text" and values.get("labels"):
+        values["labels"] = _characters(tuple(values["labels"]), info)
     _require(values, info)
     try:
         manifest = Manifest.from_dict(values)
@@ -109,11 +116,23 @@ def _assumed(
         known = replace(known, head=False if original.inner else None)
     assumed = published(known, info, stated)
     assumed.update({key: value for key, value in of_detector.items() if key not in stated})
+    task = stated.get("task")
+    if task in OF_OPEN_INPUTS:
+        assumed["activation"] = "none"
+        if info.width is None:
+            assumed.update(OF_OPEN_INPUTS[task])
+        assumed = {key: value for key, value in assumed.items() if key not in stated}
     if original.inner and info.classes and "task" not in stated:
         assumed["task"] = "embedding"
     if outputs and "task" not in assumed and not _task(info, {**assumed, **stated}):
         assumed["task"] = "tensor"
     return assumed
+
+
+def _characters(labels: tuple[str, ...], info: GraphInfo) -> tuple[str, ...]:
+    """Return the text of each class; lists of characters mostly lack CTC's blank, and often the space."""
+    missing = info.output[-1] - len(labels) if info.output else 0
+    return {1: ("", *labels), 2: ("", *labels, " ")}.get(missing, labels)
 
 
 def _name(source: Path, original: Source, options: ConvertOptions) -> str:
@@ -243,11 +262,20 @@ def _lacking(values: dict[str, Any], info: GraphInfo) -> Iterator[Need]:
             f"what the result is: {either(list(TASKS))}",
             "its task",
         )
+    if task == "text" and not values.get("labels"):
+        yield Need(
+            "--labels",
+            "@characters.txt",
+            "a file with a line for each character, in the order of the classes",
+            "its characters",
+        )
     if "height" not in values or "width" not in values:
+        lines = "; or --task text_detection, if it finds lines of text in images of any size"
         yield Need(
             "--input-size",
             "224x224",
-            "the size of the input in pixels, 224 or 480x640 (height x width)",
+            "the size of the input in pixels, 224 or 480x640 (height x width)"
+            + (lines if task == "segmentation" and one else ""),
             "its height and width",
         )
     if "activation" not in {**_from_shapes(info, {**values, "task": task}), **values}:
@@ -276,6 +304,10 @@ def _agree(manifest: Manifest, info: GraphInfo) -> None:
     fitting = (None, labels, 1) if labels == 2 else (None, labels)
     if manifest.task == "classification" and labels and info.classes not in fitting:
         raise ConvertError(f"there are {labels} labels, but the model has {info.classes} classes")
+    if manifest.task == "text" and info.output[-1:] not in ((labels,), (-1,)):
+        raise ConvertError(
+            f"there are {labels} labels, but the model has {info.output[-1]} classes: CTC's blank and the characters"
+        )
     if any(abs(value) < 1 for value in manifest.scale):
         raise ConvertError(
             f"scale is {list(manifest.scale)}, but must be in grey levels of 0..255",

@@ -200,6 +200,7 @@ CALLS = {
     "_draw": 0,
     "draw": 0,
     "_crop": 0,
+    "_read": 0,
     "_frames": 0,
     "_take": 3,
     "_image": 0,

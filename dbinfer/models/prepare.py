@@ -21,7 +21,8 @@ from dbinfer.base.report import restored
 from dbinfer.models.describe import Description, describe
 from dbinfer.models.graph import dimensions
 from dbinfer.models.ir import ModelFile, import_openvino, last_line, read_model
-from dbinfer_udf.manifest import Manifest
+from dbinfer_udf.image.resize import STEP
+from dbinfer_udf.manifest import ANY_SIZE, Manifest
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,26 @@ def prepare(model: ModelFile, known: Description) -> PreparedModel:
             "Check --input-size, --layout and --color.",
         ) from err
     _check_outputs(model.path, graph, manifest)
+    if manifest.resize in ANY_SIZE:
+        _check_sizes(model.path, graph, manifest)
     return _serialized(graph)
+
+
+def _check_sizes(path: Path, graph: Any, manifest: Manifest) -> None:
+    """Raise unless the network, which has one size here, takes others, too."""
+    more = manifest.height if manifest.resize == "keep_height" else manifest.height + STEP
+    try:
+        # sides that are open would fit anything until the first image
+        graph = graph.clone()
+        graph.reshape([1, more, manifest.width + STEP, manifest.channels])
+        shape, reason = dimensions(graph.output(0)), ""
+    except Exception as err:  # as above
+        shape, reason = (), last_line(err)
+    if shape[:1] != (1,):
+        raise ModelFileError(
+            f"{path} cannot take images of any size, as resize {manifest.resize} wants: {reason or list(shape)}",
+            "Convert it from a file whose input has open sides, or set --resize fit_to_window.",
+        )
 
 
 def _with_preprocessing(graph: Any, manifest: Manifest, layout: str) -> Any:

@@ -19,7 +19,7 @@ _TEXTS = ("name", "task", "color", "resize", "interpolation", "precision", "acti
 _TYPES: Tuple[Tuple[type, str, Tuple[str, ...]], ...] = (
     (str, "a text", _TEXTS),
     (Integral, "a whole number", ("height", "width", "channels", "pad_value", "max_detections")),
-    (Real, "a number", ("threshold", "iou_threshold")),
+    (Real, "a number", ("threshold", "iou_threshold", "pixel_threshold", "unclip_ratio")),
     (bool, "true or false", ("l2_normalize",)),
     (dict, "an object", ("metrics", "provenance")),
 )
@@ -36,8 +36,7 @@ def wrong_type(values: Mapping[str, Any]) -> Optional[Tuple[str, Any, str]]:
     for key, numbers in (
         ("mean", values["mean"]),
         ("scale", values["scale"]),
-        ("threshold", (values["threshold"],)),
-        ("iou_threshold", (values["iou_threshold"],)),
+        *((key, (values[key],)) for key in ("threshold", "iou_threshold", "pixel_threshold", "unclip_ratio")),
     ):
         # Python's json reads NaN and Infinity
         if not all(isfinite(number) for number in numbers):
@@ -64,7 +63,11 @@ def tuple_of(values: Any, kind: Callable[[Any], Any]) -> Tuple[Any, ...]:
 SCHEMA = 1
 
 COLORS = ("RGB", "BGR", "GRAY")
-RESIZES = ("standard", "fit_to_window", "fit_to_window_letterbox", "crop")
+# Of Model API
+FIXED_SIZE = ("standard", "fit_to_window", "fit_to_window_letterbox", "crop")
+# The input's size follows the image's
+ANY_SIZE = ("keep_height", "keep_size")
+RESIZES = FIXED_SIZE + ANY_SIZE
 INTERPOLATIONS = ("linear", "area", "cubic", "nearest")
 PRECISIONS = ("f32", "bf16", "f16", "auto")
 ACTIVATIONS = ("none", "softmax", "sigmoid")
@@ -94,7 +97,12 @@ class Manifest:
         color: order of the channels with which the network was trained.
         resize: how an image of another size is fitted (names of OpenVINO Model API): `standard` stretches,
             `fit_to_window` keeps the aspect ratio and pads right and below, `fit_to_window_letterbox` pads on
-            both sides, `crop` scales the short side and cuts the centre.
+            both sides, `crop` scales the short side and cuts the centre. For networks that take images of any size:
+            `keep_height` scales to `height` and keeps the aspect ratio, so that the input is as wide as the image is,
+            at least `width`, at most ten times that, padded at the right; an image that is 1.5 times as high as wide
+            is first turned by a quarter, counterclockwise. `keep_size` takes images as they are: enlarged until the
+            short side has the smaller of `height` and `width`, shrunk until the long side has the larger, and
+            stretched a little to whole multiples of 32.
         interpolation: how that resize computes a pixel; where the image shrinks, `linear` averages areas as training
             with antialiasing does, but faster and not exactly (unless `decode` is `exact`), `area` exactly.
         pad_value: grey level of padding, 0 to 255.
@@ -109,6 +117,8 @@ class Manifest:
         iou_threshold: a detected box that overlaps a better one of its class by more (intersection over union) is
             dropped; 1 drops none, for graphs that drop such boxes themselves.
         max_detections: the most boxes that an image gets.
+        pixel_threshold: probability above which a pixel belongs to a line of text.
+        unclip_ratio: how far the box of a line grows beyond its pixels: by so many times area / circumference.
         l2_normalize: whether `embed` returns vectors of length one.
         decode: `fast` lets libjpeg decode at a reduced scale that still covers the input, `exact` at full size only.
         metrics: metrics of the training run, shown by `dbinfer models`.
@@ -133,6 +143,8 @@ class Manifest:
     threshold: float = 0.5
     iou_threshold: float = 1.0
     max_detections: int = 100
+    pixel_threshold: float = 0.3
+    unclip_ratio: float = 1.6
     l2_normalize: bool = False
     decode: str = "fast"
     metrics: Dict[str, Any] = field(default_factory=dict)
@@ -173,6 +185,8 @@ class Manifest:
             ("pad_value", 0, 255),
             ("iou_threshold", 0, 1),
             ("max_detections", 1, MOST_DETECTIONS),
+            ("pixel_threshold", 0, 1),
+            ("unclip_ratio", 0, 10),
         ):
             if not least <= getattr(self, key) <= most:
                 raise ManifestError("%s is %r, but must be %d to %d" % (key, getattr(self, key), least, most))
@@ -236,7 +250,7 @@ class Manifest:
     def model_info(self) -> Dict[str, str]:
         """Return the part that OpenVINO's Model API knows, with its key names and its string values."""
         info = {
-            "resize_type": self.resize,
+            "resize_type": self.resize if self.resize in FIXED_SIZE else "",
             "pad_value": str(self.pad_value),
             # Model API reads images as BGR
             "reverse_input_channels": "True" if self.color == "RGB" else "False",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 FLOATS, BYTEA = "pg_catalog.float4[]", "pg_catalog.bytea"
 CLASSIFICATION, DETECTIONS = "dbinfer.classification", "dbinfer.detection[]"
+READING, TEXT_LINES = "dbinfer.reading", "dbinfer.text_line[]"
 EACH = "each"
 
 
@@ -133,6 +134,23 @@ TASKS: Dict[str, Task] = {
             keys=("iou_threshold", "max_detections"),
             # no model_type: Model API has a wrapper for each published head, and none for our one form of them all
             model_info=("confidence_threshold", "iou_threshold"),
+        ),
+        Task(
+            "text_detection",
+            Function("find_text", 10, "result.text:find_text", {"lines": TEXT_LINES}),
+            layout="result.text:map_size",
+            keys=("max_detections", "pixel_threshold", "unclip_ratio"),
+        ),
+        Task(
+            "text",
+            Function(
+                "read_line",
+                11,
+                "result.text:read_line",
+                {"text": "pg_catalog.text", "score": "pg_catalog.float4"},
+                READING,
+            ),
+            layout="result.text:characters",
         ),
         Task("tensor"),
     )

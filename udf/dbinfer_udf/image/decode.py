@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from ..errors import ImageError
-from ..manifest import Manifest
+from ..manifest import ANY_SIZE, Manifest
 from . import heif
 from .apart import apart_once, no_result
 from .file import DEFAULT_LIMITS, FREE_MEMORY, Header, Limits, too_large, too_much_memory
@@ -215,7 +215,11 @@ class Target(NamedTuple):
 def target_of(manifest: Manifest) -> Optional[Target]:
     """Return what a decoder may reduce JPEGs to; None where the manifest wants every pixel decoded."""
     # libjpeg averages, which cubic and nearest would not
-    if manifest.decode == "exact" or manifest.interpolation not in ("linear", "area"):
+    if (
+        manifest.decode == "exact"
+        or manifest.interpolation not in ("linear", "area")
+        or manifest.resize in ANY_SIZE
+    ):
         return None
     return Target(manifest.width, manifest.height, manifest.resize in ("standard", "crop"))
 

@@ -13,10 +13,14 @@ from typing import Callable, Dict, NamedTuple, Tuple
 import cv2
 import numpy as np
 
-from ..manifest import Manifest
+from ..manifest import ANY_SIZE, Manifest
 
 # Times that a side shrinks: below, areas are hardly wider than a pixel, and one sample says as much as four
 ONE = 1.15
+# Sizes of inputs of any size are whole multiples: networks halve them five times, and each new one costs 20 ms
+STEP = 32
+WIDEST = 10  # times the manifest's width
+UPRIGHT = 1.5  # times as high as wide: such a line runs downwards
 # so many samples along an area miss none of its pixels by much
 TWO, FOUR = 2.6, 6.0
 # from TWO up to here two samples miss too much, and four take as long as exact averages
@@ -114,8 +118,24 @@ class Resizer:
             "fit_to_window": self._fit,
             "fit_to_window_letterbox": self._letterbox,
             "crop": self._crop,
+            "keep_height": self._line,
+            "keep_size": self._stretch,
         }
+        self._follows, self._keeps_height = manifest.resize in ANY_SIZE, manifest.resize == "keep_height"
         self._mode = modes[manifest.resize]
+
+    def size_for(self, image: np.ndarray) -> Tuple[int, int]:
+        """Return height and width of the input tensor for an image, of a network that takes any size."""
+        height, width = image.shape[:2]
+        if self._keeps_height:
+            height, width = _upright(image).shape[:2]
+            wanted = -(-self._height * width // height)
+            return self._height, min(max(-(-wanted // STEP) * STEP, self._width), WIDEST * self._width)
+        shortest, longest = sorted(self._shape)
+        scale = max(1.0, shortest / min(height, width))
+        scale = min(scale, longest / max(height, width))
+        rows, columns = (max(STEP, round(int(side * scale) / STEP) * STEP) for side in (height, width))
+        return rows, columns
 
     def resize(self, image: np.ndarray, out: np.ndarray) -> Placement:
         """Write the image into the tensor's memory.
@@ -137,7 +157,12 @@ class Resizer:
 
     def _stretch(self, image: np.ndarray, out: np.ndarray) -> Placement:
         self._scale(image, out)
-        return self._whole
+        return Placement(0, 0, out.shape[1], out.shape[0]) if self._follows else self._whole
+
+    def _line(self, image: np.ndarray, out: np.ndarray) -> Placement:
+        image = _upright(image)
+        wanted = -(-out.shape[0] * image.shape[1] // image.shape[0])
+        return self._pad_around(image, out, Placement(0, 0, min(wanted, out.shape[1]), out.shape[0]))
 
     def _fit(self, image: np.ndarray, out: np.ndarray) -> Placement:
         width, height = self._inside(image)
@@ -187,3 +212,11 @@ class Resizer:
             narrowed = (min(width, to_width), min(height, to_height))
             image = cv2.resize(image, narrowed, interpolation=cv2.INTER_AREA)
         cv2.resize(image, (to_width, to_height), out, interpolation=self._interpolation)
+
+
+def _upright(image: np.ndarray) -> np.ndarray:
+    """Return a line of text, which may run downwards, from left to right."""
+    if image.shape[0] < UPRIGHT * image.shape[1]:
+        return image
+    turned: np.ndarray = cv2.rotate(image, cv2.ROTATE_90_COUNTERCLOCKWISE)
+    return turned

@@ -25,9 +25,10 @@ def _scoring(function: Function) -> Run:
         if task is not None and model.manifest.task != task:
             model.require(task, function.sql)
         # before the image is decoded: a wrong name costs nothing
-        output = model.values(k) if names_output and k is not None else model.output
+        number = model.number(k) if names_output and k is not None else 0
         placement, header = model.score(img)
-        return finish(model, output, placement, header, k)
+        # asked for afterwards: of a network for any size it is another array each time
+        return finish(model, model.result(number) if number else model.output, placement, header, k)
 
     return run
 

@@ -23,11 +23,12 @@ from ..host.process import processor
 from ..image.decode import Decoder, target_of
 from ..image.file import image_limits
 from ..image.resize import Resizer
-from ..manifest import Manifest, ManifestError
+from ..manifest import ANY_SIZE, Manifest, ManifestError
 from ..result.vectors import quoted
 
 _cores: Dict[int, Any] = {}
 HWLOC = "HWLOC_THISSYSTEM"
+Sides = Tuple[int, ...]
 
 
 def _core(openvino: Any) -> Any:
@@ -51,13 +52,22 @@ def _core(openvino: Any) -> Any:
     return _cores[id(openvino)]
 
 
-def compile_model(openvino: Any, entry: Entry, precision: str, threads: int, rows: int) -> Any:
-    """Return OpenVINO's compiled model for `rows` images at once; ModelError where it cannot be compiled."""
+def compile_model(
+    openvino: Any, entry: Entry, precision: str, threads: int, rows: int, sides: Sides = ()
+) -> Any:
+    """Return OpenVINO's compiled model for `rows` images at once; ModelError where it cannot be compiled.
+
+    Args:
+        sides: height and width, -1 for any; () for those of the file.
+    """
     core = _core(openvino)
     config = _config(openvino.get_version(), precision, threads)
-    blobs = os.path.join(entry.folder, "blobs", _blob_key(openvino, config, rows))
+    blobs = os.path.join(entry.folder, "blobs", _blob_key(openvino, config, rows, sides))
     try:
-        source = entry.path("xml") if rows == 1 else _reshaped(core, entry.path("xml"), rows)
+        if sides:
+            source = _of_any_size(core, entry.path("xml"), sides)
+        else:
+            source = entry.path("xml") if rows == 1 else _reshaped(core, entry.path("xml"), rows)
         if _blobs_good(blobs):
             # if OpenVINO refuses the blob, compile anew
             with contextlib.suppress(RuntimeError):
@@ -77,6 +87,13 @@ def _reshaped(core: Any, path: str, rows: int) -> Any:
     # reshape may succeed although a constant in the graph is made for one image
     if graph.output(0).partial_shape.rank.get_length() < 2 or graph.output(0).partial_shape[0] != rows:
         raise RuntimeError("the network takes one image at a time")
+    return graph
+
+
+def _of_any_size(core: Any, path: str, sides: Sides) -> Any:
+    """Return the network, of which the file has one size, for images of any."""
+    graph = core.read_model(path)
+    graph.reshape([1, *sides, list(graph.input(0).shape)[3]])
     return graph
 
 
@@ -107,9 +124,9 @@ def _compile_new(core: Any, source: Any, config: Dict[str, Any], blobs: str) -> 
         keep_in_cache(os.path.dirname(parent))
 
 
-def _blob_key(openvino: Any, config: Dict[str, Any], rows: int) -> str:
+def _blob_key(openvino: Any, config: Dict[str, Any], rows: int, sides: Sides) -> str:
     # a blob fits one kind of CPU, and a data directory may move to another machine
-    text = json.dumps([openvino.get_version(), processor(), sorted(config.items()), rows])
+    text = json.dumps([openvino.get_version(), processor(), sorted(config.items()), rows, *sides])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -165,14 +182,19 @@ class Compiled:
         ModelError: it cannot be compiled, or takes one image only where more are wanted.
     """
 
-    def __init__(self, openvino: Any, entry: Entry, precision: str, threads: int, rows: int = 1) -> None:
+    def __init__(
+        self, openvino: Any, entry: Entry, precision: str, threads: int, rows: int = 1, sides: Sides = ()
+    ) -> None:
         self.rows = rows
         with signals_blocked():  # OpenVINO starts its threads here, and may start more in the first inference
-            self._model = compile_model(openvino, entry, precision, threads, rows)
+            self._model = compile_model(openvino, entry, precision, threads, rows, sides)
             self._request = self._model.create_infer_request()
         self._started = False
         # bound once, because every row calls it
         self._infer = self._request.infer
+        self._show()
+
+    def _show(self) -> None:
         self.inputs = self._request.get_input_tensor(0).data
         self.input = self.inputs[0]
         # kept: `output` shows its memory
@@ -201,6 +223,45 @@ class Compiled:
         hint = values["INFERENCE_PRECISION_HINT"]
         values["INFERENCE_PRECISION_HINT"] = PRECISION_NAMES.get(hint, hint)
         return values
+
+
+class CompiledForAnySize(Compiled):
+    """A model for images of any size, one at a time; `input` and `output` change with the size.
+
+    Args:
+        manifest: says which sides follow the image, and the size until the first one.
+    """
+
+    def __init__(
+        self, openvino: Any, entry: Entry, precision: str, threads: int, rows: int = 1, *, manifest: Manifest
+    ) -> None:
+        if rows != 1:
+            raise ModelError("a network for images of any size takes one image at a time")
+        self._size, self._channels = (0, 0), manifest.channels
+        self._tensor, self._element = openvino.Tensor, openvino.Type.u8
+        height = manifest.height if manifest.resize == "keep_height" else -1
+        super().__init__(openvino, entry, precision, threads, sides=(height, -1))
+        self.take((manifest.height, manifest.width))
+
+    def _show(self) -> None:
+        shape = self._model.output(0).get_partial_shape()
+        # until there is one: sides that follow the image are 0
+        self.output = np.zeros([side.get_length() if side.is_static else 0 for side in shape], np.float32)
+
+    def take(self, size: Tuple[int, int]) -> np.ndarray:
+        """Return the memory for the next image, uint8 (height, width, channels); `size` is (height, width)."""
+        if size != self._size:
+            tensor = self._tensor(self._element, [1, *size, self._channels])
+            self._request.set_input_tensor(0, tensor)
+            self._size, self.inputs = size, tensor.data
+            self.input = self.inputs[0]
+        return self.input
+
+    def infer(self) -> None:
+        """Run the network on what `input` holds."""
+        super().infer()
+        self._output_tensor = self._request.get_output_tensor(0)
+        self.output = self._output_tensor.data
 
 
 def same_results(one: Compiled, wide: Compiled) -> bool:
@@ -247,14 +308,13 @@ class Model:
         self.version: int = spec["version"]
         self.manifest = manifest_of(spec)
         # kept, because a batch compiles the same network once more, when one is asked for
-        compiled = partial(Compiled, openvino, entry, self.manifest.precision, threads)
+        self.any_size = self.manifest.resize in ANY_SIZE
+        kind = partial(CompiledForAnySize, manifest=self.manifest) if self.any_size else Compiled
+        compiled = partial(kind, openvino, entry, self.manifest.precision, threads)
         self._compile = partial(_within_memory, compiled, entry.folder, spec["settings"])
         self.compiled = self._compile()
         _require_input(self.name, self.compiled.inputs, self.manifest)
         self.threads = threads
-        self.output = self.compiled.output
-        # a view, which shows what each inference writes
-        self.flat = self.output.reshape(-1)
         settings = spec["settings"]
         self.decode = Decoder(
             self.manifest.color,
@@ -262,13 +322,16 @@ class Model:
             target_of(self.manifest),
             None if shut_in else settings,
         )
-        self.resize = Resizer(self.manifest).resize
+        resizer = Resizer(self.manifest)
+        self.resize, self._size_for = resizer.resize, resizer.size_for
         # what post-processing needs, decided once
         layout = tasks.TASKS[self.manifest.task].layout
         self.layout: Any = layout and tasks.imported(layout)(self.output.shape, self.manifest.labels)
         self.quoted_labels = [quoted(label) for label in self.manifest.labels]
         tried = read_trial(entry.folder)[0]
-        self._pays = tasks.pays(tried.get("milliseconds"), tried.get("batch_milliseconds"))
+        self._pays = not self.any_size and tasks.pays(
+            tried.get("milliseconds"), tried.get("batch_milliseconds")
+        )
         # rows asked for, and their network: that for one image where no batch is possible, so that nobody tries again
         self._wide: Tuple[int, Compiled] = (1, self.compiled)
         self._load_milliseconds = 0.0
@@ -334,7 +397,11 @@ class Model:
             if img is not None:
                 try:
                     image, header = self.decode(img)
-                    slots.append((place, self.resize(image, self.wide.inputs[len(slots)]), header))
+                    if not self.any_size:
+                        placement = self.resize(image, self.wide.inputs[len(slots)])
+                    else:
+                        placement = self.place(image)
+                    slots.append((place, placement, header))
                 except ImageError as err:
                     if not null:
                         raise err.of_row(number) from err
@@ -369,14 +436,28 @@ class Model:
     def score(self, img: bytes) -> Tuple[Any, Any]:
         """Run the model on one image file; return the image's placement in the tensor and its header."""
         image, header = self.decode(img)
-        placement = self.resize(image, self.compiled.input)
+        placement = self.place(image)
         self.compiled.infer()
         return placement, header
 
-    def values(self, wanted: Any) -> Any:
-        """Return where `score` writes an output, flattened; `wanted` is its name or its number."""
-        number = tasks.output_number(self.name, self.manifest.outputs, wanted)
-        return self.compiled.result(number).reshape(-1)
+    def place(self, image: np.ndarray) -> Any:
+        """Write decoded pixels into the input tensor; return the image's placement in it."""
+        if self.any_size:
+            return self.resize(image, self.compiled.take(self._size_for(image)))
+        return self.resize(image, self.compiled.input)
+
+    @property
+    def output(self) -> Any:
+        """The memory of the first output: what the last inference wrote."""
+        return self.compiled.output
+
+    def number(self, wanted: Any) -> int:
+        """Return the place of an output among the network's; `wanted` is its name or its number."""
+        return tasks.output_number(self.name, self.manifest.outputs, wanted)
+
+    def result(self, number: int) -> np.ndarray:
+        """Return the memory of an output."""
+        return self.compiled.result(number) if number else self.output
 
     def require(self, task: str, function: str) -> None:
         """Raise unless the model is of a task."""
@@ -388,7 +469,7 @@ class Model:
         times: List[float] = [perf_counter()]
         image, header = self.decode(img)
         times.append(perf_counter())
-        placement = self.resize(image, self.compiled.input)
+        placement = self.place(image)
         times.append(perf_counter())
         self.compiled.infer()
         times.append(perf_counter())
