@@ -29,6 +29,7 @@ CALLS = [
     "predict(img, 'gaps')::text", "segment(img, 'conv')::text", "embed(img, 'conv')::text",
     "classify(img, 'vector')::text", "predict(img, 'two')::text", "predict(img, 'two', output => 'largest')::text",
     "encode(dbinfer.predict_tensor(img, 'two', 'error', 'largest'), 'hex')",
+    "outputs(img, 'two')::text", "outputs(img, 'gaps')::text",
     "predict(img, 'two', output => 'least')::text", "predict(img, 'conv', output => 'largest')::text",
 ]  # fmt: skip
 TABLE = "SELECT * FROM dbinfer.classify_table('many', '{model}', '{on_error}') ORDER BY id"

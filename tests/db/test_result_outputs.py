@@ -1,4 +1,4 @@
-"""Networks with several outputs: convert names them, `predict(output => ...)` returns the one that is asked for."""
+"""Networks with several outputs: convert names them, `predict(output => ...)` returns one of them, `outputs` all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny_models
-from asking import ask, make_images, refused, rows
+from asking import PLANS, ask, make_images, planned_as, refused, rows
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.convert import ConvertOptions, convert
@@ -21,6 +21,8 @@ def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("irs")
     deploy(tiny_models.colour_classifier(folder), dsn=dsn)
     deploy(tiny_models.two_outputs(folder), dsn=dsn)
+    for write in (tiny_models.gaps, tiny_models.red_mask, tiny_models.colour_embedding, tiny_models.red_box):
+        deploy(write(folder), dsn=dsn)
     return folder
 
 
@@ -44,6 +46,45 @@ def test_calls_without_a_name_are_what_they_were(db: Connection) -> None:
     assert ask(db, "SELECT dbinfer.predict(%s, output => 'largest')", IMAGE) == [200]
     assert ask(db, "SELECT dbinfer.predict('x', 'two', 'null', 'largest')") is None
     assert ask(db, "SELECT dbinfer.predict(NULL, 'two', 'error', 'nothing')") is None
+
+
+def test_all_outputs(db: Connection) -> None:
+    query = 'SELECT name, shape, "values" FROM dbinfer.outputs(%s, %s)'
+    found = [("mean", [1, 3], [200, 30, 10]), ("largest", [1, 1, 1, 1], [200])]
+    assert rows(db, query, IMAGE, "two") == found
+    assert rows(db, query, IMAGE, "colours") == [(None, [1, 3], [200, 30, 10])]
+    assert (
+        ask(db, "SELECT \"values\"::text FROM dbinfer.outputs(%s, 'gaps')", IMAGE)
+        == "{NaN,Infinity,-Infinity}"
+    )
+    query = (
+        'SELECT shape, "values" = dbinfer.predict(%s, %s), cardinality("values") FROM dbinfer.outputs(%s, %s)'
+    )
+    for model in ("redness", "vector", "redbox"):
+        ((shape, same, size),) = rows(db, query, IMAGE, model, IMAGE, model)
+        assert same
+        assert size == np.prod(shape)
+    assert ask(db, "SELECT count(*) FROM dbinfer.outputs(NULL, 'two')") == 0
+    assert ask(db, "SELECT count(*) FROM dbinfer.outputs('no image', 'two', 'null')") == 0
+    refused(db, "22P03", "SELECT * FROM dbinfer.outputs('no image', 'two')")
+    refused(db, "22023", "SELECT * FROM dbinfer.outputs(%s, 'two', 'ignore')", IMAGE)
+    refused(db, "42704", "SELECT * FROM dbinfer.outputs(%s, 'none')", IMAGE)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_all_outputs_of_the_rows_of_a_table(db: Connection, plan: str) -> None:
+    make_images(db, "all_outputs", [IMAGE, tiny_models.file(tiny_models.picture(1, 2, 3)), None], 20)
+    query = (
+        "SELECT o.name, count(*), sum(o.\"values\"[1]) FROM public.all_outputs, dbinfer.outputs(img, 'two') o "
+        'GROUP BY o.name ORDER BY o.name COLLATE "C"'
+    )
+    assert rows(planned_as(db, plan), query) == [("largest", 40, 20 * 203), ("mean", 40, 20 * 201)]
+    # a name from the rows picks the output again
+    query = (
+        "SELECT count(*) FROM public.all_outputs, dbinfer.outputs(img, 'two') o "
+        "WHERE o.\"values\" = dbinfer.predict(img, 'two', output => o.name)"
+    )
+    assert ask(db, query) == 80
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def test_results_are_equal_bit_by_bit(engine: client.Engine, tmp_path: Path, kin
         for task in TASKS[kind]:
             k = 2 if task == "classify_top" else None
             assert remote.ask(task, img, k) == IN_PROCESS[task](local, img, k)
+    assert remote.ask("outputs", img, None) == IN_PROCESS["outputs"](local, img, None)
     assert {"decode", "infer"} <= set(json.loads(remote.ask("profile", img, None))["microseconds"])
     assert json.loads(remote.ask("warm", b"", None))["milliseconds"] >= 0
 

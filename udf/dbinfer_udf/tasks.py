@@ -160,8 +160,8 @@ FUNCTIONS: Dict[str, Function] = {
     for functions in ((PREDICT, TENSOR), *(task.functions for task in TASKS.values()))
     for function in functions
 }
-# Other requests to the engine, by number: the times of a model's steps, one run of it, many rows
-REQUESTS = {"profile": 6, "warm": 7, "rows": 8}
+# Other requests to the engine, by number: the times of a model's steps, one run of it, many rows, all outputs
+REQUESTS = {"profile": 6, "warm": 7, "rows": 8, "outputs": 12}
 
 
 def imported(path: str) -> Any:

@@ -302,7 +302,7 @@ REMOTE_RUNS: Dict[str, Run] = {
         name: _asking_output(name) if function.argument == "output" else _asking(name)
         for name, function in FUNCTIONS.items()
     },
-    **{name: _asking(name) for name in ("profile", "warm")},
+    **{name: _asking(name) for name in ("profile", "warm", "outputs")},
     "batch": batch,
     "rest": rest,
 }

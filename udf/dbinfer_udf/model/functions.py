@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any, Callable, Dict, Optional
 
 from ..host import process
+from ..result.vectors import float_array_literal
 from ..tasks import FUNCTIONS, PREDICT, TASKS, Function, imported
 from .model import Model
 from .waiting import score_rest, take_row
@@ -42,6 +43,22 @@ def profile(model: Model, img: bytes, k: Optional[int]) -> str:
     )
 
 
+def outputs(model: Model, img: bytes, k: Optional[int]) -> str:
+    """Return every output as JSON: name (null where there is but one), and array literals of shape and values."""
+    model.score(img)
+    found = model.compiled.results()
+    return json.dumps(
+        [
+            {
+                "name": name,
+                "shape": "{%s}" % ",".join(map(str, one.shape)),
+                "values": float_array_literal(one),
+            }
+            for name, one in zip(model.manifest.outputs or [None] * len(found), found)
+        ]
+    )
+
+
 def warm(model: Model, img: bytes, k: Optional[int]) -> str:
     """Run the network once on a blank image; return segment, pid and milliseconds, with loading where needed."""
     started = perf_counter()
@@ -62,6 +79,7 @@ RUNS: Dict[str, Run] = {
     **{name: _scoring(function) for name, function in FUNCTIONS.items()},
     "profile": profile,
     "warm": warm,
+    "outputs": outputs,
     "batch": take_row,
     "rest": score_rest,
 }

@@ -206,6 +206,10 @@ class Compiled:
         found: np.ndarray = self._request.get_output_tensor(number).data
         return found
 
+    def results(self) -> List[np.ndarray]:
+        """Return the memory of every output, in the network's order."""
+        return [tensor.data for tensor in self._request.output_tensors]
+
     def infer(self) -> None:
         """Run the network on what `input` holds."""
         if self._started:
