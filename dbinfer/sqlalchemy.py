@@ -83,6 +83,13 @@ def classify_top(
     return to_json(func.dbinfer.classify_top(img, k, model, on_error))
 
 
+def classify_all(
+    img: Image, model: str | None = None, on_error: str = "error"
+) -> ColumnElement[list[dict[str, Any]]]:
+    """Return all classes that reach their threshold, best first, as JSON objects with class, label and score."""
+    return to_json(func.dbinfer.classify_all(img, model, on_error))
+
+
 def segment(img: Image, model: str | None = None, on_error: str = "error") -> ColumnElement[bytes]:
     """Return the mask as a PNG in the size of the image."""
     return func.dbinfer.segment(img, model, on_error, type_=LargeBinary)

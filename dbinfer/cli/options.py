@@ -174,7 +174,12 @@ class Stated:
     pad_value: int | None = option(None, "Grey level of the padding, 0..255.")
     activation: str | None = option(None, "Turns raw outputs into scores: {choices}.", choices=m.ACTIVATIONS)
     threshold: float | None = option(
-        None, "Score above which a pixel belongs to the mask of a single class, or a box is returned."
+        None,
+        "Score above which a pixel belongs to the mask of a single class, and from which a box or a class of "
+        "classify_all is returned.",
+    )
+    thresholds: list[float] | None = option(
+        None, "One threshold per class of classify_all: 0.5,0.3,0.8. Default: --threshold.", read=numbers
     )
     iou_threshold: float | None = option(
         None, "Of two boxes of a class that overlap by more than this, the lower one is dropped; 1 keeps all."

@@ -22,7 +22,7 @@ from dbinfer_udf.tasks import TASKS, either
 SHAPE_KEYS = ("height", "width", "channels")
 PIXEL_KEYS = frozenset(("mean", "scale"))
 # What the zoo and a training's manifest say of the last layer only
-MEANING = ("task", "name", "labels", "activation", "metrics", "threshold")
+MEANING = ("task", "name", "labels", "activation", "metrics", "threshold", "thresholds")
 # What most models use; the report names the ones that were assumed
 ASSUMED = {"resize": "standard", "precision": "auto"}
 # What networks that read take, where their inputs are open: PaddleOCR's sizes

@@ -196,6 +196,11 @@ def _check_output(path: Path, shape: tuple[int, ...], manifest: Manifest) -> Non
         raise ModelFileError(
             f"{path} has {classes} classes, but {labels} labels", "Set --labels with one label per class."
         )
+    if manifest.task == "classification" and len(manifest.thresholds) not in (0, labels or classes):
+        raise ModelFileError(
+            f"{path} has {labels or classes} classes, but {len(manifest.thresholds)} thresholds",
+            "Set --thresholds with one number per class, or --threshold for all.",
+        )
 
 
 def _serialized(graph: Any) -> PreparedModel:

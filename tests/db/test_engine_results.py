@@ -25,6 +25,7 @@ CALLS = [
     "classify(img, 'colours')::text", "classify(img, 'conv')::text", "classify(img, 'half')::text",
     "classify_top(img, 2, 'colours')::text", "classify_top(img, 9, 'conv')::text",
     "classify_top(img, 0, 'conv')::text", "classify_top(img, NULL, 'conv')::text",
+    "classify_all(img, 'colours')::text", "classify_all(img, 'conv')::text", "classify_all(img, 'vector')::text",
     "encode(dbinfer.segment(img, 'redness'), 'hex')", "embed(img, 'vector')::text",
     "predict(img, 'gaps')::text", "segment(img, 'conv')::text", "embed(img, 'conv')::text",
     "classify(img, 'vector')::text", "predict(img, 'two')::text", "predict(img, 'two', output => 'largest')::text",

@@ -56,6 +56,7 @@ def test_classes_of_all_rows(db: Connection, dsn: str) -> None:
         ("predict", "colours", "prediction"),
         ("predict_tensor", "colours", "tensor"),
         ("classify_top", "colours", "classes"),
+        ("classify_all", "colours", "classes"),
         ("segment", "redness", "mask"),
         ("embed", "vector", "embedding"),
         ("image_info", None, "width"),

@@ -70,6 +70,8 @@ def test_values(engine: Engine) -> None:
     assert (tiny_models.pixels(mask) == 255).all()  # type: ignore[arg-type]
     top = value(engine, infer.classify_top(IMG, 2, "colours"))
     assert next(row["label"] for row in top) == "red"  # type: ignore[attr-defined]
+    several = value(engine, infer.classify_all(IMG, "colours"))
+    assert [row["label"] for row in several] == ["red"]  # type: ignore[attr-defined]
     (found,) = value(engine, infer.detect(IMG, "redbox"))  # type: ignore[misc]
     assert (found["label"], found["width"], found["height"]) == ("thing", 8, 8)
 

@@ -31,7 +31,7 @@ ROWS = 600
 IMAGE = tiny_models.file(tiny_models.picture(200, 10, 10))
 # A model of each task, and the functions that workers score with it
 MODELS = {
-    "colours": ("classify", "classify_top", "predict", "predict_tensor"),
+    "colours": ("classify", "classify_top", "classify_all", "predict", "predict_tensor"),
     "redness": ("segment",),
     "vector": ("embed",),
     "redbox": ("detect",),

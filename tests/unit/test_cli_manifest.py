@@ -15,7 +15,7 @@ from dbinfer.cli.app import app
 
 SHARED = (
     *("task", "labels", "input_size", "layout", "color", "mean", "scale", "resize", "interpolation"),
-    *("pad_value", "activation", "threshold", "precision", "decode", "l2_normalize"),
+    *("pad_value", "activation", "threshold", "thresholds", "precision", "decode", "l2_normalize"),
 )
 CALLS = {"convert": ["convert", "net.onnx", "-o", "net.xml"], "deploy": ["deploy", "net.xml"]}
 
@@ -66,6 +66,7 @@ def test_values_are_read_alike(monkeypatch: pytest.MonkeyPatch, subtests: pytest
                 ["--interpolation", "cubic", "--decode", "exact"],
                 {"interpolation": "cubic", "decode": "exact"},
             ),
+            (["--thresholds", "0.5,1"], {"thresholds": [0.5, 1.0]}),
             (["--l2-normalize"], {"l2_normalize": True}),
         ],
         CALLS,

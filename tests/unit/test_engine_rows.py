@@ -17,7 +17,7 @@ from dbinfer_udf.engine.models import score_rows
 from dbinfer_udf.errors import ImageError, UsageError
 
 TASKS = {
-    "colour_classifier": ("predict", "tensor", "classify", "classify_top"),
+    "colour_classifier": ("predict", "tensor", "classify", "classify_top", "classify_all"),
     "red_mask": ("segment", "predict"),
     "colour_embedding": ("embed", "predict"),
     "gaps": ("predict", "tensor"),
@@ -73,7 +73,7 @@ def test_errors_are_the_same(engine: client.Engine, tmp_path: Path) -> None:
 
 
 BATCHED = {
-    "convolution": ("classify", "predict"),
+    "convolution": ("classify", "predict", "classify_all"),
     "colour_embedding": ("embed", "predict"),
     "red_mask": ("segment", "predict"),
     "red_box": ("detect", "predict"),

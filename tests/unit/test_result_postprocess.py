@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from dbinfer_udf.errors import UsageError
+from dbinfer_udf.errors import ModelError, UsageError
+from dbinfer_udf.manifest import Manifest
 from dbinfer_udf.result.vectors import (
     best,
     float_array_literal,
     l2_normalize,
+    reaching,
     scores,
     sigmoid,
     tensor_bytes,
@@ -116,6 +120,22 @@ def test_top_puts_nan_last() -> None:
     assert [c for c, _ in top(values, 3)] == [3, 1, 0]
     assert [c for c, _ in top(values, 2)] == [3, 1]
     assert len(top(np.full(5, np.nan, np.float32), 2)) == 2
+
+
+def test_reaching_is_best_first_with_ties_in_order() -> None:
+    values = np.array([0.7, np.nan, 0.9, 0.2, 0.9], np.float32)
+
+    def reached(**keys: Any) -> list[int]:
+        return [c for c, _ in reaching(values, Manifest("classification", 8, 8, **keys))]
+
+    assert reached() == [2, 4, 0]
+    # a float32 that is shown as 0.7 reaches 0.7
+    assert reached(threshold=0.7) == [2, 4, 0]
+    assert reached(threshold=0.71) == [2, 4]
+    assert reached(threshold=2.0) == []
+    assert reached(thresholds=(0.8, 0.0, 0.95, 0.1, 0.9)) == [4, 3]
+    with pytest.raises(ModelError, match="the model has 5 classes, but its manifest 2 thresholds"):
+        reached(thresholds=(0.5, 0.5))
 
 
 @pytest.mark.parametrize("k", [0, -1, None])

@@ -26,7 +26,7 @@ _TYPES: Tuple[Tuple[type, str, Tuple[str, ...]], ...] = (
 
 
 def wrong_type(values: Mapping[str, Any]) -> Optional[Tuple[str, Any, str]]:
-    """Return (key, value, what it must be) of the first value that is of another type; None where all are right."""
+    """Return (key, value, what it must be) of the first value that is of another kind; None where all are right."""
     for kind, words, keys in _TYPES:
         for key in keys:
             value = values[key]
@@ -36,6 +36,7 @@ def wrong_type(values: Mapping[str, Any]) -> Optional[Tuple[str, Any, str]]:
     for key, numbers in (
         ("mean", values["mean"]),
         ("scale", values["scale"]),
+        ("thresholds", values["thresholds"]),
         *((key, (values[key],)) for key in ("threshold", "iou_threshold", "pixel_threshold", "unclip_ratio")),
     ):
         # Python's json reads NaN and Infinity
@@ -43,6 +44,12 @@ def wrong_type(values: Mapping[str, Any]) -> Optional[Tuple[str, Any, str]]:
             return key, values[key], "finite"
     if "" in values["outputs"] or len(set(values["outputs"])) < len(values["outputs"]):
         return "outputs", values["outputs"], "different names"
+    if values["labels"] and len(values["thresholds"]) not in (0, len(values["labels"])):
+        return (
+            "thresholds",
+            values["thresholds"],
+            "one number for each of the %d labels" % len(values["labels"]),
+        )
     return None
 
 
@@ -113,7 +120,9 @@ class Manifest:
         precision: the precision in which the network computes; `auto`, in a file that is not deployed yet, lets
             `dbinfer deploy` choose the fastest one that agrees with f32.
         activation: what turns the output into scores for `classify` and `segment`; `predict` returns the raw output.
-        threshold: score above which a pixel of a one-class mask is set, and below which a detected box is dropped.
+        threshold: score above which a pixel of a one-class mask is set, and below which a detected box, or a class of
+            `classify_all`, is dropped.
+        thresholds: one for each class of `classify_all`, in the order of the output; without them `threshold` counts.
         iou_threshold: a detected box that overlaps a better one of its class by more (intersection over union) is
             dropped; 1 drops none, for graphs that drop such boxes themselves.
         max_detections: the most boxes that an image gets.
@@ -141,6 +150,7 @@ class Manifest:
     precision: str = "f32"
     activation: str = "none"
     threshold: float = 0.5
+    thresholds: Tuple[float, ...] = ()
     iou_threshold: float = 1.0
     max_detections: int = 100
     pixel_threshold: float = 0.3
@@ -194,11 +204,12 @@ class Manifest:
     def to_dict(self) -> Dict[str, Any]:
         """Return plain JSON values (tuples become lists)."""
         out = asdict(self)
-        for key in ("mean", "scale", "labels", "outputs"):
+        for key in ("mean", "scale", "labels", "outputs", "thresholds"):
             out[key] = list(out[key])
-        # the manifest of a network with one output stays that of 0.1.0, by which registries know content
-        if not self.outputs:
-            del out["outputs"]
+        # a manifest that does not need them stays that of 0.1.0, by which registries know content
+        for key in ("outputs", "thresholds"):
+            if not out[key]:
+                del out[key]
         # likewise without the keys of other tasks
         for key in {key for task in TASKS.values() for key in task.keys}.difference(TASKS[self.task].keys):
             del out[key]
@@ -230,7 +241,8 @@ class Manifest:
         if missing:
             raise ManifestError("key %r is missing" % missing[0])
         typed = dict(values)
-        for key, kind in (("mean", float), ("scale", float), ("labels", str), ("outputs", str)):
+        kinds = {"mean": float, "scale": float, "thresholds": float, "labels": str, "outputs": str}
+        for key, kind in kinds.items():
             try:
                 typed[key] = tuple_of(typed.get(key), kind)
             except (TypeError, ValueError, OverflowError):

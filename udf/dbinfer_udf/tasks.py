@@ -113,6 +113,7 @@ TASKS: Dict[str, Task] = {
                 batch="",
                 argument="classes",
             ),
+            Function("classify_all", 13, "result.vectors:classify_all", {"classes": CLASSIFICATION + "[]"}),
             model_type="Classification",
             model_info=("output_raw_scores",),
         ),

@@ -7,8 +7,9 @@ from typing import Any, Iterator, List, Optional, Tuple
 import numpy as np
 import orjson
 
-from ..errors import UsageError
+from ..errors import ModelError, UsageError
 from ..host.interrupts import interrupt_flag
+from ..manifest import Manifest
 from .mask import sigmoid
 
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
@@ -102,8 +103,31 @@ def top(values: np.ndarray, k: Optional[int]) -> List[Tuple[int, float]]:
         candidates = np.flatnonzero(~(down > np.partition(down, k - 1)[k - 1]))
     else:
         candidates = np.arange(values.size)
-    order = candidates[np.argsort(down[candidates], kind="stable")[:k]]
+    return _ranked(values, candidates)[:k]
+
+
+def _ranked(values: np.ndarray, candidates: np.ndarray) -> List[Tuple[int, float]]:
+    order = candidates[np.argsort(-values[candidates], kind="stable")]
     return [(i, values.item(i)) for i in order.tolist()]
+
+
+def reaching(values: np.ndarray, manifest: Manifest) -> List[Tuple[int, float]]:
+    """Return (class, score) of the scores that reach their class's threshold, as `top` orders them.
+
+    Args:
+        values: float32, one score per class; NaN reaches none.
+
+    Raises:
+        ModelError: the manifest has thresholds of another number of classes.
+    """
+    # in float32, so that a score that is shown as 0.7 reaches 0.7
+    limits = np.array(manifest.thresholds or [manifest.threshold] * values.size, np.float32)
+    if limits.size != values.size:
+        raise ModelError(
+            f"the model has {values.size} classes, but its manifest {limits.size} thresholds",
+            hint="Deploy it again with dbinfer deploy --thresholds, one number per class.",
+        )
+    return _ranked(values, np.flatnonzero(values >= limits))
 
 
 def predict(model: Any, output: np.ndarray, _placement: Any, _header: Any, _k: Any) -> str:
@@ -128,8 +152,12 @@ def classify(model: Any, output: np.ndarray, _placement: Any, _header: Any, _k: 
 
 def classify_top(model: Any, output: np.ndarray, _placement: Any, _header: Any, k: Optional[int]) -> str:
     """Return the k best classes as a literal of dbinfer.classification[]."""
-    found = [_classification(model, *one) for one in top(class_scores(model, output), k)]
-    return "{%s}" % ",".join(map(quoted, found))
+    return _classifications(model, top(class_scores(model, output), k))
+
+
+def classify_all(model: Any, output: np.ndarray, _placement: Any, _header: Any, _k: Any) -> str:
+    """Return the classes whose score reaches their threshold, best first, as a literal of dbinfer.classification[]."""
+    return _classifications(model, reaching(class_scores(model, output), model.manifest))
 
 
 def classify_batch(model: Any, outputs: np.ndarray) -> List[str]:
@@ -147,6 +175,10 @@ def classify_batch(model: Any, outputs: np.ndarray) -> List[str]:
 def class_scores(model: Any, output: np.ndarray) -> np.ndarray:
     """Return one score per class of the model."""
     return scores(output, model.manifest.activation, len(model.manifest.labels))
+
+
+def _classifications(model: Any, found: List[Tuple[int, float]]) -> str:
+    return "{%s}" % ",".join(quoted(_classification(model, *one)) for one in found)
 
 
 def _classification(model: Any, number: int, score: float) -> str:
