@@ -21,8 +21,9 @@ from dbinfer.base.report import restored
 from dbinfer.models.describe import Description, describe
 from dbinfer.models.graph import dimensions
 from dbinfer.models.ir import ModelFile, import_openvino, last_line, read_model
-from dbinfer_udf.image.resize import STEP
-from dbinfer_udf.manifest import ANY_SIZE, Manifest
+from dbinfer_udf.errors import ModelError
+from dbinfer_udf.manifest import ANY_SIZE, STEP, Manifest
+from dbinfer_udf.tasks import TASKS, imported
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,11 @@ def _check_output(path: Path, shape: tuple[int, ...], manifest: Manifest) -> Non
         raise ModelFileError(
             f"{path} has {classes} classes, but {labels} labels", "Set --labels with one label per class."
         )
+    if manifest.task in ("text", "text_detection"):
+        try:
+            imported(TASKS[manifest.task].layout)(shape, manifest.labels)
+        except ModelError as err:
+            raise ModelFileError(f"{path}: {err.message}", err.hint) from err
     if manifest.task == "classification" and len(manifest.thresholds) not in (0, labels or classes):
         raise ModelFileError(
             f"{path} has {labels or classes} classes, but {len(manifest.thresholds)} thresholds",

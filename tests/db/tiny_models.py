@@ -254,3 +254,53 @@ def endless(folder: Path, name: str = "endless") -> Path:
     loop.set_merged_input(state, _mean(ops, image).output(0), next_state.output(0))
     result = ops.result(loop.get_iter_value(next_state.output(0), -1))
     return _write(ov.Model([result], [image], "endless"), folder, name, manifest("tensor"))
+
+
+def dark_lines(folder: Path, name: str = "lines", **values: Any) -> Path:
+    """Write a network that finds text: the darker a pixel, the more likely; for images of any size."""
+
+    def head(ops: Any, image: Any) -> Any:
+        return ops.subtract(
+            np.float32(1), ops.divide(ops.reduce_mean(image, np.array([3]), True), np.float32(255))
+        )
+
+    values = {"height": 32, "width": 256, "resize": "keep_size", "unclip_ratio": 0.0} | values
+    return _write(_graph(head, (1, 32, 256, 3)), folder, name, manifest("text_detection", **values))
+
+
+def colour_reader(folder: Path, name: str = "letters", **values: Any) -> Path:
+    """Write a network that reads lines: a letter, R, G or B, for each square of 8 pixels of that colour."""
+
+    def head(ops: Any, image: Any) -> Any:
+        squares = ops.avg_pool(
+            ops.transpose(image, np.array([0, 3, 1, 2])), [8, 8], [0, 0], [0, 0], [8, 8], False
+        )
+        steps = ops.divide(
+            ops.transpose(ops.squeeze(squares, np.array([2])), np.array([0, 2, 1])), np.float32(255)
+        )
+        # white and black are no letters
+        blank = ops.add(ops.reduce_min(steps, np.array([2]), True), np.float32(0.1))
+        return ops.concat([blank, steps], 2)
+
+    values = {
+        "height": 8,
+        "width": 32,
+        "resize": "keep_height",
+        "pad_value": 255,
+        "labels": ["", "R", "G", "B"],
+    } | values
+    return _write(_graph(head, (1, 8, 32, 3)), folder, name, manifest("text", **values))
+
+
+def flattened(folder: Path, name: str = "flattened", **values: Any) -> Path:
+    """Write an embedding whose weights fit one size of images alone."""
+
+    def head(ops: Any, image: Any) -> Any:
+        return ops.matmul(
+            ops.reshape(image, np.array([1, -1]), False),
+            np.ones((SIDE * SIDE * 3, 2), np.float32),
+            False,
+            False,
+        )
+
+    return _write(_graph(head), folder, name, manifest("embedding", **values))

@@ -13,13 +13,11 @@ from typing import Callable, Dict, NamedTuple, Tuple
 import cv2
 import numpy as np
 
-from ..manifest import ANY_SIZE, Manifest
+from ..manifest import ANY_SIZE, STEP, Manifest
 
 # Times that a side shrinks: below, areas are hardly wider than a pixel, and one sample says as much as four
 ONE = 1.15
-# Sizes of inputs of any size are whole multiples: networks halve them five times, and each new one costs 20 ms
-STEP = 32
-WIDEST = 10  # times the manifest's width
+WIDEST = 10  # times the manifest's width, of a network that keeps the height
 UPRIGHT = 1.5  # times as high as wide: such a line runs downwards
 # so many samples along an area miss none of its pixels by much
 TWO, FOUR = 2.6, 6.0

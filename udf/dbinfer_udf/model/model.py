@@ -259,7 +259,8 @@ class CompiledForAnySize(Compiled):
             self._request.set_input_tensor(0, tensor)
             self._size, self.inputs = size, tensor.data
             self.input = self.inputs[0]
-        return self.input
+        memory: np.ndarray = self.input
+        return memory
 
     def infer(self) -> None:
         """Run the network on what `input` holds."""
@@ -446,7 +447,7 @@ class Model:
 
     def place(self, image: np.ndarray) -> Any:
         """Write decoded pixels into the input tensor; return the image's placement in it."""
-        if self.any_size:
+        if isinstance(self.compiled, CompiledForAnySize):
             return self.resize(image, self.compiled.take(self._size_for(image)))
         return self.resize(image, self.compiled.input)
 

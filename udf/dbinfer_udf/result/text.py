@@ -66,9 +66,13 @@ def characters(shape: Sequence[int], labels: Sequence[str]) -> List[str]:
 
 def find_text(model: Any, output: np.ndarray, placement: Placement, header: Header, _k: Any) -> str:
     """Return the lines of one image in the order of reading, as a literal of dbinfer.text_line[] without texts."""
-    found = lines(output.reshape(output.shape[1:3] if output.shape[3] == 1 else output.shape[2:]), model.manifest)
+    found = lines(
+        output.reshape(output.shape[1:3] if output.shape[3] == 1 else output.shape[2:]), model.manifest
+    )
     way = way_to_image(placement, header, 1)
-    shown = [line._replace(corners=line.corners * (way.across, way.down) + (way.left, way.top)) for line in found]
+    shown = [
+        line._replace(corners=line.corners * (way.across, way.down) + (way.left, way.top)) for line in found
+    ]
     # whole pixels, as DB gives them; networks that read lines were trained on such parts
     whole = [line._replace(corners=np.clip(np.rint(line.corners), 0, header.size)) for line in shown]
     return literal(in_order([line for line in whole if _sides(line.corners).min() > LEAST_SIDE]))
@@ -83,7 +87,8 @@ def _sides(corners: np.ndarray) -> np.ndarray:
 def literal(found: Sequence[Line]) -> str:
     """Return the literal of dbinfer.text_line[]."""
     rows = [
-        '"(,%.9g,\\"{%s}\\")"' % (line.score, ",".join("%.9g" % v for v in line.corners.astype(np.float32).flat))
+        '"(,%.9g,\\"{%s}\\")"'
+        % (line.score, ",".join("%.9g" % v for v in line.corners.astype(np.float32).flat))
         for line in found
     ]
     return "{%s}" % ",".join(rows)
