@@ -102,6 +102,30 @@ def detect(
     return to_json(func.dbinfer.detect(img, model, on_error))
 
 
+def read(
+    img: Image,
+    detector: str,
+    recogniser: str,
+    direction: str | None = None,
+    min_score: float = 0.5,
+    on_error: str = "error",
+) -> ColumnElement[list[dict[str, Any]]]:
+    """Return the lines of text, in reading order, as JSON objects: text, score and box (x and y of four corners)."""
+    return to_json(func.dbinfer.read(img, detector, recogniser, direction, min_score, on_error))
+
+
+def read_text(
+    img: Image,
+    detector: str,
+    recogniser: str,
+    direction: str | None = None,
+    min_score: float = 0.5,
+    on_error: str = "error",
+) -> ColumnElement[str]:
+    """Return what an image says, a line of text for each line in it."""
+    return func.dbinfer.read_text(img, detector, recogniser, direction, min_score, on_error, type_=Text)
+
+
 def embed(img: Image, model: str | None = None, on_error: str = "error") -> ColumnElement[list[float]]:
     """Return the image's vector."""
     return func.dbinfer.embed(img, model, on_error, type_=ARRAY(REAL))
