@@ -14,7 +14,7 @@ import numpy as np
 from dbinfer.base.errors import ConvertError
 from dbinfer.convert.options import ConvertOptions
 from dbinfer.convert.source import chosen_outputs
-from dbinfer.models.graph import GraphInfo, dimensions, graph_info, output_names, port
+from dbinfer.models.graph import GraphInfo, dimensions, ending, graph_info, port
 from dbinfer.models.ir import import_openvino
 from dbinfer_udf.manifest import Manifest
 
@@ -22,6 +22,8 @@ from dbinfer_udf.manifest import Manifest
 ROWS = 300
 # YOLO's feature maps: pixels of the input per cell
 STRIDES = (8, 16, 32)
+# MediaPipe's detectors: pixels of the input per cell, and anchors of each cell, in the order of their boxes
+GRIDS = (((8, 2), (16, 6)), ((16, 2), (32, 6)), ((8, 2), (16, 2), (32, 6)), ((4, 1),))
 YOLO = {"resize": "fit_to_window_letterbox", "pad_value": 114, "threshold": 0.25, "iou_threshold": 0.45}
 
 
@@ -32,6 +34,8 @@ class Outputs:
     Attributes:
         rows: of a head without a fixed number of boxes.
         relative: boxes of YOLO are shares of the input's sides, not pixels.
+        anchors: (N, 4) centre x, centre y, width, height as shares of the input's sides; of a head of the SSD kind.
+        labels: how many there are.
     """
 
     named: Mapping[str, Any]
@@ -39,6 +43,8 @@ class Outputs:
     width: int
     rows: int = ROWS
     relative: bool = False
+    anchors: Any = None
+    labels: int = 0
 
     def __getitem__(self, name: str) -> Any:
         """Return an output as float32."""
@@ -116,6 +122,51 @@ def yolov8(found: Outputs) -> Any:
     count = classes_of(turned, 4)
     box, classes = op.variadic_split(turned, np.int64(2), np.array([4, count])).outputs()
     return dense(found.corners(box), classes)
+
+
+def blazeface(found: Outputs) -> Any:
+    """MediaPipe's: centre from that of the anchor, and size, in pixels, then points, which are left out."""
+    op = ops()
+    box = op.gather(found["boxes"], np.arange(4), np.int64(2))
+    centres = found.anchors[None, :, :2] * [found.width, found.height]
+    place = np.concatenate([centres, np.zeros_like(centres)], 2).astype(np.float32)
+    return dense(corners(op.add(box, place)), probabilities(found))
+
+
+def grid(height: int, width: int, count: int) -> np.ndarray | None:
+    """Return so many anchors as MediaPipe lays them over an input, as Outputs has them; None: not so many."""
+    for layers in GRIDS:
+        if sum((height // stride) * (width // stride) * each for stride, each in layers) != count:
+            continue
+        places = []
+        for stride, each in layers:
+            y, x = np.mgrid[: height // stride, : width // stride]
+            cells = (np.stack([x.ravel(), y.ravel()], 1) + 0.5) * stride / [width, height]
+            places.append(np.repeat(cells, each, 0))
+        centres = np.concatenate(places)
+        return np.concatenate([centres, np.ones_like(centres)], 1)
+    return None
+
+
+def raw_ssd(found: Outputs) -> Any:
+    """SSD as TensorFlow trains it, without its last step: y, x, height, width, in tenths and fifths of the anchor."""
+    op = ops()
+    x, y, width, height = np.split(found.anchors.astype(np.float32)[None], 4, 2)
+    down, across, log_height, log_width = columns(op.gather(found["boxes"], np.arange(4), np.int64(2)), 4)
+    at = [op.add(op.multiply(down, height / 10), y), op.add(op.multiply(across, width / 10), x)]
+    logarithms = (log_width, width), (log_height, height)
+    size = [op.multiply(op.exp(op.divide(value, np.float32(5))), side) for value, side in logarithms]
+    scale = np.array([found.width, found.height] * 2, np.float32)
+    return dense(corners(op.multiply(op.concat([*at[::-1], *size], -1), scale)), probabilities(found))
+
+
+def probabilities(found: Outputs) -> Any:
+    """Return the scores of anchors after their activation, without those of a background before the labels' classes."""
+    scores = found["scores"] if ending(found.named["scores"]) else ops().sigmoid(found["scores"])
+    count = sides_of(scores)[2]
+    if count != found.labels + 1 or count == 1:
+        return scores
+    return ops().gather(scores, np.arange(1, count), np.int64(2))
 
 
 def yolox(found: Outputs) -> Any:
@@ -279,6 +330,8 @@ class Head:
     suppressed: bool = True
 
 
+# Outputs that are known by their shapes, see on_anchors
+ANCHORED = ("boxes", "scores")
 HEADS: dict[str, Head] = {
     "ssd": Head(ssd, ("detection_boxes", "detection_scores", "detection_classes"), ("num_detections",)),
     "detection_output": Head(detection_output),
@@ -291,17 +344,25 @@ HEADS: dict[str, Head] = {
         suppressed=False,
     ),
     "centers": Head(centers, ("heatmap", "size", "offset"), suppressed=False),
+    "blazeface": Head(
+        blazeface,
+        ANCHORED,
+        values={"resize": "fit_to_window_letterbox", "threshold": 0.5, "iou_threshold": 0.3},
+        suppressed=False,
+    ),
+    "raw_ssd": Head(raw_ssd, ANCHORED, values={"iou_threshold": 0.6}, suppressed=False),
     "rows": Head(ready_rows),
 }
 
 
 @dataclass(frozen=True)
 class Detector:
-    """The head of a network, and its outputs by the names that the head knows."""
+    """The head of a network, its outputs by the names that the head knows, and its anchors."""
 
     name: str
     outputs: Mapping[str, Any]
     recognised: bool
+    anchors: Any = None
 
     @property
     def head(self) -> Head:
@@ -314,32 +375,32 @@ class Detector:
         return {"task": "detection", **self.head.values}
 
 
-def detector_of(graph: Any, options: ConvertOptions, task: str | None) -> tuple[Any, Detector | None]:
+def detector_of(
+    graph: Any, options: ConvertOptions, task: str | None, anchors: Any = None
+) -> tuple[Any, Detector | None]:
     """Return the graph, and what it is as a detector; None where it is none.
 
     Args:
         task: as the user or a manifest says; None: unknown.
+        anchors: as a manifest states them; None where it does not.
 
     Raises:
-        ConvertError: its outputs are not those of the requested head, or of any known head where the task is detection.
+        ConvertError: its outputs are not those of the requested head, or of any known head where the task is detection;
+            or the anchors are no table for them.
     """
     if options.outputs and (options.detector or task == "detection"):
         graph = chosen_outputs(graph, options.outputs)
     named, asked = _named(graph), options.detector
     if asked:
-        return graph, Detector(asked, _outputs(asked, named, graph), False)
+        return graph, _detector(asked, named, graph, options, anchors)
     if task not in (None, "detection") or (task is None and options.outputs):
         return graph, None
-    name = _telling(graph, named, options, task)
+    name = _of_anchors(graph, options, anchors) or _telling(graph, named, options, task)
     if name:
-        return graph, Detector(name, _outputs(name, named, graph), True)
+        return graph, _detector(name, named, graph, options, anchors)
     if task == "detection":
         if found := on_anchors(graph):
-            raise ConvertError(
-                f"this detector's boxes ({found[0]}) and scores ({found[1]}) belong to anchors, "
-                "and the file does not hold their table",
-                "Convert it with --task tensor: dbinfer.predict(img, model, output => 'name') gives the raw values.",
-            )
+            raise _without_table(*found)
         shapes = ", ".join(f"{port(one).name} {list(dimensions(one))}" for one in graph.outputs)
         raise ConvertError(
             f"the outputs of this detector are not of a known form: {shapes}",
@@ -348,19 +409,90 @@ def detector_of(graph: Any, options: ConvertOptions, task: str | None) -> tuple[
     return graph, None
 
 
-def on_anchors(graph: Any) -> tuple[str, str] | None:
-    """Return boxes and scores of a detector of the SSD kind, by name and shape: [1, N, 4 or more] and [1, N, classes].
+def _detector(
+    name: str, named: Mapping[str, Any], graph: Any, options: ConvertOptions, anchors: Any
+) -> Detector:
+    recognised = not options.detector
+    if HEADS[name].names != ANCHORED:
+        return Detector(name, _outputs(name, named, graph), recognised)
+    found = on_anchors(graph, True)
+    if found is None:
+        shapes = ", ".join(f"{port(one).name} {list(dimensions(one))}" for one in graph.outputs)
+        raise ConvertError(
+            f"a detector of the form {name} has boxes [1, N, 4 or more] and scores [1, N, classes], but the model has "
+            f"{shapes}",
+            "Choose the two to keep with --output-name.",
+        )
+    outputs = {key: one.get_node().input_value(0) for key, one in zip(ANCHORED, found, strict=True)}
+    if anchors is None and name == "blazeface":
+        anchors = _laid_out(graph, options)
+    if anchors is None:
+        raise _without_table(*found)
+    return Detector(name, outputs, recognised, _table(anchors, dimensions(found[0])[1]))
+
+
+def _table(anchors: Any, count: int) -> np.ndarray:
+    try:
+        table = np.array(anchors, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        table = np.empty(0)
+    if table.shape != (count, 4) or not np.isfinite(table).all():
+        raise ConvertError(
+            f"the manifest's anchors are not {count} rows of 4 numbers, one for each box of the model",
+            "A row is the centre's x and y, width and height, as shares of the input's sides.",
+        )
+    return table
+
+
+def _without_table(boxes: Any, scores: Any) -> ConvertError:
+    place, other = (f"{port(one).name} {list(dimensions(one))}" for one in (boxes, scores))
+    return ConvertError(
+        f"this detector's boxes ({place}) and scores ({other}) belong to anchors, "
+        "and the file does not hold their table",
+        'State it in a manifest.json beside the file: "anchors": [[x, y, width, height], ...]. Or convert it with '
+        "--task tensor: dbinfer.outputs(img, model) gives the raw values.",
+    )
+
+
+def _of_anchors(graph: Any, options: ConvertOptions, anchors: Any) -> str:
+    """Return the head of a graph whose anchors are stated, or known as MediaPipe's; "" of any other."""
+    found = on_anchors(graph, anchors is not None)
+    if found is None or (anchors is None and _laid_out(graph, options) is None):
+        return ""
+    return "raw_ssd" if dimensions(found[0])[2] == 4 else "blazeface"
+
+
+def _laid_out(graph: Any, options: ConvertOptions) -> np.ndarray | None:
+    """Return MediaPipe's anchors of a graph; None where it is none of MediaPipe's detectors, which have points."""
+    found = on_anchors(graph)
+    if found is None or dimensions(found[0])[2] == 4:
+        return None
+    info = graph_info(graph, options.layout)
+    height, width = (getattr(info, side) or options.values.get(side) for side in ("height", "width"))
+    return grid(height, width, dimensions(found[0])[1]) if height and width else None
+
+
+def on_anchors(graph: Any, named: bool = False) -> tuple[Any, Any] | None:
+    """Return boxes and scores of a detector of the SSD kind, by their shapes: [1, N, 4 or more] and [1, N, classes].
 
     BlazeFace and palm detection are such; N anchors, which each box is relative to, are in their programs.
+
+    Args:
+        named: somebody says that it is one; then four sides may have any number of classes.
     """
     if len(graph.outputs) != 2:
         return None
-    named = [(name, dimensions(one)) for name, one in zip(output_names(graph), graph.outputs, strict=True)]
-    for boxes, scores in (named, named[::-1]):
-        several = len(boxes[1]) == len(scores[1]) == 3 and boxes[1][1] == scores[1][1] > 100
-        # Points beside the four sides: an even number, and more than there are scores
-        if several and boxes[1][2] % 2 == 0 and boxes[1][2] >= 4 and boxes[1][2] > scores[1][2] >= 1:
-            return f"{boxes[0]} {list(boxes[1])}", f"{scores[0]} {list(scores[1])}"
+    for boxes, scores in (graph.outputs, graph.outputs[::-1]):
+        one, other = dimensions(boxes), dimensions(scores)
+        if not (len(one) == len(other) == 3 and one[1] == other[1] > (0 if named else 100)):
+            continue
+        if named and 4 in (one[2], other[2]):
+            fits = one[2] == 4
+        else:
+            # Points beside the four sides: an even number, and more than there are scores
+            fits = one[2] % 2 == 0 and one[2] >= 4 and one[2] > other[2] >= 1
+        if fits:
+            return boxes, scores
     return None
 
 
@@ -374,7 +506,15 @@ def with_rows(graph: Any, detector: Detector, manifest: Manifest, relative: bool
         ConvertError: the outputs do not have the shapes of the head.
     """
     rows = max(ROWS, manifest.max_detections)
-    outputs = Outputs(detector.outputs, manifest.height, manifest.width, rows, relative)
+    outputs = Outputs(
+        named=detector.outputs,
+        height=manifest.height,
+        width=manifest.width,
+        rows=rows,
+        relative=relative,
+        anchors=detector.anchors,
+        labels=len(manifest.labels),
+    )
     openvino = import_openvino()
     from openvino import opset13
 
@@ -421,7 +561,7 @@ def _outputs(name: str, named: Mapping[str, Any], graph: Any) -> dict[str, Any]:
 def _telling(graph: Any, named: Mapping[str, Any], options: ConvertOptions, task: str | None) -> str:
     """Return the head that the outputs show; "" where they show none."""
     for name, head in HEADS.items():
-        if head.names and all(wanted in named for wanted in head.names):
+        if head.names not in ((), ANCHORED) and all(wanted in named for wanted in head.names):
             return name
     shape = dimensions(graph.outputs[0])
     if len(graph.outputs) != 1 or len(graph.inputs) != 1:

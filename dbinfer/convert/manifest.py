@@ -96,6 +96,7 @@ def _stated(
     if original.inner and options.manifest is None:
         stated = {key: value for key, value in stated.items() if key not in MEANING}
     stated.update(options.values)
+    stated.pop("anchors", None)  # of a detector, whose graph has them now
     _check_outputs(stated.pop("outputs", outputs), outputs)
     return stated
 

@@ -23,6 +23,8 @@ DETECTORS = (
     "yolov8",
     "yolox",
     "centers",
+    "blazeface",
+    "raw_ssd",
     "rows",
 )
 MANIFEST_NAME = "manifest.json"

@@ -90,7 +90,7 @@ def graph_info(graph: Any, layout: str | None = None) -> GraphInfo:
         channels=channels if channels > 0 else None,
         element=entry.type,
         output=dimensions(graph.output(0)),
-        activation=_activation(graph),
+        activation=ending(graph.get_results()[0].input_value(0)),
     )
 
 
@@ -150,8 +150,9 @@ def _layout(entry: Port, asked: str | None, own: str | None) -> str:
     return fitting[0]
 
 
-def _activation(graph: Any) -> str:
-    node = graph.get_results()[0].input_value(0).get_node()
+def ending(output: Any) -> str:
+    """Return the activation from which an output comes: `softmax` or `sigmoid`, else ""."""
+    node = output.get_node()
     while node.get_type_name() in SHAPING and node.inputs():
         node = node.input_value(0).get_node()
     return ACTIVATIONS.get(node.get_type_name(), "")

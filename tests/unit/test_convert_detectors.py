@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,33 @@ def centers() -> tuple[Outputs, np.ndarray]:
     return {"heatmap": heat, "size": size, "offset": offset}, np.array(expected)
 
 
+def blazeface() -> tuple[Outputs, np.ndarray]:
+    """Two anchors in each cell of 8 pixels, then six in each of 16; one point beside each box."""
+    raw, logits = RANDOM.normal(0, 20, (1, 336, 6)), RANDOM.normal(0, 3, (1, 336, 1))
+    places = [
+        ((x + 0.5) * stride, (y + 0.5) * stride)
+        for stride, each in ((8, 2), (16, 6))
+        for y, x in np.ndindex(HEIGHT // stride, WIDTH // stride)
+        for _ in range(each)
+    ]
+    expected = [
+        anchored(box[:4] + np.array([*place, 0, 0]), 1 / (1 + np.exp(-score)))
+        for box, place, score in zip(raw[0], places, logits[0], strict=True)
+    ]
+    return {"regressors": raw, "classificators": logits}, np.array(expected)
+
+
+def raw_ssd(classes: int) -> tuple[Outputs, list[list[float]], np.ndarray]:
+    """Return outputs, anchors and rows, as TensorFlow's FasterRcnnBoxCoder decodes them."""
+    anchors, raw = RANDOM.uniform(0.1, 0.9, (50, 4)), RANDOM.normal(0, 2, (50, 4))
+    logits = RANDOM.normal(0, 3, (50, classes))
+    expected = []
+    for (x, y, width, height), (ty, tx, th, tw), scores in zip(anchors, raw, logits, strict=True):
+        box = [tx / 10 * width + x, ty / 10 * height + y, np.exp(tw / 5) * width, np.exp(th / 5) * height]
+        expected.append(anchored(np.array(box) * [WIDTH, HEIGHT, WIDTH, HEIGHT], 1 / (1 + np.exp(-scores))))
+    return {"scores": logits[None], "deltas": raw[None]}, anchors.tolist(), np.array(expected)
+
+
 def own_rows() -> tuple[Outputs, np.ndarray]:
     rows = RANDOM.random((1, 300, 6))
     return {"output0": rows}, rows[0]
@@ -163,6 +191,7 @@ CASES: dict[str, Callable[[], tuple[Outputs, np.ndarray]]] = {
     "yolov8": yolov8,
     "yolox": yolox,
     "centers": centers,
+    "blazeface": blazeface,
     "rows": own_rows,
 }
 
@@ -197,6 +226,58 @@ def test_centre_maps_with_channels_first() -> None:
     outputs, _ = centers()
     turned = {name: values.transpose(0, 3, 1, 2) for name, values in outputs.items()}
     assert rows_of("centers", turned) == pytest.approx(rows_of("centers", outputs))
+
+
+def save(made: Any, path: Path, **stated: Any) -> Path:
+    """Write a network as an IR of another tool, with a manifest beside it."""
+    import_openvino().save_model(made, path, compress_to_fp16=False)
+    path.with_name(f"{path.stem}.manifest.json").write_text(json.dumps({"scale": [1], **stated}))
+    return path
+
+
+def test_the_manifest_states_the_table_of_anchors(tmp_path: Path) -> None:
+    """Of TensorFlow's SSD, whose first class is a background where there is one label less than scores."""
+    for name, labels in (("plain", ["a", "b", "c", "d", "e", "f"]), ("behind", ["b", "c", "d", "e", "f"])):
+        outputs, anchors, expected = raw_ssd(6)
+        if name == "behind":
+            best = 1 / (1 + np.exp(-outputs["scores"][0, :, 1:]))
+            expected[:, 4], expected[:, 5] = best.max(1), best.argmax(1)
+        source = save(
+            graph(outputs), tmp_path / f"{name}.xml", task="detection", anchors=anchors, labels=labels
+        )
+        report = convert(source, tmp_path / "out" / f"{name}.xml")
+        assert report.detector == "raw_ssd (recognised)"
+        assert report.manifest.iou_threshold == 0.6
+        image = np.zeros((1, HEIGHT, WIDTH, 3), np.float32)
+        found = import_openvino().compile_model(report.output, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})(
+            image
+        )
+        assert found[0][0] == pytest.approx(expected, abs=2e-3)
+        # the graph has them now
+        assert "anchors" not in report.manifest.to_dict()
+        assert convert(report.output, tmp_path / "out" / f"{name}-2.xml").detector == "rows (recognised)"
+
+
+def test_a_table_of_anchors_of_another_size_is_refused() -> None:
+    outputs, anchors, _ = raw_ssd(2)
+    for wrong in (
+        anchors[:-1],
+        [row[:3] for row in anchors],
+        "anchors",
+        [[1, 2, 3, "x"]],
+        [None],
+        7,
+        [[10**400] * 4] * 50,
+    ):
+        with pytest.raises(ConvertError, match="the manifest's anchors are not 50 rows of 4 numbers"):
+            detector_of(graph(outputs), ConvertOptions(), "detection", wrong)
+    with pytest.raises(
+        ConvertError, match=r"belong to anchors, and the file does not hold their table"
+    ) as caught:
+        detector_of(graph(outputs), ConvertOptions(detector="raw_ssd"), "detection")
+    assert '"anchors": [[x, y, width, height], ...]' in (caught.value.hint or "")
+    with pytest.raises(ConvertError, match=r"of the form blazeface has boxes \[1, N, 4 or more\] and scores"):
+        detector_of(graph(yolov8()[0]), ConvertOptions(detector="blazeface"), "detection")
 
 
 def test_every_head_can_be_named() -> None:
