@@ -111,7 +111,8 @@ def read(
     on_error: str = "error",
 ) -> ColumnElement[list[dict[str, Any]]]:
     """Return the lines of text, in reading order, as JSON objects: text, score and box (x and y of four corners)."""
-    return to_json(func.dbinfer.read(img, detector, recogniser, direction, min_score, on_error))
+    given = (img, detector, recogniser, direction, min_score, on_error)
+    return to_json(func.dbinfer.read(*given))
 
 
 def read_text(
@@ -123,7 +124,8 @@ def read_text(
     on_error: str = "error",
 ) -> ColumnElement[str]:
     """Return what an image says, a line of text for each line in it."""
-    return func.dbinfer.read_text(img, detector, recogniser, direction, min_score, on_error, type_=Text)
+    given = (img, detector, recogniser, direction, min_score, on_error)
+    return func.dbinfer.read_text(*given, type_=Text)
 
 
 def embed(img: Image, model: str | None = None, on_error: str = "error") -> ColumnElement[list[float]]:

@@ -3,5 +3,5 @@ RETURNS dbinfer.text_line[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
 SELECT dbinfer._text('find_text', img, dbinfer._resolve(model, img IS NULL), on_error, 0)::dbinfer.text_line[]
 $$;
 COMMENT ON FUNCTION dbinfer.find_text(bytea, text, text) IS
-  'where lines of text are in an image, in reading order: score and four corners of each, e.g. SELECT id, unnest(dbinfer.find_text(img, ''lines'')) FROM scans';
+  'where lines of text are in an image, in reading order: score and four corners of each, e.g. SELECT id, unnest(dbinfer.find_text(img, ''lines'')) FROM images';
 GRANT EXECUTE ON FUNCTION dbinfer.find_text(bytea, text, text) TO PUBLIC;

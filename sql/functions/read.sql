@@ -6,5 +6,5 @@ SELECT dbinfer._read(img, dbinfer._resolve(detector, img IS NULL), dbinfer._reso
                      dbinfer._resolve('', img IS NULL), min_score, on_error)
 $$;
 COMMENT ON FUNCTION dbinfer.read(bytea, text, text, text, real, text) IS
-  'the lines of text in an image, in reading order: text, score and four corners of each; detector: a model that finds lines; recogniser: one that reads a line; direction: one that tells lines upside down (label 180) from others; min_score: lines below are left out, e.g. SELECT id, l.text, l.box FROM scans, unnest(dbinfer.read(img, ''lines'', ''letters'')) l';
+  'the lines of text in an image, in reading order: text, score and four corners of each; detector: a model that finds lines; recogniser: one that reads a line; direction: one that tells lines upside down (label 180) from others; min_score: lines below are left out, e.g. SELECT id, l.text, l.box FROM images, unnest(dbinfer.read(img, ''lines'', ''letters'')) l';
 GRANT EXECUTE ON FUNCTION dbinfer.read(bytea, text, text, text, real, text) TO PUBLIC;

@@ -66,6 +66,8 @@ def examples_dsn(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     deploy(tiny_models.red_mask(folder, "strokes"), dsn=dsn)
     deploy(tiny_models.red_box(folder, "finder"), dsn=dsn)
     deploy(tiny_models.colour_embedding(folder, "features"), dsn=dsn)
+    deploy(tiny_models.dark_lines(folder), dsn=dsn)
+    deploy(tiny_models.colour_reader(folder), dsn=dsn)
     return dsn
 
 
