@@ -27,7 +27,13 @@ IMAGES: list[bytes | None] = [tiny_models.file(tiny_models.picture(*colour)) for
 @pytest.fixture(scope="module", autouse=True)
 def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("irs")
-    for write in (tiny_models.colour_classifier, tiny_models.red_mask, tiny_models.colour_embedding):
+    for write in (
+        tiny_models.colour_classifier,
+        tiny_models.red_mask,
+        tiny_models.colour_embedding,
+        tiny_models.dark_lines,
+        tiny_models.colour_reader,
+    ):
         deploy(write(folder), dsn=dsn)
 
 
@@ -59,6 +65,8 @@ def test_classes_of_all_rows(db: Connection, dsn: str) -> None:
         ("classify_all", "colours", "classes"),
         ("segment", "redness", "mask"),
         ("embed", "vector", "embedding"),
+        ("find_text", "lines", "lines"),
+        ("read_line", "letters", "text"),
         ("image_info", None, "width"),
         ("profile", "colours", "microseconds"),
     ],

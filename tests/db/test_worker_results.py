@@ -35,6 +35,8 @@ MODELS = {
     "redness": ("segment",),
     "vector": ("embed",),
     "redbox": ("detect",),
+    "lines": ("find_text",),
+    "letters": ("read_line",),
 }
 
 
@@ -48,7 +50,8 @@ def bare() -> Iterator[str]:
 def irs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("irs")
     made = (tiny_models.colour_classifier, tiny_models.red_mask, tiny_models.colour_embedding)
-    return [*(make(folder) for make in made), tiny_models.red_box(folder)]
+    texts = (tiny_models.red_box, tiny_models.dark_lines, tiny_models.colour_reader)
+    return [make(folder) for make in (*made, *texts)]
 
 
 @pytest.fixture(scope="module")
