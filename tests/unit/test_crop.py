@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import cv2
 import numpy as np
@@ -145,22 +146,25 @@ def test_of_many_parts_of_one_image_the_decoder_runs_once(monkeypatch: pytest.Mo
     from dbinfer_udf.image import decode
 
     runs = list[bytes]()
-    real = decode.Decoder.__call__
+    real = decode._decode
 
-    def counted(self: decode.Decoder, data: bytes) -> tuple[np.ndarray, decode.Header]:
+    def counted(data: bytes, *more: Any) -> np.ndarray:
         runs.append(data)
-        return real(self, data)
+        return real(data, *more)
 
-    monkeypatch.setattr(decode.Decoder, "__call__", counted)
-    one, other = file_of(PICTURE), file_of(PICTURE[::-1])
-    for image in (one, bytes(bytearray(one)), other, one):
+    monkeypatch.setattr(decode, "_decode", counted)
+    monkeypatch.setattr(decode, "SHARED_BYTES", 0)
+    decode._kept.clear()
+    one, other, third = file_of(PICTURE), file_of(PICTURE[::-1]), file_of(PICTURE[:, ::-1])
+    for image in (one, bytes(bytearray(one)), other, one, third, other):
         images.crop({}, image, ("[1, 2, 3, 4]", 0))
-    assert runs == [one, other, one]
+    assert runs == [one, other, third, other]
     # a session may have less than it had
     with pytest.raises(ImageError, match="the image is too large"):
         images.crop({"max_image_pixels": "100"}, one, ("[1, 2, 3, 4]", 0))
-    monkeypatch.setattr(images, "KEPT_BYTES", 100)
+    monkeypatch.setattr(decode, "KEPT_BYTES", 100)
     runs.clear()
+    decode._kept.clear()
     for _ in range(2):
         images.crop({}, other, ("[1, 2, 3, 4]", 0))
     assert len(runs) == 2

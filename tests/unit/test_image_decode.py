@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import struct
+from typing import Any
 
 import cv2
 import numpy as np
@@ -13,6 +14,7 @@ from image_files import HEIGHT, WIDTH, encode, photographs, picture, turned
 from PIL import Image
 
 from dbinfer_udf.errors import ImageError
+from dbinfer_udf.image import decode as module
 from dbinfer_udf.image.decode import DEFAULT_LIMITS, Decoder, Limits, Target, decode, reduction, target_of
 from dbinfer_udf.image.file import Header
 from dbinfer_udf.manifest import Manifest
@@ -290,3 +292,39 @@ def test_reduced_decoding_does_not_shift_the_picture(subtests: pytest.Subtests) 
             fast = cv2.resize(decode(data, target=Target(*target)), target, interpolation=cv2.INTER_AREA)
             full = cv2.resize(decode(data), target, interpolation=cv2.INTER_AREA)
             assert difference(fast, full) < 2.2
+
+
+def test_models_share_the_last_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[int] = []
+    decode = module._decode
+
+    def counted(data: bytes, *more: Any) -> np.ndarray:
+        ran.append(len(data))
+        return decode(data, *more)
+
+    monkeypatch.setattr(module, "_decode", counted)
+    module._kept.clear()
+    random = np.random.default_rng(0)
+    large, part, another = (
+        cv2.imencode(".bmp", random.integers(0, 256, (60, side, 3), np.uint8))[1].tobytes()
+        for side in (90, 50, 51)
+    )
+    one, other, gray = (Decoder(color, keeps=True) for color in ("BGR", "BGR", "GRAY"))
+    assert one(large)[0] is other(bytes(bytearray(large)))[0]
+    # parts between, each decoded by itself
+    for each in (part, large, another, large):
+        assert np.array_equal(one(each)[0], Decoder("BGR")(each)[0])
+    assert ran.count(len(large)) == 1 + 2  # 2: those that keep nothing
+    assert gray(large)[0].ndim == 2
+    tiny = cv2.imencode(".png", np.zeros((9, 9, 3), np.uint8))[1].tobytes()
+    assert one(tiny)[0] is not other(tiny)[0]
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT_BYTES", 100_000)
+    module._kept.clear()
+    sizes = (30, 60, 300)
+    for side in sizes:
+        Decoder("BGR", keeps=True)(cv2.imencode(".bmp", np.zeros((60, side, 3), np.uint8))[1].tobytes())
+    assert [image.shape[1] for _, _, image in module._kept] == [60]
+    module._kept.clear()

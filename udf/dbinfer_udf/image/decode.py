@@ -232,6 +232,7 @@ class Decoder:
         target: JPEGs may be decoded at 1/2, 1/4 or 1/8 as long as this size is still covered; None never.
         settings: of a process that decodes AVIF and HEIC in another one, which the first hostile one would take over;
             None where this process may.
+        keeps: the pixels are only read, so that whoever asks next may get the same; see `shared_pixels`.
     """
 
     def __init__(
@@ -240,6 +241,7 @@ class Decoder:
         limits: Limits = DEFAULT_LIMITS,
         target: Optional[Target] = None,
         settings: Optional[Dict[str, str]] = None,
+        keeps: bool = False,
     ) -> None:
         base = {"GRAY": cv2.IMREAD_GRAYSCALE, "RGB": _RGB or cv2.IMREAD_COLOR}.get(color, cv2.IMREAD_COLOR)
         self._flags = {n: base | reduced | _IGNORE_ORIENTATION for n, reduced in _REDUCED.items()}
@@ -248,6 +250,7 @@ class Decoder:
         self._color = color
         self._limits = limits
         self._settings = settings
+        self._keeps = keeps
         self.target = target
 
     def __call__(self, data: bytes) -> Tuple[np.ndarray, Header]:
@@ -261,10 +264,15 @@ class Decoder:
             ImageError: not an image, cut off, damaged, or above the limits (then with SQLSTATE 54000).
         """
         header, part = self.check(data)
+        if not self._keeps or len(data) < SHARED_BYTES:
+            return self._pixels(data, header, part), header
+        return shared_pixels((self._color, part), data, self._pixels, data, header, part), header
+
+    def _pixels(self, data: bytes, header: Header, part: int) -> np.ndarray:
         # taken apart at once, as in check_cost: such steps are most of what a small image costs
         format_, width, height, _, _, orientation, _, _, _, _, animated = header
         if format_ in heif.FORMATS:
-            return self._high_efficiency(data, header), header
+            return self._high_efficiency(data, header)
         # OpenCV's own reader of animations can end the process: see still()
         image = _decode(still(data) if animated else data, header, self._flags[part])
         if part > 1 or format_ == "TIFF" or image.shape[:2] != (height, width):
@@ -276,7 +284,7 @@ class Decoder:
             image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB, image)
         if orientation > 1 and format_ != "TIFF":  # TIFF: OpenCV does it whatever the flag says
             image = _TURNS[orientation](image)
-        return image, header
+        return image
 
     def _high_efficiency(self, data: bytes, header: Header) -> np.ndarray:
         """Return the pixels of an AVIF or HEIC as shown."""
@@ -304,6 +312,40 @@ class Decoder:
             part = reduction(header, self.target)
         check_cost(data, header, limits, self._bytes_a_pixel * header.width * header.height // (part * part))
         return header, part
+
+
+KEPT_BYTES = 48 << 20  # of the two last pictures with their files
+SHARED_BYTES = 4096  # of an image that is worth it: to decode a digit takes 14 us, to share it 1
+_kept: List[Tuple[Any, bytes, np.ndarray]] = []
+
+
+def shared_pixels(how: Any, data: bytes, decode: Callable[..., np.ndarray], *args: Any) -> np.ndarray:
+    """Return the pixels of an image, decoded now unless it is one of the last two: several models look at one image.
+
+    Two, because of the parts of an image each is the last one in its turn.
+
+    Args:
+        how: tells apart what is decoded in several ways.
+        decode: is called with `args`.
+
+    Returns:
+        What nobody may write to.
+    """
+    for place, (known, of, image) in enumerate(_kept):
+        # equal bytes come again as another object
+        if known == how and of == data:
+            if place:
+                _kept.reverse()
+            return image
+    # before the next one takes memory
+    del _kept[1:]
+    image = decode(*args)
+    size = len(data) + image.nbytes
+    if size <= KEPT_BYTES:
+        if size + sum(len(of) + picture.nbytes for _, of, picture in _kept) > KEPT_BYTES:
+            _kept.clear()
+        _kept.insert(0, (how, data, image))
+    return image
 
 
 def _high_efficiency(data: bytes, header: Header) -> np.ndarray:

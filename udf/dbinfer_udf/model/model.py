@@ -326,6 +326,8 @@ class Model:
             image_limits(settings),
             target_of(self.manifest),
             None if shut_in else settings,
+            # the engine's worker has one model
+            keeps=not shut_in,
         )
         resizer = Resizer(self.manifest)
         self.resize, self._size_for = resizer.resize, resizer.size_for

@@ -12,8 +12,6 @@ from ..image.apart import apart, apart_once
 from ..image.file import FRAME_TIME, UNTIMED, Limits, image_limits
 from ..image.header import read_header
 
-KEPT_BYTES = 64 << 20  # of an image and its pixels that a session keeps for the next part of it
-
 
 def draw(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional[bytes]]) -> bytes:
     """Return the image with boxes or a mask on it; `settings` stand in for the model.
@@ -53,38 +51,20 @@ def crop(settings: Dict[str, str], img: bytes, k: Tuple[str, float]) -> bytes:
 
     # before a decoder runs
     region(*k)
-    picture = _last.pixels(settings, img, limits)
+    picture = _pixels(settings, img, limits)
     look_for_cancel()
     return cropped(picture, *k, limits)
 
 
-class LastPicture:
-    """The picture that was decoded last: of many parts of one image the decoder runs once."""
+def _pixels(settings: Dict[str, str], img: bytes, limits: Limits) -> Any:
+    """Return the pixels BGR of an image as shown."""
+    from ..image.decode import Decoder, pixels_apart, shared_pixels
 
-    def __init__(self) -> None:
-        self._known: Optional[Tuple[Limits, str, bytes]] = None
-        self._picture: Any = None
-
-    def pixels(self, settings: Dict[str, str], img: bytes, limits: Limits) -> Any:
-        """Return the pixels BGR of an image as shown."""
-        isolation = settings.get("isolation", "")
-        # equal bytes come again as another object
-        if self._known == (limits, isolation, img):
-            return self._picture
-        self._known = self._picture = None
-        from ..image.decode import Decoder, pixels_apart
-
-        decode = Decoder("BGR", limits, settings=settings)
-        if isolation == ALWAYS:
-            picture = pixels_apart(settings, img, decode.check(img)[0])
-        else:
-            picture = decode(img)[0]
-        if picture.nbytes + len(img) <= KEPT_BYTES:
-            self._known, self._picture = (limits, isolation, img), picture
-        return picture
-
-
-_last = LastPicture()
+    decode = Decoder("BGR", limits, settings=settings, keeps=True)
+    if settings.get("isolation") != ALWAYS:
+        return decode(img)[0]
+    header, _ = decode.check(img)
+    return shared_pixels(ALWAYS, img, pixels_apart, settings, img, header)
 
 
 def frames(settings: Dict[str, str], data: bytes, every: Optional[float]) -> Iterator[Any]:
