@@ -147,3 +147,9 @@ def test_keys_of_the_manifest() -> None:
     for key, value in (("pixel_threshold", 2.0), ("unclip_ratio", -1.0), ("unclip_ratio", float("nan"))):
         with pytest.raises(ManifestError, match=key):
             replace(DETECTOR, **{key: value})
+    with pytest.raises(
+        ManifestError, match="height and width are 50 and 256, but for resize keep_size must be"
+    ):
+        replace(DETECTOR, height=50)
+    with pytest.raises(ManifestError, match="resize is 'keep_size', but segmentation needs one size for all"):
+        Manifest("segmentation", 64, 64, resize="keep_size")

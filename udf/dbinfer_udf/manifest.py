@@ -178,9 +178,7 @@ class Manifest:
             value = getattr(self, key)
             if value not in allowed:
                 raise ManifestError("%s is %r, but must be one of %s" % (key, value, ", ".join(allowed)))
-        for key in ("height", "width"):
-            if not 1 <= getattr(self, key) <= 16384:
-                raise ManifestError("%s is %r, but must be 1 to 16384 pixels" % (key, getattr(self, key)))
+        self._check_size()
         if self.channels not in (1, 3):
             raise ManifestError("channels is %r, but must be 1 or 3" % (self.channels,))
         if (self.color == "GRAY") != (self.channels == 1):
@@ -202,6 +200,18 @@ class Manifest:
         ):
             if not least <= getattr(self, key) <= most:
                 raise ManifestError("%s is %r, but must be %d to %d" % (key, getattr(self, key), least, most))
+
+    def _check_size(self) -> None:
+        for key in ("height", "width"):
+            if not 1 <= getattr(self, key) <= 16384:
+                raise ManifestError("%s is %r, but must be 1 to 16384 pixels" % (key, getattr(self, key)))
+        if self.resize in ANY_SIZE and TASKS[self.task].one_size:
+            raise ManifestError("resize is %r, but %s needs one size for all" % (self.resize, self.task))
+        if self.resize == "keep_size" and (self.height % STEP or self.width % STEP):
+            raise ManifestError(
+                "height and width are %d and %d, but for resize keep_size must be multiples of %d"
+                % (self.height, self.width, STEP)
+            )
 
     def to_dict(self) -> Dict[str, Any]:
         """Return plain JSON values (tuples become lists)."""

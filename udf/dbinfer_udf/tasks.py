@@ -63,6 +63,7 @@ class Task:
         keys: keys of the manifest that only some tasks have.
         model_type: the name that OpenVINO's Model API has for the task, if any.
         model_info: keys that Model API reads for such models, see manifest.MODEL_INFO.
+        one_size: all images get one size, as the layout depends on it.
     """
 
     def __init__(
@@ -73,7 +74,9 @@ class Task:
         keys: Tuple[str, ...] = (),
         model_type: str = "",
         model_info: Tuple[str, ...] = (),
+        one_size: bool = False,
     ) -> None:
+        self.one_size = one_size
         self.name, self.functions, self.layout = name, functions, layout
         self.keys, self.model_type, self.model_info = keys, model_type, model_info
         for function in functions:
@@ -123,6 +126,7 @@ TASKS: Dict[str, Task] = {
             layout="result.mask:mask_layout",
             model_type="Segmentation",
             model_info=("confidence_threshold",),
+            one_size=True,
         ),
         Task(
             "embedding",
@@ -135,6 +139,7 @@ TASKS: Dict[str, Task] = {
             keys=("iou_threshold", "max_detections"),
             # no model_type: Model API has a wrapper for each published head, and none for our one form of them all
             model_info=("confidence_threshold", "iou_threshold"),
+            one_size=True,
         ),
         Task(
             "text_detection",
