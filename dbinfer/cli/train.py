@@ -14,8 +14,9 @@ from typer.core import TyperCommand
 import dbinfer
 from dbinfer.cli.options import Dsn, Json, Only
 from dbinfer.cli.progress import progress_bar
-from dbinfer.cli.screen import console, print_report, say
+from dbinfer.cli.screen import console, print_json, print_report, say
 from dbinfer.train.options import TrainJob, make_job, read_options
+from dbinfer.train.strategies import dry_run as steps_of
 from dbinfer.train.strategies import explained
 from dbinfer_models import NETWORKS
 
@@ -23,7 +24,7 @@ Network = Annotated[str, typer.Argument(help=f"{', '.join(NETWORKS)}.")]
 AnyNetwork = Annotated[
     str,
     typer.Argument(
-        help=f"{', '.join(NETWORKS)}; or your own: FILE.py, FILE.py:NAME, FILE.keras or MODULE:FUNCTION."
+        help=f"{', '.join(NETWORKS)}; or your own: FILE.py, FILE.py:NAME, FILE.keras, keras:NAME or MODULE:FUNCTION."
     ),
 ]
 
@@ -57,6 +58,9 @@ def train(
         ),
     ] = None,
     options: Annotated[dict[str, Any], dbinfer.TrainOptions],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be trained, step by step, and train nothing.")
+    ] = False,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
@@ -85,7 +89,9 @@ def train(
 
         $ dbinfer train my_network.py --data "SELECT img, label, id FROM scans" --set filters=16 --out runs/mine
 
-        $ dbinfer train keras.applications:MobileNetV2 --set weights=none --set input_shape=[96,96,3] --data photos
+        $ dbinfer train keras:MobileNetV2 --fine-tune 0.3 --set input_shape=[224,224,3] --data photos --dry-run
+
+        $ dbinfer train keras:MobileNetV2 --set weights=none --set input_shape=[96,96,3] --data photos
 
         $ dbinfer train unet --data strokes --config run.toml --resume --out runs/strokes
     """
@@ -95,6 +101,9 @@ def train(
     job = make_job({**values, **{name: value for name, value in named.items() if value is not None}})
     if not json:
         _print_job(job)
+    if dry_run:
+        _print_steps(job, json)
+        return
     with progress_bar() as progress:
         report = dbinfer.train(job.network, job.data, job, job.dsn, dbinfer.silent if json else progress)
     print_report(report, json, _print_report)
@@ -103,6 +112,16 @@ def train(
 def _print_job(job: TrainJob) -> None:
     shown = {name: value for name, value in job.to_dict().items() if value not in ("", {}, None)}
     console.print("  ".join(f"{name}={value}" for name, value in shown.items()), soft_wrap=True)
+
+
+def _print_steps(job: TrainJob, json: bool) -> None:
+    lines = steps_of(job)
+    if json:
+        print_json({"steps": lines})
+        return
+    for line in lines:
+        say(line)
+    say("--dry-run: nothing was trained")
 
 
 def _print_report(report: dbinfer.TrainReport) -> None:

@@ -92,7 +92,7 @@ def _stated(
     stated = _from_zoo(options.network or original.name, info)
     stated.update(fitting(original.values, info) if original.told else original.values)
     stated.pop("outputs", None)  # of our own IR; now other outputs may be kept
-    stated.update(_from_file(source, options.manifest))
+    stated.update(stated_beside(source, options.manifest))
     if original.inner and options.manifest is None:
         stated = {key: value for key, value in stated.items() if key not in MEANING}
     stated.update(options.values)
@@ -145,7 +145,7 @@ def stated_early(source: Path, original: Source, options: ConvertOptions) -> dic
     """Return what is stated before the graph is understood: by the user, files, the exporter; the zoo's task."""
     name = options.network or original.name
     zoo = {"task": NETWORKS[name].manifest().task} if name in NETWORKS else {}
-    return {**zoo, **original.values, **_from_file(source, options.manifest), **options.values}
+    return {**zoo, **original.values, **stated_beside(source, options.manifest), **options.values}
 
 
 def check_stated(source: Path, options: ConvertOptions) -> None:
@@ -154,7 +154,7 @@ def check_stated(source: Path, options: ConvertOptions) -> None:
         raise ConvertError(
             f"the zoo has no network {options.network!r}; it has {', '.join(sorted(NETWORKS))}"
         )
-    _from_file(source, options.manifest)
+    stated_beside(source, options.manifest)
 
 
 def _from_zoo(name: str, info: GraphInfo) -> dict[str, Any]:
@@ -168,7 +168,8 @@ def _from_zoo(name: str, info: GraphInfo) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in SHAPE_KEYS}
 
 
-def _from_file(source: Path, given: Path | None) -> dict[str, Any]:
+def stated_beside(source: Path, given: Path | None = None) -> dict[str, Any]:
+    """Return the keys of the manifest file: the given one, or the one beside a source; none where there is none."""
     path = given or _beside(source)
     if path is None:
         return {}

@@ -20,7 +20,7 @@ STATE, WEIGHTS, OPTIMIZER = "checkpoint.json", "weights.npz", "optimizer.npz"
 # What a run must have in common with the one that it continues; epochs, hosts and launcher may differ
 FIXED = (
     *("network", "network_options", "data", "batch", "optimizer", "momentum", "lr", "seed"),
-    *("shuffle", "augment", "strategy", "mesh", "ranks", "sharding"),
+    *("shuffle", "augment", "strategy", "mesh", "ranks", "sharding", "fine_tune"),
 )
 BEFORE = {"momentum": 0.9, "strategy": "horovod", "mesh": ""}  # what checkpoints of 0.1.0 do not say
 

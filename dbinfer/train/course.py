@@ -166,8 +166,10 @@ def follow(trainer: Trainer, on_event: OnEvent) -> None:
     started = datetime.now(timezone.utc)
     training = Training(trainer, on_event)
     first = _resume(training, trainer)
-    on_event({"event": "start", "first": first, "steps": trainer.steps, "batch": training.job.batch})
-    for number in range(first, training.job.epochs + 1):
+    job = training.job
+    start = {"first": first, "epochs": job.epochs, "steps": trainer.steps, "batch": job.batch}
+    on_event({"event": "start", **start})
+    for number in range(first, job.epochs + 1):
         _epoch(training, trainer, number)
     finish(training, started)
 

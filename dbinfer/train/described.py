@@ -15,6 +15,7 @@ from typing import Any
 from dbinfer.base.errors import TrainError, UsageError
 from dbinfer.convert.known import known_keras, scales_inside
 from dbinfer.convert.source import telling_line
+from dbinfer.train.finetuning import outputs_for, planned
 from dbinfer.train.objective import name_of
 from dbinfer.train.options import DEFAULT_OPTIMIZER, DEFAULT_RATE, TrainJob
 from dbinfer.train.own import CLASSES, Own, users_errors
@@ -122,7 +123,13 @@ def facts_of(network: Own, task: str, labels: int) -> dict[str, Any]:
     Raises:
         UsageError: it does not fit the data, or its file says something that cannot be.
     """
-    options = network.maker.with_classes(dict(network.options), labels)
+    options, maker, tuned = dict(network.options), network.maker, network.fine_tune is not None
+    options = (
+        maker.as_features(options)
+        if tuned and maker.pretrained(options)
+        else maker.with_classes(options, labels)
+    )
+    network.facts.update({"task": task, "labels": labels, "head": ""})
     model = network.make(**options)
     if not model.trainable_variables:
         raise UsageError(
@@ -134,6 +141,10 @@ def facts_of(network: Own, task: str, labels: int) -> dict[str, Any]:
     facts = {
         "options": options,
         "task": task,
+        "labels": labels,
+        "head": network.facts["head"],
+        "stages": planned(model, network.fine_tune) if network.fine_tune is not None else [],
+        "weights": model.count_params(),
         "outputs": outputs,
         "ending": ending,
         "manifest": manifest.to_dict(),
@@ -198,13 +209,14 @@ def _fitting_outputs(network: Own, model: Any, task: str, labels: int) -> int:
                 "End it with Conv2D(1, 1, activation='sigmoid') at the size of the input.",
             )
         return 1
-    if len(shape) != 2 or shape[1] not in ((1, 2) if labels == 2 else (labels,)):
+    if len(shape) != 2 or shape[1] not in outputs_for(labels):
         named = next((name for name in CLASSES if name in (network.maker.options or ())), "")
         raise UsageError(
             f"the output of {network.source} has the shape {_shown(shape)}, but the data has {labels} labels",
             f"Leave out --set {named}={network.options[named]}."
             if named in network.options
-            else f"End it with Dense({labels}, activation='softmax'); build(classes) gets the number of labels.",
+            else f"End it with Dense({labels}, activation='softmax'); build(classes) gets the number of labels. For a "
+            "new head on trained weights: --fine-tune 0.3",
         )
     return int(shape[1])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -10,6 +10,7 @@ import numpy as np
 
 from dbinfer.base.errors import TrainError, UsageError
 from dbinfer.train.course import Schedule, StepReports
+from dbinfer.train.finetuning import layers_of
 from dbinfer.train.loader import Pipeline, Seed
 from dbinfer.train.options import DEFAULT_OPTIMIZER, TrainJob
 from dbinfer.train.own import Own
@@ -101,7 +102,12 @@ def average_batch_norm(model: Any, ranks: Ranks) -> None:
     The variance over all is the mean of the ranks' variances plus how far their means lie apart:
     mean(variance + mean^2) - mean(mean)^2.
     """
-    norms = [layer for layer in _layers(model) if isinstance(layer, keras.layers.BatchNormalization)]
+    # Those that are frozen are alike, and averaging would round them
+    norms = [
+        layer
+        for layer in layers_of(model)
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
+    ]
     if ranks.size == 1 or not norms:
         return
     means = [norm.moving_mean.value for norm in norms]
@@ -110,12 +116,6 @@ def average_batch_norm(model: Any, ranks: Ranks) -> None:
     for norm, mean, square in zip(norms, averaged[: len(norms)], averaged[len(norms) :], strict=True):
         norm.moving_mean.assign(mean)
         norm.moving_variance.assign(square - mean**2)
-
-
-def _layers(model: Any) -> Iterator[Any]:
-    """Yield the layers of a model, and those of models inside it."""
-    for layer in model.layers:
-        yield from _layers(layer) if hasattr(layer, "layers") else [layer]
 
 
 def reseed(model: Any, seed: Seed) -> None:

@@ -104,6 +104,13 @@ class TrainOptions:
         choices=OPTIMIZERS,
     )
     momentum: float = option(0.9, "Nesterov momentum of sgd; 0 is plain gradient descent.")
+    fine_tune: float | None = option(
+        None,
+        "Go on from trained weights: give the network a new head where the number of labels is another one, train that "
+        "alone, then this share of the layers before it too, counted from the end; 0 trains the head alone.",
+    )
+    head_epochs: int = option(5, "Of --fine-tune: epochs of the head alone, before --epochs.", least=0)
+    fine_tune_rate: float = option(0.1, "Of --fine-tune: the rate after these, as a share of --lr.")
     network_options: dict[str, Any] = mapping(
         "Option of the network: size=128. Repeatable.", "--set", typed=list[str], read=read_settings
     )
@@ -144,6 +151,10 @@ class TrainOptions:
             raise UsageError(f"momentum is {self.momentum}, but must be at least 0 and below 1")
         if not 0 <= self.val_fraction < 1:
             raise UsageError(f"val_fraction is {self.val_fraction}, but must be at least 0 and below 1")
+        if self.fine_tune is not None and not 0 <= self.fine_tune <= 1:
+            raise UsageError(f"fine_tune is {self.fine_tune}, but must be at least 0 and at most 1")
+        if not 0 < self.fine_tune_rate <= 1:
+            raise UsageError(f"fine_tune_rate is {self.fine_tune_rate}, but must be above 0 and at most 1")
         if self.resume and self.resume != "last" and not self.resume.isdigit():
             raise UsageError(f"resume is {self.resume!r}, but must be 'last' or the number of an epoch")
 
@@ -153,7 +164,8 @@ class TrainJob(TrainOptions):
     """The options together with what is trained on what: all that a rank must know.
 
     Attributes:
-        network: a name of the zoo, or one of the user's own: FILE.py, FILE.py:NAME, FILE.keras or MODULE:FUNCTION.
+        network: a name of the zoo, or one of the user's own: FILE.py, FILE.py:NAME, FILE.keras, MODULE:FUNCTION or
+            keras:NAME.
         data: digits, strokes, strokes:COUNT, written, written:COUNT, a folder, or a SQL query with two columns (image;
             mask, boxes or label).
         dsn: the server of SQL queries (default: dbinfer.database.connection.resolve's).
@@ -171,6 +183,11 @@ class TrainJob(TrainOptions):
             # No compiled optimizer can decide: the same values in checkpoints and reports, named or not
             object.__setattr__(self, "lr", self.rate)
             object.__setattr__(self, "optimizer", self.optimizer or DEFAULT_OPTIMIZER)
+            if self.fine_tune is not None:
+                raise UsageError(
+                    f"fine_tune is {self.fine_tune}, but the network {self.network} of the zoo has no trained weights",
+                    f"Give the file of a run: runs/{self.network}/{self.network}.keras",
+                )
 
     @classmethod
     def of(cls, network: str, data: str, options: TrainOptions, dsn: str | None = None) -> TrainJob:

@@ -23,7 +23,10 @@ from typing import Any
 
 from dbinfer.base.errors import ConvertError, TrainError, UsageError
 from dbinfer.convert.keras import load_keras
+from dbinfer.convert.known import PIXELS
+from dbinfer.convert.manifest import stated_beside
 from dbinfer.convert.source import telling_line
+from dbinfer.train.finetuning import freeze, with_head
 from dbinfer.train.objective import fitted_loss, fresh, usual_loss, usual_metrics
 from dbinfer.train.options import FILE, TrainJob, own_name
 from dbinfer.train.script import Script
@@ -37,7 +40,13 @@ CODE = (
     "Put what makes the network into a Python file with a function build(...), and train that: it is your code, and it "
     "runs."
 )
-KINDS = "a file my_network.py, a file my_network.keras, or MODULE:FUNCTION, for example keras.applications:MobileNetV2"
+KINDS = "a file my_network.py, a file my_network.keras, MODULE:FUNCTION, or keras:NAME, for example keras:MobileNetV2"
+FETCHED = (
+    "Copy the folder ~/.keras/models from a machine that has downloaded them, give a file by --set weights=FILE, or "
+    "start without: --set weights=none, without --fine-tune."
+)
+RESIZING = ("resize", "interpolation", "pad_value", "decode")
+APPLICATIONS = {"keras": "keras.applications"}  # keras:NAME
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,15 @@ class Maker:
         """Return the options with the number of classes, where there is such an option and the user did not set it."""
         name = next((name for name in CLASSES if classes and name in (self.options or ())), "")
         return {name: classes, **options} if name else options
+
+    def pretrained(self, options: dict[str, Any]) -> bool:
+        """Return whether it has weights of its own to start from, as Keras Applications call that."""
+        return {**self.defaults, **options}.get("weights") is not None
+
+    def as_features(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the options without the classes of the weights: of Keras Applications, whose head is to be new."""
+        known = {"include_top": False, "pooling": "avg"}
+        return {**known, **options} if set(known) <= set(self.options or ()) else options
 
     def check(self, what: str, options: dict[str, Any]) -> None:
         """Raise UsageError for an option that there is not."""
@@ -87,7 +105,7 @@ def maker_of(network: str, content: bytes) -> Maker:
     """Return how a network is made.
 
     Args:
-        network: FILE.py, FILE.py:NAME, FILE.keras or MODULE:FUNCTION.
+        network: FILE.py, FILE.py:NAME, FILE.keras, MODULE:FUNCTION or keras:NAME.
         content: of the file.
 
     Raises:
@@ -97,14 +115,24 @@ def maker_of(network: str, content: bytes) -> Maker:
     if not found:
         return _of_module(*network.split(":"))
     if found["file"].endswith(".keras"):
-        return Maker(partial(_loaded, found["file"], content))
+        beside = _beside(found["file"])
+        return Maker(partial(_loaded, found["file"], content), beside={"manifest": lambda: beside})
     return _of_script(found["file"], content, found["name"] or "")
+
+
+def _beside(path: str) -> dict[str, Any]:
+    """Return what the manifest beside a `.keras` file says of the images, as `dbinfer convert` reads it."""
+    if path.endswith(".start.keras"):
+        return {}  # of a notebook; what an earlier run has left there says nothing of it
+    stated = stated_beside(Path(path))
+    return {key: value for key, value in stated.items() if key in (*PIXELS, *RESIZING)}
 
 
 def _of_module(module: str, name: str) -> Maker:
     # As `python -m` does: modules of this folder count
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
+    module = APPLICATIONS.get(module, module)
     with users_errors(f"the module {module} cannot be imported", module):
         loaded = import_module(module)
     if not callable(function := getattr(loaded, name, None)):
@@ -175,6 +203,8 @@ class Own(Network):
         options: for build.
         facts: what dbinfer.train.described has found.
         compiled: the loss and the optimizer that the built model was compiled with.
+        fine_tune: share of its layers that learn beside the head; None where all do, as they are.
+        begin: content of the Keras file whose weights it begins with; empty where `build` gives them.
     """
 
     name: str = field(init=False)
@@ -188,6 +218,8 @@ class Own(Network):
     options: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     compiled: dict[str, Any] = field(default_factory=dict)
+    fine_tune: float | None = None
+    begin: bytes = b""
 
     def __post_init__(self) -> None:
         for name, value in {
@@ -207,11 +239,14 @@ class Own(Network):
         # Other hosts may not have the file: `everywhere` gives it to them
         elsewhere = facts and job.hosts and found and not os.path.exists(found["file"])
         content = b"" if elsewhere else read_file(job.network)
+        begin = facts.get("begin", "")
         return cls(
             source=job.network,
             content=content,
             options=facts.get("options", job.network_options),
             facts=facts,
+            fine_tune=job.fine_tune,
+            begin=read_file(begin) if begin and os.path.exists(begin) else b"",
         )
 
     @cached_property
@@ -220,17 +255,13 @@ class Own(Network):
         return maker_of(self.source, self.content)
 
     def make(self, **options: Any) -> Any:
-        """Return the model as a Functional one, uncompiled, and keep what it was compiled with."""
+        """Return the model as a Functional one, uncompiled, and keep what it was compiled with.
+
+        To be fine-tuned, it comes with its head, and the other layers are frozen.
+        """
         import keras
 
-        self.maker.check(self.source, options)
-        file = FILE.fullmatch(self.source)
-        # Keras Applications fetch ImageNet's weights, and have its 1000 classes then
-        pretrained = {**self.maker.defaults, **options}.get("weights") is not None
-        hint = "Start without pre-trained weights: --set weights=none" if pretrained else ""
-        where = file["file"] if file else self.source
-        with users_errors(f"{self.source} cannot be built with {options}", where, hint):
-            model = self.maker.make(options)
+        model = self._made(options)
         if not isinstance(model, keras.Model):
             raise UsageError(f"{self.source} gives a {type(model).__name__}, but must give a Keras model")
         if not getattr(model, "inputs", None):
@@ -249,7 +280,44 @@ class Own(Network):
         self.compiled.update(_compiled(model))
         # Without its optimizer's state, and with one tensor where some models have lists of one
         name = re.sub(r"\W", "_", model.name).strip("_") or "network"  # TensorFlow takes no others
-        return keras.Model(model.inputs[0], model.outputs[0], name=name)
+        model = keras.Model(model.inputs[0], model.outputs[0], name=name)
+        return model if self.fine_tune is None else self._to_tune(model)
+
+    def _made(self, options: dict[str, Any]) -> Any:
+        self.maker.check(self.source, options)
+        file, hint = FILE.fullmatch(self.source), ""
+        if self.maker.pretrained(options):
+            new = "" if self.fine_tune is not None else "For a new head on the weights: --fine-tune 0.3. "
+            hint = f"{new}Start without pre-trained weights: --set weights=none"
+        elif self.fine_tune is not None and "weights" in (self.maker.options or ()):
+            raise UsageError(
+                f"fine_tune is {self.fine_tune}, but {self.source} begins without trained weights",
+                "Leave out --fine-tune, or --set weights=none.",
+            )
+        where = file["file"] if file else self.source
+        try:
+            with users_errors(f"{self.source} cannot be built with {options}", where, hint):
+                return self.maker.make(options)
+        except UsageError as err:
+            if "URL fetch failure" not in err.message:
+                raise
+            lost = err.message.partition("URL fetch failure on ")[2]
+            raise UsageError(f"the weights of {self.source} cannot be downloaded: {lost}", FETCHED) from err
+
+    def _to_tune(self, model: Any) -> Any:
+        """Return the model with a head for the labels and the weights that it begins with; only some layers learn."""
+        if self.facts["task"] == "classification":
+            model, head = with_head(model, self.facts["labels"])
+            self.facts["head"] = head
+            if head:
+                self.compiled.pop("loss", None)  # of the old head
+        if self.begin:
+            with tempfile.TemporaryDirectory(prefix="dbinfer-") as folder:
+                file = Path(folder, "begin.keras")
+                file.write_bytes(self.begin)
+                model.load_weights(file)
+        freeze(model, self.fine_tune or 0.0)
+        return model
 
     def make_manifest(self, **options: Any) -> Manifest:
         """Return the manifest that follows; the data's labels are not in it."""
@@ -299,8 +367,9 @@ def everywhere(network: Network, job: TrainJob, share: Callable[[Any], Any]) -> 
     """
     if not isinstance(network, Own) or not job.hosts:
         return network
-    content = base64.b64decode(share(base64.b64encode(network.content).decode()))
-    return replace(network, content=content)
+    files = share([base64.b64encode(one).decode() for one in (network.content, network.begin)])
+    content, begin = map(base64.b64decode, files)
+    return replace(network, content=content, begin=begin)
 
 
 def find_network(job: TrainJob) -> Network:

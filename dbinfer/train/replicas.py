@@ -67,8 +67,9 @@ class Replicas:
         keras.utils.set_random_seed(job.seed)
         with self._strategy.scope():
             self.plain, _ = build(setup.network, setup.options)
-            compile_model(self.plain, setup.network, job)
-        self.model = self.plain
+            # The same layers: the plain one is saved, and nobody who loads it knows our loss
+            self.model = keras.Model(self.plain.inputs, self.plain.outputs, name=self.plain.name)
+            compile_model(self.model, setup.network, job)
         self._pure, self._metrics = Pure(self.plain, setup.network), Metrics(self.plain, setup.network)
         # Batches of all devices together, in the order of one process
         whole = replace(setup, job=replace(job, batch=job.batch * job.ranks))
@@ -93,7 +94,7 @@ class Replicas:
         self._metrics.reset()
         for step, (images, truths) in enumerate(read_batches(self._train, self._train.training(number))):
             rate = self._schedule.at((number - 1) * self.steps + step)
-            self.plain.optimizer.learning_rate = rate
+            self.model.optimizer.learning_rate = rate
             inputs = self._inputs(images, truths, (number, step))
             self._metrics.add(self._step(inputs, tf.constant(len(images))), truths)
             tell(step + 1)
@@ -137,6 +138,6 @@ class Replicas:
         there = own > 0  # otherwise another device's image stands in, with no weight
         # Divided by the images of all devices: Keras' optimizer adds up their gradients
         share = tf.cast(there, tf.float32) / tf.cast(count, tf.float32)
-        self.plain.optimizer.apply([gradient * share for gradient in gradients], self._pure.trainable)
+        self.model.optimizer.apply([gradient * share for gradient in gradients], self._pure.trainable)
         kept = [tf.where(there, new, old) for new, old in zip(after, statistics, strict=True)]
         return scores[:own], kept

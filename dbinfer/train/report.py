@@ -179,6 +179,8 @@ def provenance(run: dict[str, Any]) -> dict[str, Any]:
             "optimizer": job["optimizer"] or job["described"]["optimizer"]["class_name"],
             "loss": job["described"]["loss"],
         }
+    if job.get("fine_tune") is not None:
+        training |= {key: job[key] for key in ("fine_tune", "head_epochs")}
     outcome = ("started", "seconds", "ranks", "hosts", "versions", "images", "epoch")
     return {"training": {**training, **{key: run[key] for key in outcome}}}
 

@@ -5,11 +5,11 @@ TensorFlow nor numpy.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from dbinfer.base.errors import TrainError, UsageError
+from dbinfer.base.errors import DataError, TrainError, UsageError
 from dbinfer.base.progress import OnProgress, Progress, silent
 from dbinfer.database.pins import install
 from dbinfer.train.device import check_installed, import_tensorflow
@@ -213,8 +213,8 @@ def train(
 
     Args:
         network: digits, unet, finder, vgg19bn, vgg19bn_cifar or alexnet; one of your own: FILE.py, FILE.py:NAME,
-            FILE.keras or MODULE:FUNCTION, whose code runs; or a Keras model, which is saved in the folder of the run
-            and trained from there. The model in this process stays as it is.
+            FILE.keras, MODULE:FUNCTION or keras:NAME, whose code runs; or a Keras model, which is saved in
+            the folder of the run and trained from there. The model in this process stays as it is.
         data: digits, strokes, strokes:COUNT, written, written:COUNT, a folder, or a SQL query with two columns (image;
             mask, boxes or label).
         options: epochs, ranks, folder of the run, ...
@@ -237,46 +237,84 @@ def run(job: TrainJob, on_event: OnEvent = lambda event: None) -> TrainReport:
     """Train as `job` says; `on_event` gets the events start, step and epoch of dbinfer.train.course.
 
     A network of the user's own is looked at first, and what follows from it is told (event `network`, with a text).
+    A fine-tuning is two trainings in a row; the report is that of the second one.
     """
+    from dbinfer.train.finetuning import stages
+    from dbinfer.train.own import find_network
+    from dbinfer.train.setup import make_setup
+
+    setup = _settled(job, on_event)
+    labels = setup.manifest.labels
+    for number, stage in enumerate(stages(setup.job)):
+        # The first one has its rows already; a later one reads them anew
+        setup = make_setup(stage) if number else replace(setup, job=stage, network=find_network(stage))
+        if setup.manifest.labels != labels:
+            raise DataError("the labels of the data have changed while the head was trained", "Start again.")
+        _check_folder(stage)
+        ALL[stage.strategy].train(setup, on_event)
+    return read_report(setup.job)
+
+
+def dry_run(job: TrainJob) -> list[str]:
+    """Return what `run` would do, a line for each step; a network of the user's own is looked at, nothing is trained.
+
+    Raises:
+        UsageError, DataError, TrainError: as `run`.
+    """
+    lines: list[str] = []
+    setup = _settled(job, lambda event: lines.append(event["text"]))
+    setup.close()
+    held = len(setup.val.rows) if setup.val else 0
+    labels = f"; {len(setup.manifest.labels)} labels" if setup.manifest.labels else ""
+    told = f"{len(setup.train.rows):,} images to train on, {held:,} to validate{labels}"
+    epochs = f"{job.epochs} epochs with lr {setup.job.rate:g}" if job.fine_tune is None else ""
+    return [line for line in (*lines, told, epochs, f"into {job.folder}") if line]
+
+
+def _settled(job: TrainJob, on_event: OnEvent) -> Setup:
+    """Return all that follows from a job once everything that can be is checked; tell it of the user's own network."""
     from dbinfer.train.described import told
+    from dbinfer.train.finetuning import told_stages
     from dbinfer.train.setup import check_images, make_setup
 
     # First: reading the images may need packages, too, and its hint would name those alone
     check_installed()
-    strategy = ALL[job.strategy]
-    strategy.check(job)
+    ALL[job.strategy].check(job)
     if own_name(job.network):
         on_event({"event": "network", "text": ""})
     setup = make_setup(job)
     check_images(setup)
-    _check_folder(setup.job)
     if setup.job.described:
-        on_event({"event": "network", "text": told(setup.job)})
-    strategy.train(setup, on_event)
-    return read_report(setup.job)
+        for text in (told(setup.job), *told_stages(setup.job)):
+            on_event({"event": "network", "text": text})
+    return setup
 
 
 def shown_as_progress(job: TrainJob, progress: OnProgress) -> OnEvent:
     """Return a listener that passes the events of a run on as `Progress`."""
     from dbinfer.train.mesh import Mesh
 
+    epochs = job.epochs
+
     def tell(event: dict[str, Any]) -> None:
+        nonlocal epochs
         values = dict(event)
         kind = values.pop("event")
         if kind in ("start", "listening"):
+            epochs = values.get("epochs", epochs)
             progress(Progress("training" if kind == "start" else "starting"))
             return
         if kind == "network":
             progress(Progress(f"looking at {job.network}", note=event["text"]))
             return
-        title = f"epoch {event['epoch']}/{job.epochs}"
+        title = f"epoch {event['epoch']}/{epochs}"
         if kind == "step":
             # The processes of one group of split see the same images
             batch = job.batch * (Mesh.of(job).groups if job.strategy == "split" else job.ranks)
             progress(Progress(title, event["step"] * batch, event["steps"] * batch, "images"))
         elif kind == "epoch":
             images = event["images"]
-            progress(Progress(title, images, images, "images", line(Epoch.from_dict(values), job.epochs)))
+            progress(Progress(title, images, images, "images", line(Epoch.from_dict(values), epochs)))
 
     return tell
 
