@@ -120,7 +120,7 @@ def test_first_the_head_alone_then_the_last_layers_at_a_smaller_rate(
     assert manifest["provenance"]["training"]["fine_tune"] == 0.5
 
 
-@pytest.mark.parametrize("stopped", ["last", *wide("head", "between")])
+@pytest.mark.parametrize("stopped", wide("last", "head", "between"))
 def test_a_run_goes_on_in_the_stage_that_was_interrupted(
     stopped: str, job: TrainJob, tuned: TrainReport, tmp_path: Path
 ) -> None:
@@ -151,9 +151,14 @@ def test_a_new_run_forgets_what_an_earlier_one_left(job: TrainJob, tmp_path: Pat
     assert {path.name for path in again.folder.glob("checkpoint-*")} == {"checkpoint-1"}
 
 
+@pytest.mark.wide
 @needs_horovod
 def test_two_ranks_equal_one_process_with_twice_the_batch(job: TrainJob, tmp_path: Path) -> None:
-    """In both stages: what the head has learned and what follows it."""
+    """In both stages: what the head has learned and what follows it.
+
+    Only rounding lies between them: in float64 they come 2e-16 apart. A larger rate makes the weights overshoot, and
+    the rounding grows with them.
+    """
     plain = replace(
         job, optimizer="sgd", shuffle=False, warmup=0, head_epochs=2, epochs=2, val="none", lr=0.02
     )
@@ -163,10 +168,9 @@ def test_two_ranks_equal_one_process_with_twice_the_batch(job: TrainJob, tmp_pat
     run(one)
     for stage in ("head", ""):
         ends = [final_weights(replace(job, out=str(job.folder / stage))) for job in (two, one)]
-        found = difference(*ends)
-        largest = max(float(np.abs(one).max()) for one in ends[1])
-        print(f"{stage} weights of two ranks and of one process: {found:.1e} apart, of {largest:.2f}")
-        assert found <= 1e-5
+        found, limit = difference(*ends), tolerance(ends[1], steps=4, terms=160)
+        print(f"{stage} weights of two ranks and of one process: {found:.1e} apart, of at most {limit:.1e}")
+        assert found <= limit
 
 
 @pytest.mark.parametrize("strategy", wide("mirrored", "central", "downpour", "split"))
@@ -238,6 +242,7 @@ def test_new_heads(subtests: pytest.Subtests) -> None:
             assert not model.get_layer("norm").trainable
 
 
+@pytest.mark.wide
 def test_networks_of_keras_applications(tmp_path: Path) -> None:
     """A file of weights with a head and one without, and a whole network."""
     options = {"input_shape": [32, 32, 3], "alpha": 0.35}
@@ -268,6 +273,7 @@ def test_weights_that_are_not_there(network: str, options: Any, message: str, cu
     assert re.search(cure, found.value.hint)
 
 
+@pytest.mark.wide
 def test_imagenet_where_nothing_can_be_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy that nobody answers stands for a host without the internet."""
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
