@@ -1,4 +1,4 @@
-"""dbinfer.draw: boxes and masks on the image as shown, and what it refuses, in the session and in a process apart."""
+"""dbinfer.draw: boxes, lines and masks on the image as shown, and what it refuses, in the session and apart."""
 
 from __future__ import annotations
 
@@ -74,6 +74,31 @@ def test_detect_and_draw_go_together_on_a_turned_image(db: Connection) -> None:
     assert found.shape == (40, 80, 3)
 
 
+LINE = "ROW('Zoë', 0.9, ARRAY[60, 40, 140, 60, 130, 100, 50, 80])"
+
+
+def test_a_line_of_text_is_its_quadrilateral(db: Connection) -> None:
+    found = drawn(db, photo(), f"lines => ARRAY[{LINE}]::dbinfer.text_line[]")
+    changed = (found != 90).any(2)
+    # the middles of its sides; the box around it has other corners
+    assert changed[[50, 80, 89, 60], [100, 134, 90, 55]].all()
+    assert not changed[[95, 64], [54, 137]].any()
+    assert not changed[62:78, 70:120].any()
+    assert changed[25:40, 60:140].any()  # its text
+
+
+def test_neighbours_have_other_colours(db: Connection) -> None:
+    """Boxes of one class that touch, and lines; a box far from all has its class's colour."""
+    boxes = "ROW('a', 3, NULL, 10, 60, 30, 20), ROW('a', 3, NULL, 42, 60, 30, 20), ROW('a', 3, NULL, 150, 60, 30, 20)"
+    line = "ROW('', NULL, ARRAY[10, 82, 72, 82, 72, 100, 10, 100])"
+    call = f"ARRAY[{boxes}]::dbinfer.detection[], lines => ARRAY[{line}]::dbinfer.text_line[]"
+    found = drawn(db, photo(), call)
+    one, two, far, below = (tuple(found[y, x]) for x, y in ((20, 79), (60, 79), (160, 79), (40, 99)))
+    assert len({one, two, below, (90, 90, 90)}) == 4
+    assert far == one
+    assert (drawn(db, photo(), call) == found).all()
+
+
 @pytest.mark.wide
 def test_nothing_to_draw_is_the_image_and_null_is_null(db: Connection) -> None:
     assert (drawn(db, photo(), "'{}'::dbinfer.detection[]") == 90).all()
@@ -92,6 +117,8 @@ def test_numbers_of_all_kinds_do_no_harm(db: Connection) -> None:
         "ROW('b', 2000000000, 1, 5, 5, -9, -9), ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL)]"
     )
     assert drawn(db, photo(), f"{odd}::dbinfer.detection[]").shape == (150, 200, 3)
+    odd = "ARRAY[NULL, ROW(NULL, NULL, NULL), ROW('a', 'NaN', ARRAY[1, 'NaN', 1e30, -1e30, 9, 9, NULL, 8]::real[])]"
+    assert drawn(db, photo(), f"lines => {odd}::dbinfer.text_line[]").shape == (150, 200, 3)
 
 
 @pytest.mark.wide
@@ -113,6 +140,8 @@ def test_what_does_not_fit_is_refused(db: Connection) -> None:
     many = "array_fill(ROW('a', 1, 1, 1, 1, 1, 1)::dbinfer.detection, ARRAY[10001])"
     with pytest.raises(psycopg2.Error, match="there are 10001 boxes to draw, but 10000 are the most"):
         drawn(db, photo(), many)
+    with pytest.raises(psycopg2.Error, match="the box of a line has 6 numbers, but four corners have 8"):
+        drawn(db, photo(), "lines => ARRAY[ROW('a', 1, ARRAY[1, 2, 3, 4, 5, 6])]::dbinfer.text_line[]")
     with pytest.raises(psycopg2.errors.ProgramLimitExceeded, match="max_image_pixels"):
         drawn(db, _huge(), BOXES)
 

@@ -49,6 +49,33 @@ def test_an_upgraded_database_equals_a_fresh_one(server_dsn: str, sql: Path) -> 
             assert ask(connection, "SELECT dbinfer.extra()") == 42
 
 
+BEFORE_0_5 = """
+DROP FUNCTION dbinfer.draw(bytea, dbinfer.detection[], bytea, dbinfer.text_line[]);
+ALTER FUNCTION dbinfer._draw_found(bytea, dbinfer.detection[], bytea) RENAME TO draw;
+DELETE FROM dbinfer_private.upgrade WHERE name = '0019_drawing';
+CREATE VIEW public.shown AS SELECT dbinfer.draw(%s, '{}') AS png
+"""
+
+
+def test_draw_gained_an_argument(server_dsn: str, venv: Path) -> None:
+    """A view holds on to the function that it was made with."""
+    image = tiny_models.file(tiny_models.picture(1, 2, 3))
+    with another_database(server_dsn) as other:
+        install(InstallOptions(venv=str(venv)), other)
+        fresh = snapshot(other)
+        with closing(psycopg2.connect(other)) as connection, connection:
+            rows(connection, BEFORE_0_5, image)
+            rows(connection, "SELECT dbinfer_private.set_setting('sql_digest', 'another')")
+        assert upgrade(dsn=other).changed
+        with closing(psycopg2.connect(other)) as connection, connection:
+            assert ask(
+                connection, "SELECT png = dbinfer.draw(%s, '{}', lines => '{}') FROM public.shown", image
+            )
+            assert "_draw_found(" in ask(connection, "SELECT pg_get_viewdef('public.shown')")
+            rows(connection, "DROP VIEW public.shown")
+        assert snapshot(other) == fresh
+
+
 @pytest.mark.wide
 def test_install_over_an_older_one_says_upgrade(server_dsn: str, sql: Path) -> None:
     with another_database(server_dsn) as other:

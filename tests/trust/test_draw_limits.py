@@ -30,7 +30,7 @@ SLACK = 8 << 20
 
 def boxes(count: int, side: int, label: str = "W" * 60) -> str:
     one = {"label": label, "class": 1, "score": 0.5, "x": 5, "y": 5, "width": side - 10, "height": side - 10}
-    return json.dumps([one] * count)
+    return json.dumps([[one] * count])
 
 
 def looked(monkeypatch: pytest.MonkeyPatch, ends: Callable[[int], bool]) -> list[int]:
@@ -109,7 +109,7 @@ def test_boxes_that_would_take_too_long_are_refused(monkeypatch: pytest.MonkeyPa
 def test_what_people_draw_is_far_below_the_limits() -> None:
     """Hundreds of boxes on a photograph of 12 megapixels, thousands on a small one."""
     for side, count in ((3500, 300), (1000, 10_000)):
-        draw.check_boxes(json.loads(boxes(count, side // 10, "pedestrian")), (side, side), DEFAULT_LIMITS)
+        draw.check_boxes(json.loads(boxes(count, side // 10, "pedestrian"))[0], (side, side), DEFAULT_LIMITS)
 
 
 def test_a_text_of_boxes_beyond_all_use_is_not_parsed() -> None:

@@ -1,4 +1,4 @@
-"""Draws what a model found on the image as shown, and returns a PNG: boxes with labels and scores, or a mask."""
+"""Draws what a model found on the image as shown, and returns a PNG: boxes and lines of text with scores, or a mask."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import struct
 import unicodedata
 import zlib
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import cv2
 import numpy as np
@@ -20,6 +20,10 @@ from .file import Limits, too_large
 MOST_LETTERS = 60
 MOST_JSON = 1000 * MOST_DETECTIONS  # characters: labels of ordinary length, and numbers with all their digits
 STRIPE = 1 << 20  # bytes of the picture between two looks at the server's flags
+# hues that differ by 30 degrees or more: so many can lie side by side
+SHADES = 8
+# boxes are neighbours within this part of the picture's shorter side, and within so many in the list
+NEAR, NEXT = 0.05, 256
 # seconds, measured: of a box, of a letter of height one, of a pixel of its lines
 _PER_BOX, _PER_LETTER, _PER_PIXEL = 50e-6, 6e-6, 3e-9
 # of a mask's colour in a pixel
@@ -36,7 +40,7 @@ def never_cancelled() -> None:
 
 def drawn(
     img: bytes,
-    detections: Optional[str],
+    found: Optional[str],
     mask: Optional[bytes],
     limits: Limits,
     look: Callable[[], None] = never_cancelled,
@@ -44,16 +48,16 @@ def drawn(
     """Return the image under the mask and with the boxes on it, the best on top.
 
     Args:
-        detections: JSON of dbinfer.detection[]; None for none.
+        found: JSON of a list of lists: dbinfer.detection[] or dbinfer.text_line[] each; None for none.
         mask: an image file of one channel, as large as the image, as dbinfer.segment makes it; None for none.
         look: raises where the statement is to end; called between any two steps of a few milliseconds, and on both
             sides of decoding.
 
     Raises:
         ImageError: an image cannot be decoded, or is above the limits, alone or with what is drawn on it.
-        UsageError: there are too many boxes, or the mask has another size.
+        UsageError: there are too many boxes, one has other than four corners, or the mask has another size.
     """
-    boxes = _boxes(detections)
+    boxes = _boxes(found)
     colours, grays = Decoder("BGR", limits), Decoder("GRAY", limits)
     size = colours.check(img)[0].size
     check_boxes(boxes, size, limits)
@@ -72,19 +76,23 @@ def drawn(
     return b"".join(pieces)
 
 
-def drawn_apart(limits: Limits, img: bytes, detections: bytes, mask: bytes, masked: bool) -> Iterator[bytes]:
+def drawn_apart(limits: Limits, img: bytes, found: bytes, mask: bytes, masked: bool) -> Iterator[bytes]:
     """Yield what `drawn` returns; see apart."""
-    yield drawn(img, detections.decode(), mask if masked else None, limits)
+    yield drawn(img, found.decode(), mask if masked else None, limits)
 
 
 def draw_boxes(
     picture: np.ndarray, boxes: List[Dict[str, Any]], look: Callable[[], None] = never_cancelled
 ) -> None:
-    """Draw detections (by the names of their fields) on pixels BGR, which lie without gaps in memory."""
-    thick, scale = _pens(picture.shape[1::-1])
-    for one in reversed(boxes):
+    """Draw detections and lines of text (by the names of their fields) on pixels BGR without gaps in memory."""
+    size = picture.shape[1::-1]
+    thick, scale = _pens(size)
+    outlined = [(one, corners) for one in boxes if (corners := _corners(one, size)) is not None]
+    shades = _shades(outlined, min(size) * NEAR, look)
+    for (one, corners), shade in reversed(list(zip(outlined, shades))):
         look()
-        _draw(picture, one, thick, scale)
+        cv2.polylines(picture, [corners], True, colour(shade), thick)
+        _write(picture, caption(one), corners[0].tolist(), colour(shade), scale)
 
 
 def _pens(size: Tuple[int, ...]) -> Tuple[int, float]:
@@ -111,13 +119,13 @@ def check_boxes(boxes: List[Dict[str, Any]], size: Tuple[int, int], limits: Limi
         raise err
 
 
-def _boxes(detections: Optional[str]) -> List[Dict[str, Any]]:
-    if len(detections or "") > MOST_JSON:
-        raise _too_many("%d characters of JSON" % len(detections or ""), MOST_JSON)
-    found = [one for one in json.loads(detections or "[]") if one is not None]
-    if len(found) > MOST_DETECTIONS:
-        raise _too_many("%d boxes" % len(found), MOST_DETECTIONS)
-    return found
+def _boxes(found: Optional[str]) -> List[Dict[str, Any]]:
+    if len(found or "") > MOST_JSON:
+        raise _too_many("%d characters of JSON" % len(found or ""), MOST_JSON)
+    boxes = [one for kind in json.loads(found or "[]") for one in kind or () if one is not None]
+    if len(boxes) > MOST_DETECTIONS:
+        raise _too_many("%d boxes" % len(boxes), MOST_DETECTIONS)
+    return boxes
 
 
 def _too_many(what: str, most: int) -> UsageError:
@@ -163,21 +171,49 @@ def colour(number: int) -> Colour:
     return round(blue * 255), round(green * 255), round(red * 255)
 
 
-def _draw(picture: np.ndarray, one: Dict[str, Any], thick: int, scale: float) -> None:
-    height, width = picture.shape[:2]
-    sides = [float("nan" if one[key] is None else one[key]) for key in ("x", "y", "width", "height")]
-    if not np.isfinite(sides).all():
-        return
-    x, y, across, down = sides
+def _corners(one: Dict[str, Any], size: Tuple[int, ...]) -> Optional[np.ndarray]:
+    """Return the pixels at the corners, int32 (4, 2), upper left one first; None where a number is missing."""
+    if "box" in one:
+        given = np.ravel(one["box"] or [None] * 8).tolist()
+    else:
+        given = [one[key] for key in ("x", "y", "width", "height")]
+    numbers = [float("nan" if number is None else number) for number in given]
+    if not np.isfinite(numbers).all():
+        return None
+    if "box" not in one:
+        x, y, across, down = numbers
+        numbers = [x, y, x + across, y, x + across, y + down, x, y + down]
+    if len(numbers) != 8:
+        raise UsageError(
+            "the box of a line has %d numbers, but four corners have 8" % len(numbers),
+            hint="Draw what dbinfer.read or dbinfer.find_text returned: ARRAY[x1, y1, ..., x4, y4].",
+        )
     # whatever the numbers are, OpenCV gets small ones
-    left, right = (round(min(max(side, -9), width + 9)) for side in (x, x + across))
-    top, bottom = (round(min(max(side, -9), height + 9)) for side in (y, y + down))
-    shade = colour(int(one["class"] or 0))
-    cv2.rectangle(picture, (left, top), (right - 1, bottom - 1), shade, thick)
-    _write(picture, caption(one), (left, top), shade, scale)
+    points = np.clip(np.reshape(numbers, (4, 2)), -9, np.add(size, 9)).round().astype(np.int32)
+    # the last pixel within, not the first beyond
+    corners: np.ndarray = points - np.array([(0, 0), (1, 0), (1, 1), (0, 1)], np.int32)
+    return corners
 
 
-def _write(picture: np.ndarray, text: str, corner: Tuple[int, int], shade: Colour, scale: float) -> None:
+def _shades(
+    outlined: List[Tuple[Dict[str, Any], np.ndarray]], reach: float, look: Callable[[], None]
+) -> List[int]:
+    """Return the number of each box's colour: its class's, or the next that is rarest among its neighbours."""
+    lows, highs = (
+        np.array([end(corners, 0) for _, corners in outlined]).reshape(-1, 2) for end in (np.min, np.max)
+    )
+    shades = np.zeros(len(outlined), int)
+    for at, (one, _) in enumerate(outlined):
+        look()
+        before = slice(max(0, at - NEXT), at)
+        near = ((lows[before] <= highs[at] + reach) & (highs[before] >= lows[at] - reach)).all(1)
+        used = np.bincount(shades[before][near], minlength=SHADES)
+        first = int(one.get("class") or 0) % SHADES
+        shades[at] = (first + int(np.roll(used, -first).argmin())) % SHADES
+    return shades.tolist()
+
+
+def _write(picture: np.ndarray, text: str, corner: Sequence[int], shade: Colour, scale: float) -> None:
     """Write a text on its own ground above a corner, or below where there is no room."""
     stroke = max(1, round(scale * 1.5))
     (across, up), down = cv2.getTextSize(text, _FONT, scale, stroke)
@@ -188,14 +224,17 @@ def _write(picture: np.ndarray, text: str, corner: Tuple[int, int], shade: Colou
 
 
 def caption(one: Dict[str, Any]) -> str:
-    """Return label and score in the letters that OpenCV's font has: ASCII."""
-    name = one["label"] if one["label"] is not None else str(one["class"])
+    """Return label or text, and score, in the letters that OpenCV's font has: ASCII."""
+    if "text" in one:
+        name = one["text"] or ""
+    else:
+        name = one["label"] if one["label"] is not None else str(one["class"])
     # é is e with an accent; what has no such form is a question mark
     plain = unicodedata.normalize("NFKD", name[:MOST_LETTERS])
     letters = "".join(letter for letter in plain if not unicodedata.combining(letter))
     text = letters.encode("ascii", "replace").decode()
     text = "".join(letter if letter.isprintable() else "?" for letter in text)
-    return text if one["score"] is None else "%s %.2f" % (text, float(one["score"]))
+    return text if one["score"] is None else ("%s %.2f" % (text, float(one["score"]))).lstrip()
 
 
 def _png(picture: np.ndarray, look: Callable[[], None]) -> Iterator[bytes]:

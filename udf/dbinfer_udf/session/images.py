@@ -17,7 +17,7 @@ def draw(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional[
     """Return the image with boxes or a mask on it; `settings` stand in for the model.
 
     Args:
-        k: JSON of the detections, and the mask; either may be None.
+        k: JSON of what was found, see draw.drawn, and the mask; either may be None.
     """
     # the promise of `always`: no image is decoded in a backend. An engine serves one model, and this is none's.
     if settings.get("isolation") == ALWAYS or heif.kind_of(img) or heif.kind_of(k[1] or b""):
@@ -35,8 +35,8 @@ def drawn(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional
 
 def drawn_apart(settings: Dict[str, str], img: bytes, k: Tuple[Optional[str], Optional[bytes]]) -> bytes:
     """Draw in a process of its own."""
-    detections, mask = k
-    parts = [img, (detections or "").encode(), mask or b""]
+    found, mask = k
+    parts = [img, (found or "").encode(), mask or b""]
     return apart_once(settings, "image.draw:drawn_apart", parts, [mask is not None])
 
 
