@@ -102,6 +102,13 @@ def detect(
     return to_json(func.dbinfer.detect(img, model, on_error))
 
 
+def instances(
+    img: Image, model: str | None = None, on_error: str = "error"
+) -> ColumnElement[list[dict[str, Any]]]:
+    """Return the objects found, highest score first, as JSON objects with what detect gives, mask and points."""
+    return to_json(func.dbinfer.instances(img, model, on_error))
+
+
 def read(
     img: Image,
     detector: str,

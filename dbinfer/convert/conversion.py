@@ -110,10 +110,13 @@ def convert_here(
 def _describe(original: Source, source: Path, source_format: str, options: ConvertOptions) -> _Model:
     early = stated_early(source, original, options)
     _give_size(original.graph, early, options.layout)
-    graph, detector = detector_of(original.graph, options, early.get("task"), early.get("anchors"))
+    graph, detector = detector_of(
+        original.graph, options, early.get("task"), early.get("anchors"), original.detector
+    )
     graph = graph if detector else chosen_outputs(graph, options.outputs)
     info = graph_info(graph, options.layout)
-    names = () if detector or len(graph.outputs) == 1 else output_names(graph)
+    names = detector.names if detector else output_names(graph)
+    names = names if len(names) > 1 else ()
     of_detector = detector.values if detector else {}
     manifest, assumed, scaled = make_manifest(
         source, original, info, options, outputs=names, of_detector=of_detector

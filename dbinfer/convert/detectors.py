@@ -124,6 +124,30 @@ def yolov8(found: Outputs) -> Any:
     return dense(found.corners(box), classes)
 
 
+def yolov8_pose(found: Outputs) -> Any:
+    """YOLO v8 and v11 with keypoints: [1, 4 + classes + 3 points, N], a point as x and y in pixels and its score."""
+    turned = ops().transpose(found.only, np.array([0, 2, 1]))
+    classes = max(1, found.labels)
+    points = classes_of(turned, 4 + classes)
+    if points % 3 or found.relative:
+        raise ValueError
+    box, scores, points = ops().variadic_split(turned, np.int64(2), np.array([4, classes, points])).outputs()
+    return dense(found.corners(box), scores), points
+
+
+def yolov8_segment(found: Outputs) -> Any:
+    """YOLO v8 and v11 with masks: [1, 4 + classes + M, N], and M prototypes of which each mask is a sum."""
+    op = ops()
+    prototypes, turned = found["prototypes"], op.transpose(found["rows"], np.array([0, 2, 1]))
+    # one for four pixels; TensorFlow's have the channels last
+    if sides_of(prototypes)[2:] != [found.height // 4, found.width // 4]:
+        prototypes = op.transpose(prototypes, np.array([0, 3, 1, 2]))
+    depth = sides_of(prototypes)[1]
+    parts = np.array([4, classes_of(turned, 4 + depth), depth])
+    box, scores, coefficients = op.variadic_split(turned, np.int64(2), parts).outputs()
+    return dense(found.corners(box), scores), coefficients, prototypes
+
+
 def blazeface(found: Outputs) -> Any:
     """MediaPipe's: centre from that of the anchor, and size, in pixels, then points, which are left out."""
     op = ops()
@@ -316,11 +340,12 @@ class Head:
     """A published form of detectors' outputs.
 
     Attributes:
-        build: makes the rows.
+        build: makes the rows; and what belongs to each, see `more`.
         names: of its outputs; () for the only one, whatever its name.
         optional: names of outputs that it uses where they are.
         values: keys of the manifest as its publishers set them.
         suppressed: the graph drops boxes that overlap, so its outputs are a list of boxes.
+        more: names of what it makes beside the rows, by which dbinfer.instances knows it.
     """
 
     build: Callable[[Outputs], Any]
@@ -328,16 +353,23 @@ class Head:
     optional: tuple[str, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     suppressed: bool = True
+    more: tuple[str, ...] = ()
 
 
-# Outputs that are known by their shapes, see on_anchors
+# Outputs that are known by their shapes, see on_anchors and on_prototypes
 ANCHORED = ("boxes", "scores")
+MASKED = ("rows", "prototypes")
+YOLOV8 = {**YOLO, "iou_threshold": 0.7, "scale": [255.0]}
 HEADS: dict[str, Head] = {
     "ssd": Head(ssd, ("detection_boxes", "detection_scores", "detection_classes"), ("num_detections",)),
     "detection_output": Head(detection_output),
     "boxes_labels": Head(boxes_labels, ("boxes", "labels"), ("scores",)),
     "yolov5": Head(yolov5, values={**YOLO, "scale": [255.0]}, suppressed=False),
-    "yolov8": Head(yolov8, values={**YOLO, "iou_threshold": 0.7, "scale": [255.0]}, suppressed=False),
+    "yolov8": Head(yolov8, values=YOLOV8, suppressed=False),
+    "yolov8_pose": Head(yolov8_pose, values=YOLOV8, suppressed=False, more=("points",)),
+    "yolov8_segment": Head(
+        yolov8_segment, MASKED, values=YOLOV8, suppressed=False, more=("coefficients", "prototypes")
+    ),
     "yolox": Head(
         yolox,
         values={**YOLO, "resize": "fit_to_window", "color": "BGR", "scale": [1.0]},
@@ -370,19 +402,25 @@ class Detector:
         return HEADS[self.name]
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of what it makes."""
+        return ("detections", *self.head.more)
+
+    @property
     def values(self) -> Mapping[str, Any]:
         """What the head's publishers set in the manifest."""
         return {"task": "detection", **self.head.values}
 
 
 def detector_of(
-    graph: Any, options: ConvertOptions, task: str | None, anchors: Any = None
+    graph: Any, options: ConvertOptions, task: str | None, anchors: Any = None, told: str = ""
 ) -> tuple[Any, Detector | None]:
     """Return the graph, and what it is as a detector; None where it is none.
 
     Args:
         task: as the user or a manifest says; None: unknown.
         anchors: as a manifest states them; None where it does not.
+        told: the head that the exporter names, where outputs do not tell.
 
     Raises:
         ConvertError: its outputs are not those of the requested head, or of any known head where the task is detection;
@@ -390,7 +428,7 @@ def detector_of(
     """
     if options.outputs and (options.detector or task == "detection"):
         graph = chosen_outputs(graph, options.outputs)
-    named, asked = _named(graph), options.detector
+    named, asked = _named(graph), options.detector or (told if task == "detection" else "")
     if asked:
         return graph, _detector(asked, named, graph, options, anchors)
     if task not in (None, "detection") or (task is None and options.outputs):
@@ -401,9 +439,8 @@ def detector_of(
     if task == "detection":
         if found := on_anchors(graph):
             raise _without_table(*found)
-        shapes = ", ".join(f"{port(one).name} {list(dimensions(one))}" for one in graph.outputs)
         raise ConvertError(
-            f"the outputs of this detector are not of a known form: {shapes}",
+            f"the outputs of this detector are not of a known form: {_shapes(graph)}",
             f"Name the form with --detector: {', '.join(HEADS)}.",
         )
     return graph, None
@@ -413,14 +450,22 @@ def _detector(
     name: str, named: Mapping[str, Any], graph: Any, options: ConvertOptions, anchors: Any
 ) -> Detector:
     recognised = not options.detector
+    if HEADS[name].names == MASKED:
+        if (both := on_prototypes(graph)) is None:
+            raise ConvertError(
+                f"a detector of the form {name} has rows [1, 4 + classes + M, N] and prototypes [1, M, height, width], "
+                f"but the model has {_shapes(graph)}",
+                "Choose the two to keep with --output-name.",
+            )
+        inputs = (one.get_node().input_value(0) for one in both)
+        return Detector(name, dict(zip(MASKED, inputs, strict=True)), recognised)
     if HEADS[name].names != ANCHORED:
         return Detector(name, _outputs(name, named, graph), recognised)
     found = on_anchors(graph, True)
     if found is None:
-        shapes = ", ".join(f"{port(one).name} {list(dimensions(one))}" for one in graph.outputs)
         raise ConvertError(
             f"a detector of the form {name} has boxes [1, N, 4 or more] and scores [1, N, classes], but the model has "
-            f"{shapes}",
+            f"{_shapes(graph)}",
             "Choose the two to keep with --output-name.",
         )
     outputs = {key: one.get_node().input_value(0) for key, one in zip(ANCHORED, found, strict=True)}
@@ -429,6 +474,10 @@ def _detector(
     if anchors is None:
         raise _without_table(*found)
     return Detector(name, outputs, recognised, _table(anchors, dimensions(found[0])[1]))
+
+
+def _shapes(graph: Any) -> str:
+    return ", ".join(f"{port(one).name} {list(dimensions(one))}" for one in graph.outputs)
 
 
 def _table(anchors: Any, count: int) -> np.ndarray:
@@ -496,8 +545,16 @@ def on_anchors(graph: Any, named: bool = False) -> tuple[Any, Any] | None:
     return None
 
 
+def on_prototypes(graph: Any) -> tuple[Any, Any] | None:
+    """Return rows and prototypes of a network that finds masks, by their shapes: [1, columns, N] and [1, M, H, W]."""
+    ends = sorted(graph.outputs, key=lambda one: len(dimensions(one)))
+    if [len(dimensions(one)) for one in ends] != [3, 4] or {dimensions(one)[0] for one in ends} != {1}:
+        return None
+    return ends[0], ends[1]
+
+
 def with_rows(graph: Any, detector: Detector, manifest: Manifest, relative: bool = False) -> Any:
-    """Return the graph with the one output [1, N, 6] that backends read.
+    """Return the graph with the output [1, N, 6] that backends read, and what belongs to each row behind it.
 
     Args:
         relative: YOLO's boxes are shares of the image's sides, not pixels.
@@ -520,9 +577,11 @@ def with_rows(graph: Any, detector: Detector, manifest: Manifest, relative: bool
 
     try:
         # Here OpenVINO derives types and shapes, so what does not fit fails here
-        result = opset13.result(detector.head.build(outputs))
-        result.get_output_tensor(0).set_names({"detections"})
-        return openvino.Model([result], graph.get_parameters(), graph.get_friendly_name())
+        built = detector.head.build(outputs)
+        ends = [opset13.result(one) for one in (built if isinstance(built, tuple) else (built,))]
+        for end, name in zip(ends, detector.names, strict=True):
+            end.get_output_tensor(0).set_names({name})
+        return openvino.Model(ends, graph.get_parameters(), graph.get_friendly_name())
     except (RuntimeError, IndexError, ValueError, TypeError) as err:
         shapes = ", ".join(f"{name} {list(dimensions(one))}" for name, one in detector.outputs.items())
         raise ConvertError(
@@ -561,8 +620,11 @@ def _outputs(name: str, named: Mapping[str, Any], graph: Any) -> dict[str, Any]:
 def _telling(graph: Any, named: Mapping[str, Any], options: ConvertOptions, task: str | None) -> str:
     """Return the head that the outputs show; "" where they show none."""
     for name, head in HEADS.items():
-        if head.names not in ((), ANCHORED) and all(wanted in named for wanted in head.names):
+        if head.names not in ((), ANCHORED, MASKED) and all(wanted in named for wanted in head.names):
             return name
+    if both := on_prototypes(graph):
+        found = _by_cells(dimensions(both[0]), graph_info(graph, options.layout), options.values)
+        return "yolov8_segment" if found == "yolov8" else ""
     shape = dimensions(graph.outputs[0])
     if len(graph.outputs) != 1 or len(graph.inputs) != 1:
         return ""

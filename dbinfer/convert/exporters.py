@@ -24,8 +24,8 @@ LETTERBOX = {"resize": "fit_to_window_letterbox", "pad_value": 114}
 ULTRALYTICS_TASKS = {
     "detect": "detection",
     "classify": "classification",
-    "segment": "tensor",
-    "pose": "tensor",
+    "segment": "detection",
+    "pose": "detection",
     "obb": "tensor",
 }
 # ONNX' own names for pixels (MetadataProps.md): formats of colour, and ranges as (mean, scale)
@@ -53,11 +53,13 @@ class Told:
         by: who said it, as a person would say.
         values: keys of the manifest.
         relative_boxes: coordinates of boxes are shares of the image's sides, not pixels.
+        detector: the head, where outputs do not tell.
     """
 
     by: str
     values: dict[str, Any]
     relative_boxes: bool = False
+    detector: str = ""
 
 
 def with_told(source: Source, path: Path) -> Source:
@@ -78,6 +80,7 @@ def with_told(source: Source, path: Path) -> Source:
         values={**values, **source.values},
         told=" and ".join(filter(None, (*(told.by for told in found), source.told))),
         relative_boxes=any(told.relative_boxes for told in found),
+        detector=next((told.detector for told in found if told.detector), ""),
     )
 
 
@@ -109,6 +112,10 @@ def _ultralytics(properties: Mapping[str, str], relative: bool = False) -> Told 
     if properties.get("author") != "Ultralytics" and not {"stride", "names"} <= properties.keys():
         return None
     task = ULTRALYTICS_TASKS.get(properties.get("task", "detect"))
+    pose = properties.get("task") == "pose"
+    if pose and re.findall(r"\d+", properties.get("kpt_shape", "3"))[-1:] != ["3"]:
+        # points without scores
+        task = "tensor"
     if task is None:
         raise _nonsense("task", properties["task"], f"one of {', '.join(ULTRALYTICS_TASKS)}")
     values: dict[str, Any] = {"task": task, "color": "RGB", "scale": [255.0]}
@@ -120,7 +127,7 @@ def _ultralytics(properties: Mapping[str, str], relative: bool = False) -> Told 
     if "imgsz" in properties:
         values["height"], values["width"] = _size("imgsz", _literal("imgsz", properties["imgsz"]))
     by = f"Ultralytics {properties.get('version', '')}".strip()
-    return Told(by, values, relative)
+    return Told(by, values, relative, "yolov8_pose" if pose else "")
 
 
 def _onnx_image(properties: Mapping[str, str]) -> Told | None:

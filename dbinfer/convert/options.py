@@ -21,6 +21,8 @@ DETECTORS = (
     "boxes_labels",
     "yolov5",
     "yolov8",
+    "yolov8_pose",
+    "yolov8_segment",
     "yolox",
     "centers",
     "blazeface",

@@ -74,6 +74,7 @@ class Source:
         described: what a TFLite file says of itself.
         told: who has said `values`, in words; "" where nobody has.
         relative_boxes: a detector's boxes are shares of the image's sides, not pixels.
+        detector: the head that its exporter names, where outputs do not tell.
         part: gives the model that ends at the layers of these names, None where there is no such layer; None where
             the format does not let us cut.
         inner: whether its first output was cut so; it was not trained to mean anything by itself.
@@ -93,6 +94,7 @@ class Source:
     described: Described | None = None
     told: str = ""
     relative_boxes: bool = False
+    detector: str = ""
     part: Callable[[tuple[str, ...]], Source | None] | None = None
     inner: bool = False
     left_out: tuple[str, ...] = ()

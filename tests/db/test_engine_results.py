@@ -30,6 +30,7 @@ CALLS = [
     "predict(img, 'gaps')::text", "segment(img, 'conv')::text", "embed(img, 'conv')::text",
     "classify(img, 'vector')::text", "predict(img, 'two')::text", "predict(img, 'two', output => 'largest')::text",
     "encode(dbinfer.predict_tensor(img, 'two', 'error', 'largest'), 'hex')",
+    "detect(img, 'redbox')::text", "instances(img, 'redbox')::text", "instances(img, 'lines')::text",
     "find_text(img, 'lines')::text", "read_line(img, 'letters')::text", "find_text(img, 'letters')::text",
     "predict(img, 'letters')::text", "outputs(img, 'lines')::text",
     "outputs(img, 'two')::text", "outputs(img, 'gaps')::text",
@@ -49,7 +50,7 @@ def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
         tiny_models.colour_classifier(folder), tiny_models.convolution(folder), tiny_models.red_mask(folder),
         tiny_models.colour_embedding(folder), tiny_models.gaps(folder), tiny_models.two_outputs(folder),
         tiny_models.convolution(folder, "half", 1, precision="bf16"),
-        tiny_models.dark_lines(folder), tiny_models.colour_reader(folder),
+        tiny_models.red_box(folder), tiny_models.dark_lines(folder), tiny_models.colour_reader(folder),
     ):  # fmt: skip
         deploy(path, DeployOptions(isolation="always"), dsn=dsn)
     with closing(psycopg2.connect(dsn)) as db:

@@ -50,7 +50,7 @@ def test_an_upgraded_database_equals_a_fresh_one(server_dsn: str, sql: Path) -> 
 
 
 BEFORE_0_5 = """
-DROP FUNCTION dbinfer.draw(bytea, dbinfer.detection[], bytea, dbinfer.text_line[]);
+DROP FUNCTION dbinfer.draw(bytea, dbinfer.detection[], bytea, dbinfer.text_line[], dbinfer.instance[]);
 ALTER FUNCTION dbinfer._draw_found(bytea, dbinfer.detection[], bytea) RENAME TO draw;
 DELETE FROM dbinfer_private.upgrade WHERE name = '0019_drawing';
 CREATE VIEW public.shown AS SELECT dbinfer.draw(%s, '{}') AS png

@@ -30,6 +30,7 @@ def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     for write in (
         tiny_models.colour_classifier,
         tiny_models.red_mask,
+        tiny_models.red_box,
         tiny_models.colour_embedding,
         tiny_models.dark_lines,
         tiny_models.colour_reader,
@@ -65,6 +66,7 @@ def test_classes_of_all_rows(db: Connection, dsn: str) -> None:
         ("classify_all", "colours", "classes"),
         ("segment", "redness", "mask"),
         ("embed", "vector", "embedding"),
+        ("instances", "redbox", "instances"),
         ("find_text", "lines", "lines"),
         ("read_line", "letters", "text"),
         ("image_info", None, "width"),

@@ -74,6 +74,7 @@ def test_values(engine: Engine) -> None:
     assert [row["label"] for row in several] == ["red"]  # type: ignore[attr-defined]
     (found,) = value(engine, infer.detect(IMG, "redbox"))  # type: ignore[misc]
     assert (found["label"], found["width"], found["height"]) == ("thing", 8, 8)
+    assert value(engine, infer.instances(IMG, "redbox")) == [{**found, "mask": None, "points": None}]
 
 
 def test_on_error(engine: Engine) -> None:

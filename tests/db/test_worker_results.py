@@ -34,7 +34,7 @@ MODELS = {
     "colours": ("classify", "classify_top", "classify_all", "predict", "predict_tensor"),
     "redness": ("segment",),
     "vector": ("embed",),
-    "redbox": ("detect",),
+    "redbox": ("detect", "instances"),
     "lines": ("find_text",),
     "letters": ("read_line",),
 }

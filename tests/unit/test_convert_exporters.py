@@ -74,7 +74,6 @@ def test_what_the_user_says_wins(tmp_path: Path) -> None:
     ("task", "head", "meaning", "resize"),
     [
         ("classify", "scores", "classification", "crop"),
-        ("pose", "v8", "tensor", "fit_to_window_letterbox"),
         ("obb", "v8", "tensor", "fit_to_window_letterbox"),
     ],
 )
@@ -127,18 +126,26 @@ def test_hostile_metadata_gets_a_sentence(tmp_path: Path, key: str, value: str, 
 
 
 @pytest.mark.wide
-def test_an_ir_of_ultralytics_says_more_beside_it(tmp_path: Path) -> None:
-    """Its `model_info` has no task: without metadata.yaml a pose would be taken for a detector of 3 classes."""
-    graph = import_openvino().convert_model(save_yolo(tmp_path / "yolo.onnx"))
+@pytest.mark.parametrize(
+    ("numbers", "task", "detector"),
+    [(3, "detection", "yolov8_pose (recognised)"), (2, "tensor", "")],
+    ids=["with scores", "without"],
+)
+def test_an_ir_of_ultralytics_says_more_beside_it(
+    tmp_path: Path, numbers: int, task: str, detector: str
+) -> None:
+    """Its `model_info` has no task: without metadata.yaml a pose would be taken for a detector of 5 classes."""
+    graph = import_openvino().convert_model(save_yolo(tmp_path / "yolo.onnx", classes=2 + 3))
     for key, value in {"model_type": "YOLO", "reverse_input_channels": True, "scale_values": [255.0]}.items():
         graph.set_rt_info(value, ["model_info", key])
     import_openvino().save_model(graph, tmp_path / "yolo.xml")
     (tmp_path / "metadata.yaml").write_text(
         "description: Ultralytics YOLO11n-pose model\nauthor: Ultralytics\nversion: 8.3.40\nstride: 32\ntask: pose\n"
-        "batch: 1\nimgsz:\n- 64\n- 64\nnames:\n  0: cat\n  1: 'dog''s nose'\nargs:\n  batch: 1\nkpt_shape:\n- 17\n- 3\n"
+        "batch: 1\nimgsz:\n- 64\n- 64\nnames:\n  0: cat\n  1: 'dog''s nose'\nargs:\n  batch: 1\nkpt_shape:\n- 1\n"
+        f"- {numbers}\n"
     )
     report = converted(tmp_path / "yolo.xml")
-    assert (report.manifest.task, report.detector) == ("tensor", "")
+    assert (report.manifest.task, report.detector) == (task, detector)
     assert report.manifest.labels == NAMES[:2]
     assert report.told == "Ultralytics 8.3.40"
 

@@ -76,7 +76,7 @@ BATCHED = {
     "convolution": ("classify", "predict", "classify_all"),
     "colour_embedding": ("embed", "predict"),
     "red_mask": ("segment", "predict"),
-    "red_box": ("detect", "predict"),
+    "red_box": ("detect", "instances", "predict"),
 }
 
 

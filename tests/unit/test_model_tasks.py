@@ -9,7 +9,7 @@ from dbinfer_udf.tasks import EACH, FUNCTIONS, REQUESTS, TASKS, imported
 
 NUMBERS = {
     "predict": 0, "tensor": 1, "classify": 2, "classify_top": 3, "segment": 4, "embed": 5, "profile": 6, "warm": 7,
-    "rows": 8, "detect": 9, "outputs": 12, "classify_all": 13,
+    "rows": 8, "detect": 9, "outputs": 12, "classify_all": 13, "instances": 14,
 }  # fmt: skip
 
 

@@ -32,7 +32,8 @@ class Function:
         result: SQL type of the result; the columns are the fields of a composite.
         batch: how <sql>_table finishes the images of a batch: EACH by itself; or all at once, by a function that gets
             the model and the outputs, as `module:name`; "" where whole tables are not scored.
-        argument: what it takes beside the image: `output` (a name), `classes` (a number), or "".
+        argument: what it takes beside the image: `output` (a name), `classes` (a number), or ""; `outputs`: `finish`
+            gets all outputs of the network in place of the first.
         task: the task that it needs; None: any.
     """
 
@@ -135,6 +136,13 @@ TASKS: Dict[str, Task] = {
         Task(
             "detection",
             Function("detect", 9, "result.detection:detect", {"detections": DETECTIONS}),
+            Function(
+                "instances",
+                14,
+                "result.instances:instances",
+                {"instances": "dbinfer.instance[]"},
+                argument="outputs",
+            ),
             layout="result.detection:detector_labels",
             keys=("iou_threshold", "max_detections"),
             # no model_type: Model API has a wrapper for each published head, and none for our one form of them all

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import UsageError
 from .file import Limits, too_large
 
-MOST_BOX = 10_000  # characters of JSON: a detection with a long label
+MOST_BOX = 1 << 20  # characters of JSON: a detection with a long label, or with its mask
 MOST_MARGIN = 10.0
 MOST_SIDE = 32766  # OpenCV straightens no picture with a longer one
 SIDES = ("x", "y", "width", "height")
@@ -122,6 +122,13 @@ def _cross(one: np.ndarray, two: np.ndarray) -> float:
     return float(one[0] * two[1] - one[1] * two[0])
 
 
+def pixels_of(bounds: Sequence[float], size: Sequence[int]) -> Tuple[int, int, int, int]:
+    """Return left, top, right and bottom of the pixels of a box: at least the one in which a small box lies."""
+    left, top, right, bottom = bounds
+    x1, y1 = (max(0, min(round(side), math.ceil(far) - 1)) for side, far in ((left, right), (top, bottom)))
+    return x1, y1, min(size[0], max(round(right), x1 + 1)), min(size[1], max(round(bottom), y1 + 1))
+
+
 def cropped(picture: np.ndarray, box: str, margin: float, limits: Limits) -> bytes:
     """Return a part of a picture as a BMP file.
 
@@ -137,9 +144,7 @@ def cropped(picture: np.ndarray, box: str, margin: float, limits: Limits) -> byt
     found = region(box, margin)
     height, width = picture.shape[:2]
     left, top, right, bottom = found.bounds
-    # at least the pixel in which a small box lies
-    x1, y1 = (max(0, min(round(side), math.ceil(far) - 1)) for side, far in ((left, right), (top, bottom)))
-    x2, y2 = min(width, max(round(right), x1 + 1)), min(height, max(round(bottom), y1 + 1))
+    x1, y1, x2, y2 = pixels_of(found.bounds, (width, height))
     if right <= 0 or bottom <= 0 or x1 >= x2 or y1 >= y2:
         raise UsageError(
             "the box lies outside of the image of %d x %d: from (%g, %g) to (%g, %g)"

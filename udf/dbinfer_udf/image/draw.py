@@ -14,8 +14,9 @@ import numpy as np
 
 from ..errors import UsageError
 from ..manifest import MOST_DETECTIONS
+from .crop import pixels_of
 from .decode import Decoder
-from .file import Limits, too_large
+from .file import DEFAULT_LIMITS, Limits, too_large
 
 MOST_LETTERS = 60
 MOST_JSON = 1000 * MOST_DETECTIONS  # characters: labels of ordinary length, and numbers with all their digits
@@ -28,6 +29,8 @@ NEAR, NEXT = 0.05, 256
 _PER_BOX, _PER_LETTER, _PER_PIXEL = 50e-6, 6e-6, 3e-9
 # of a mask's colour in a pixel
 COVER = 0.5
+# keypoints with a lower score are not drawn
+SURE = 0.5
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _BLACK = (0, 0, 0)
 
@@ -48,7 +51,7 @@ def drawn(
     """Return the image under the mask and with the boxes on it, the best on top.
 
     Args:
-        found: JSON of a list of lists: dbinfer.detection[] or dbinfer.text_line[] each; None for none.
+        found: JSON of a list of lists: dbinfer.detection[], text_line[] or instance[] each; None for none.
         mask: an image file of one channel, as large as the image, as dbinfer.segment makes it; None for none.
         look: raises where the statement is to end; called between any two steps of a few milliseconds, and on both
             sides of decoding.
@@ -68,8 +71,8 @@ def drawn(
     picture = np.ascontiguousarray(colours(img)[0])
     if mask is not None:
         look()
-        _cover(picture, grays(mask)[0], look)
-    draw_boxes(picture, boxes, look)
+        _cover(picture, grays(mask)[0], [colour(value) for value in range(256)], look)
+    draw_boxes(picture, boxes, look, limits)
     pieces = list(_png(picture, look))
     # before the pieces become one, which doubles them: so drawing never takes more than decoding
     del picture
@@ -82,17 +85,39 @@ def drawn_apart(limits: Limits, img: bytes, found: bytes, mask: bytes, masked: b
 
 
 def draw_boxes(
-    picture: np.ndarray, boxes: List[Dict[str, Any]], look: Callable[[], None] = never_cancelled
+    picture: np.ndarray,
+    boxes: List[Dict[str, Any]],
+    look: Callable[[], None] = never_cancelled,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> None:
-    """Draw detections and lines of text (by the names of their fields) on pixels BGR without gaps in memory."""
+    """Draw what was found (by the names of its fields) on pixels BGR, which lie without gaps in memory."""
     size = picture.shape[1::-1]
     thick, scale = _pens(size)
     outlined = [(one, corners) for one in boxes if (corners := _corners(one, size)) is not None]
     shades = _shades(outlined, min(size) * NEAR, look)
     for (one, corners), shade in reversed(list(zip(outlined, shades))):
         look()
+        if one.get("mask") is not None:
+            _cover_box(picture, one, colour(shade), limits, look)
         cv2.polylines(picture, [corners], True, colour(shade), thick)
         _write(picture, caption(one), corners[0].tolist(), colour(shade), scale)
+        _dots(picture, one.get("points"), colour(shade), thick)
+
+
+def _dots(picture: np.ndarray, points: Any, shade: Colour, thick: int) -> None:
+    """Draw the keypoints whose score is high enough."""
+    numbers = [float("nan" if number is None else number) for number in np.ravel(points or []).tolist()]
+    if len(numbers) % 3:
+        raise UsageError(
+            "the points of an instance are %d numbers, but a point has 3: x, y and score" % len(numbers),
+            hint="Draw what dbinfer.instances returned: ARRAY[[x, y, score], ...].",
+        )
+    for x, y, score in zip(numbers[::3], numbers[1::3], numbers[2::3]):
+        if not (score >= SURE and np.isfinite([x, y]).all()):
+            continue
+        place = [round(min(max(at, -9), side + 9)) for at, side in zip((x, y), picture.shape[1::-1])]
+        cv2.circle(picture, place, 2 * thick + 1, _BLACK, cv2.FILLED)
+        cv2.circle(picture, place, 2 * thick, shade, cv2.FILLED)
 
 
 def _pens(size: Tuple[int, ...]) -> Tuple[int, float]:
@@ -133,12 +158,14 @@ def _too_many(what: str, most: int) -> UsageError:
     return UsageError(problem, hint="Draw the best: detections[1:100].")
 
 
-def _check_mask(grays: Decoder, mask: bytes, size: Tuple[int, int], limits: Limits) -> None:
+def _check_mask(
+    grays: Decoder, mask: bytes, size: Tuple[int, int], limits: Limits, what: str = "the image"
+) -> None:
     """Raise where the mask does not fit the picture, or decoding it beside the picture takes too much memory."""
     header = grays.check(mask)[0]
     if header.size != size:
         raise UsageError(
-            "the mask has %d x %d pixels, but the image has %d x %d" % (*header.size, *size),
+            "the mask has %d x %d pixels, but %s has %d x %d" % (*header.size, what, *size),
             hint="Draw the mask on the image that it was made of.",
         )
     pixels = size[0] * size[1]
@@ -155,9 +182,25 @@ def _stripes(picture: np.ndarray, look: Callable[[], None]) -> Iterator[slice]:
         yield slice(top, top + rows)
 
 
-def _cover(picture: np.ndarray, values: np.ndarray, look: Callable[[], None]) -> None:
+def _cover_box(
+    picture: np.ndarray, one: Dict[str, Any], shade: Colour, limits: Limits, look: Callable[[], None]
+) -> None:
+    """Put one colour on what the mask of an instance holds."""
+    if not one["mask"].startswith("\\x"):
+        raise UsageError("the masks come as escaped text", hint="SET bytea_output = 'hex', and draw again.")
+    mask, grays = bytes.fromhex(one["mask"][2:]), Decoder("GRAY", limits)
+    left, top = one["x"], one["y"]
+    bounds = (left, top, left + one["width"], top + one["height"])
+    x1, y1, x2, y2 = pixels_of(bounds, picture.shape[1::-1])
+    _check_mask(grays, mask, (x2 - x1, y2 - y1), limits, "its box")
+    _cover(picture[y1:y2, x1:x2], grays(mask)[0], [shade] * 256, look)
+
+
+def _cover(
+    picture: np.ndarray, values: np.ndarray, colours: Sequence[Colour], look: Callable[[], None]
+) -> None:
     """Put a colour on the picture for each value of the mask but 0."""
-    table = np.array([colour(value) for value in range(256)], np.uint8)
+    table = np.array(colours, np.uint8)
     for rows in _stripes(picture, look):
         part, own = picture[rows], values[rows]
         coloured = cv2.addWeighted(part, 1 - COVER, table[own], COVER, 0)

@@ -20,6 +20,7 @@ Run = Callable[[Any, bytes, Any], Any]
 def _scoring(function: Function) -> Run:
     """Return what scores one image with a function of the table of tasks."""
     finish, task, names_output = imported(function.finish), function.task, function.argument == "output"
+    whole = function.argument == "outputs"
 
     def run(model: Model, img: bytes, k: Any) -> Any:
         # asked here first, without two calls: every row comes here
@@ -28,6 +29,8 @@ def _scoring(function: Function) -> Run:
         # before the image is decoded: a wrong name costs nothing
         number = model.number(k) if names_output and k is not None else 0
         placement, header = model.score(img)
+        if whole:
+            return finish(model, model.compiled.results(), placement, header, k)
         # asked for afterwards: of a network for any size it is another array each time
         return finish(model, model.result(number) if number else model.output, placement, header, k)
 

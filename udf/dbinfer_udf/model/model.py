@@ -425,11 +425,14 @@ class Model:
             whole: List[Any] = tasks.imported(function.batch)(self, output[: len(slots)])
             return whole
         finish = tasks.imported(function.finish)
-        # a slice, not an element: an output of one image, as without a batch
-        return [
-            finish(self, output[slot : slot + 1], placement, header, None)
-            for slot, (_, placement, header) in enumerate(slots)
-        ]
+        every = function.argument == "outputs"
+        outputs = self.wide.results() if every else [output]
+        found = []
+        for slot, (_, placement, header) in enumerate(slots):
+            # a slice, not an element: an output of one image, as without a batch
+            own = [one[slot : slot + 1] for one in outputs]
+            found.append(finish(self, own if every else own[0], placement, header, None))
+        return found
 
     def waited_for(self, seconds: float) -> None:
         """Note how many seconds the user waited for the model: for runtime, files, libraries and compilation."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Any, List, NamedTuple, Sequence, Tuple
 
 import cv2
@@ -20,6 +21,7 @@ COLUMNS = 6
 MOST_CANDIDATES = 10000
 # above, float32 has no room for each whole number
 MOST_CLASSES = 1 << 24
+_NOTHING = np.empty((0, 0), np.float32)
 # EXIF orientations that show the picture's last column first, and its last row
 _MIRRORED, _UPSIDE_DOWN = (2, 3, 6, 7), (3, 4, 7, 8)
 
@@ -52,14 +54,14 @@ def candidates(output: np.ndarray, manifest: Manifest) -> np.ndarray:
     """Return the rows of an output that count, highest score first, still in pixels of the input tensor.
 
     Args:
-        output: float32 [1, N, 6]; a score of 0 is padding.
+        output: float32 [1, N, 6 or more]; a score of 0 is padding.
     """
     rows: np.ndarray = output[0]
     scores = rows[:, 4]
     # NaN is not at least the threshold
     rows = rows[(scores >= manifest.threshold) & (scores > 0)]
     with np.errstate(invalid="ignore"):
-        usable = np.isfinite(rows).all(axis=1) & (rows[:, 5] > -1) & (rows[:, 5] < MOST_CLASSES)
+        usable = np.isfinite(rows[:, :COLUMNS]).all(axis=1) & (rows[:, 5] > -1) & (rows[:, 5] < MOST_CLASSES)
     rows = rows[usable]
     # stable: equals stay in the order of the network
     rows = rows[np.argsort(-rows[:, 4], kind="stable")]
@@ -127,32 +129,38 @@ class Detections(NamedTuple):
         boxes: float64 (n, 4): left, top, right, bottom in pixels of the image as shown.
         scores: of each.
         classes: of each.
+        rest: float32 (n, ...), what the rows have beyond those columns.
     """
 
     boxes: np.ndarray
     scores: List[float]
     classes: List[int]
+    rest: np.ndarray = _NOTHING
 
 
 def detections(output: np.ndarray, manifest: Manifest, way: Way, size: Tuple[int, int]) -> Detections:
     """Return the objects that an output holds, at most the manifest's max_detections."""
     boxes, rows = on_image(candidates(output, manifest), way, size)
-    most = manifest.max_detections
-    return Detections(boxes[:most], rows[:most, 4].tolist(), rows[:most, 5].astype(np.int32).tolist())
+    boxes, rows = boxes[: manifest.max_detections], rows[: manifest.max_detections]
+    return Detections(boxes, rows[:, 4].tolist(), rows[:, 5].astype(np.int32).tolist(), rows[:, COLUMNS:])
 
 
-def literal(objects: Detections, labels: Sequence[str]) -> str:
-    """Return the literal of dbinfer.detection[]; `labels` as detector_labels gives them."""
+def literal(objects: Detections, labels: Sequence[str], more: Sequence[str] = ()) -> str:
+    """Return the literal of dbinfer.detection[]; `labels` as detector_labels gives them.
+
+    Args:
+        more: further fields of each, with the commas before them.
+    """
     corners = objects.boxes.astype(np.float32)
     # the size of the boxes as they leave, so that x + width is the right edge again
     sizes = (objects.boxes[:, 2:] - objects.boxes[:, :2]).astype(np.float32)
     rows = [
         # nine digits give the same float32 again
-        '"(%s,%d,%.9g,%.9g,%.9g,%.9g,%.9g)"'
+        '"(%s,%d,%.9g,%.9g,%.9g,%.9g,%.9g%s)"'
         # a class without a label: an empty field of a composite literal is NULL
-        % (labels[number] if number < len(labels) else "", number, score, x, y, width, height)
-        for number, score, (x, y, _, _), (width, height) in zip(
-            objects.classes, objects.scores, corners.tolist(), sizes.tolist()
+        % (labels[number] if number < len(labels) else "", number, score, x, y, width, height, added)
+        for number, score, (x, y, _, _), (width, height), added in zip(
+            objects.classes, objects.scores, corners.tolist(), sizes.tolist(), more or repeat("")
         )
     ]
     return "{%s}" % ",".join(rows)

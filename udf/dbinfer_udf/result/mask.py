@@ -121,7 +121,7 @@ def mask(
     if part.dtype != np.uint8:
         # a view, not a copy: NumPy's True is the byte 1
         part = (part > manifest.threshold).view(np.uint8) * np.uint8(255)
-    return _png(part, (left_to, top_to), image_size)
+    return png(part, (left_to, top_to), image_size)
 
 
 def _classes(output: np.ndarray, layout: MaskLayout) -> np.ndarray:
@@ -154,7 +154,8 @@ def _part(placement: Placement, image_size: Tuple[int, int]) -> Tuple[int, int, 
     return x, y, max(x + 1, round(placement.right * width)), max(y + 1, round(placement.bottom * height))
 
 
-def _png(part: np.ndarray, at: Tuple[int, int], image_size: Tuple[int, int]) -> bytes:
+def png(part: np.ndarray, at: Tuple[int, int], image_size: Tuple[int, int]) -> bytes:
+    """Return a mask of 8 bits as a PNG file of a size, the part at its place in it."""
     width, height = image_size
     if part.shape != (height, width):
         # 0 for what `crop` cut away, which the network has not seen
