@@ -13,7 +13,7 @@ from dbinfer_udf.errors import ModelError
 from dbinfer_udf.image.decode import Decoder, reduction_of, target_of
 from dbinfer_udf.image.header import read_header
 from dbinfer_udf.image.resize import Placement, Resizer
-from dbinfer_udf.manifest import RESIZES, Manifest
+from dbinfer_udf.manifest import FIXED_SIZE, Manifest
 from dbinfer_udf.result.detection import (
     Detections,
     candidates,
@@ -94,7 +94,7 @@ def _header(width: int, height: int):
 @pytest.mark.wide
 def test_a_box_drawn_in_the_image_comes_back(subtests: pytest.Subtests) -> None:
     """Within a fifth of the tensor's pixel: what grey levels tell of an edge after JPEG and resize."""
-    for resize, kind in itertools.product(RESIZES, ["PNG", "JPEG"]):
+    for resize, kind in itertools.product(FIXED_SIZE, ["PNG", "JPEG"]):
         with subtests.test(resize=resize, kind=kind):
             random = np.random.default_rng(len(resize))
             # not longer: the box must be in what crop leaves
