@@ -82,7 +82,7 @@ def test_a_model_of_another_task_is_refused(db: Connection) -> None:
         ask(db, "SELECT dbinfer.detect(%s, 'colours')", file())
     with pytest.raises(psycopg2.Error, match="is for detection") as refused:
         ask(db, "SELECT dbinfer.classify(%s, 'boxes')", file())
-    assert "Call dbinfer.detect or predict" in str(refused.value)
+    assert "Call dbinfer.detect, instances or predict" in str(refused.value)
 
 
 def test_an_output_of_another_form_is_not_deployed(dsn: str, models: Path) -> None:

@@ -57,7 +57,10 @@ VALUES = {
     "bigint": [*NUMBERS, "9223372036854775807", "-9223372036854775808"],
     "integer": NUMBERS,
     "double precision": ["NULL", "0", "-1", "2", "'NaN'", "'Infinity'"],
+    "real": ["NULL", "0", "-1", "'NaN'", "'Infinity'"],
     "boolean": ["NULL", "true", "false"],
+    "dbinfer.detection[]": ["NULL", "'{}'", "'{NULL}'", "'{\"(,,,,,,)\"}'", "'{\"(x,1,NaN,Infinity,0,0,-1)\"}'"],
+    "dbinfer.text_line[]": ["NULL", "'{}'", "'{NULL}'", "'{\"(,,)\"}'", "'{\"(x,NaN,{1})\"}'"],
     "text[]": ["NULL", "'{}'", "'{a,NULL}'", "'{{a},{b}}'"],
     "bytea": ["NULL", "''", "'\\x00'", LITERAL, "decode(repeat('ff', 100000), 'hex')"],
     "jsonb": ["NULL", "'{}'", "'[]'", "'null'", "'5'", "'{\"source\": {}}'", "repeat('[', 5000)::text::jsonb"],
@@ -95,6 +98,8 @@ def calls(kinds: list[str]) -> Iterator[list[str]]:
         "regclass": "'public.mine'",
         "bytea": LITERAL,
         "jsonb": "'{}'",
+        "dbinfer.detection[]": "'{}'",
+        "dbinfer.text_line[]": "'{}'",
     }
     harmless = [usual.get(kind, "true" if kind == "boolean" else "1") for kind in kinds]
     yield ["NULL"] * len(kinds)
