@@ -145,8 +145,8 @@ def _paddle(properties: Mapping[str, str]) -> Told | None:
     """PaddleOCR's networks that read lines carry their characters; RapidOCR's code shows what else they take."""
     if "character" not in properties:
         return None
-    # before them CTC's blank, behind them the space
-    labels = ["", *properties["character"].splitlines(), " "]
+    # blank and space are added as to any list of characters
+    labels = properties["character"].splitlines()
     return Told(
         "PaddleOCR", {"task": "text", "labels": labels, "color": "BGR", "mean": [127.5], "scale": [127.5]}
     )

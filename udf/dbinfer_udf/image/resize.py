@@ -126,8 +126,7 @@ class Resizer:
         """Return height and width of the input tensor for an image, of a network that takes any size."""
         height, width = image.shape[:2]
         if self._keeps_height:
-            height, width = _upright(image).shape[:2]
-            wanted = -(-self._height * width // height)
+            wanted = _width_at(_upright(image), self._height)
             return self._height, min(max(-(-wanted // STEP) * STEP, self._width), WIDEST * self._width)
         shortest, longest = sorted(self._shape)
         scale = max(1.0, shortest / min(height, width))
@@ -159,8 +158,8 @@ class Resizer:
 
     def _line(self, image: np.ndarray, out: np.ndarray) -> Placement:
         image = _upright(image)
-        wanted = -(-out.shape[0] * image.shape[1] // image.shape[0])
-        return self._pad_around(image, out, Placement(0, 0, min(wanted, out.shape[1]), out.shape[0]))
+        width = min(_width_at(image, out.shape[0]), out.shape[1])
+        return self._pad_around(image, out, Placement(0, 0, width, out.shape[0]))
 
     def _fit(self, image: np.ndarray, out: np.ndarray) -> Placement:
         width, height = self._inside(image)
@@ -210,6 +209,12 @@ class Resizer:
             narrowed = (min(width, to_width), min(height, to_height))
             image = cv2.resize(image, narrowed, interpolation=cv2.INTER_AREA)
         cv2.resize(image, (to_width, to_height), out, interpolation=self._interpolation)
+
+
+def _width_at(image: np.ndarray, height: int) -> int:
+    """Return how wide an image is, scaled to a height; rounded up."""
+    width: int = -(-height * image.shape[1] // image.shape[0])
+    return width
 
 
 def _upright(image: np.ndarray) -> np.ndarray:

@@ -32,7 +32,8 @@ def _scoring(function: Function) -> Run:
         if whole:
             return finish(model, model.compiled.results(), placement, header, k)
         # asked for afterwards: of a network for any size it is another array each time
-        return finish(model, model.result(number) if number else model.output, placement, header, k)
+        output = model.compiled.result(number) if number else model.output
+        return finish(model, output, placement, header, k)
 
     return run
 

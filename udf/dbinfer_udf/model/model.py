@@ -313,8 +313,8 @@ class Model:
         self.version: int = spec["version"]
         self.manifest = manifest_of(spec)
         # kept, because a batch compiles the same network once more, when one is asked for
-        self.any_size = self.manifest.resize in ANY_SIZE
-        kind = partial(CompiledForAnySize, manifest=self.manifest) if self.any_size else Compiled
+        any_size = self.manifest.resize in ANY_SIZE
+        kind = partial(CompiledForAnySize, manifest=self.manifest) if any_size else Compiled
         compiled = partial(kind, openvino, entry, self.manifest.precision, threads)
         self._compile = partial(_within_memory, compiled, entry.folder, spec["settings"])
         self.compiled = self._compile()
@@ -336,9 +336,7 @@ class Model:
         self.layout: Any = layout and tasks.imported(layout)(self.output.shape, self.manifest.labels)
         self.quoted_labels = [quoted(label) for label in self.manifest.labels]
         tried = read_trial(entry.folder)[0]
-        self._pays = not self.any_size and tasks.pays(
-            tried.get("milliseconds"), tried.get("batch_milliseconds")
-        )
+        self._pays = not any_size and tasks.pays(tried.get("milliseconds"), tried.get("batch_milliseconds"))
         # rows asked for, and their network: that for one image where no batch is possible, so that nobody tries again
         self._wide: Tuple[int, Compiled] = (1, self.compiled)
         self._load_milliseconds = 0.0
@@ -404,11 +402,7 @@ class Model:
             if img is not None:
                 try:
                     image, header = self.decode(img)
-                    if not self.any_size:
-                        placement = self.resize(image, self.wide.inputs[len(slots)])
-                    else:
-                        placement = self.place(image)
-                    slots.append((place, placement, header))
+                    slots.append((place, self.place(image, self.wide.inputs[len(slots)]), header))
                 except ImageError as err:
                     if not null:
                         raise err.of_row(number) from err
@@ -446,15 +440,19 @@ class Model:
     def score(self, img: bytes) -> Tuple[Any, Any]:
         """Run the model on one image file; return the image's placement in the tensor and its header."""
         image, header = self.decode(img)
-        placement = self.place(image)
+        placement = self.place(image, self.compiled.input)
         self.compiled.infer()
         return placement, header
 
-    def place(self, image: np.ndarray) -> Any:
-        """Write decoded pixels into the input tensor; return the image's placement in it."""
+    def place(self, image: np.ndarray, out: np.ndarray) -> Any:
+        """Write decoded pixels into the input tensor; return the image's placement in it.
+
+        Args:
+            out: the tensor's memory for one image; of a network for any size another one takes its place.
+        """
         if isinstance(self.compiled, CompiledForAnySize):
-            return self.resize(image, self.compiled.take(self._size_for(image)))
-        return self.resize(image, self.compiled.input)
+            out = self.compiled.take(self._size_for(image))
+        return self.resize(image, out)
 
     @property
     def output(self) -> Any:
@@ -464,10 +462,6 @@ class Model:
     def number(self, wanted: Any) -> int:
         """Return the place of an output among the network's; `wanted` is its name or its number."""
         return tasks.output_number(self.name, self.manifest.outputs, wanted)
-
-    def result(self, number: int) -> np.ndarray:
-        """Return the memory of an output."""
-        return self.compiled.result(number) if number else self.output
 
     def require(self, task: str, function: str) -> None:
         """Raise unless the model is of a task."""
@@ -479,7 +473,7 @@ class Model:
         times: List[float] = [perf_counter()]
         image, header = self.decode(img)
         times.append(perf_counter())
-        placement = self.place(image)
+        placement = self.place(image, self.compiled.input)
         times.append(perf_counter())
         self.compiled.infer()
         times.append(perf_counter())
