@@ -80,14 +80,18 @@ def role(db: Connection, *member_of: str) -> Iterator[str]:
 
 
 def make_images(db: Connection, table: str, images: list[bytes | None], copies: int = 1) -> None:
-    """Make a table (id, img) of these images, each `copies` times, readable by everybody."""
+    """Make a table (id, img) of these images, each `copies` times, readable by everybody.
+
+    Each copy ends with its number, as the same image again would be scored once.
+    """
     table = f"public.{table}"
     rows(db, f"DROP TABLE IF EXISTS {table}")
     rows(db, f"CREATE TABLE {table} (id integer, img bytea)")
     with db.cursor() as cursor:
         for place, img in enumerate(images):
             cursor.execute(
-                f"INSERT INTO {table} SELECT %s + n * %s, %s::bytea FROM generate_series(0, %s) n",
+                f"INSERT INTO {table} SELECT %s + n * %s, %s::bytea || CASE WHEN n = 0 THEN '' ELSE int4send(n) END "
+                "FROM generate_series(0, %s) n",
                 (place, len(images), img, copies - 1),
             )
     rows(db, f"GRANT SELECT ON {table} TO PUBLIC")

@@ -137,7 +137,8 @@ def test_auto_runs_short_rows_here_once_it_pays(dsn: str, db: Connection) -> Non
         assert ask(fresh, "SELECT dbinfer.classify(%s, 'colours')::text", IMAGES[0]) == scored
         assert ask(fresh, "SELECT public.native()") == ""
         # from 16 on PostgreSQL takes one row for the DISTINCT of what no column is in; OFFSET 0 keeps all of them
-        call = "SELECT dbinfer.classify(%s, 'colours')::text AS found FROM generate_series(1, 1500) OFFSET 0"
+        call = "SELECT dbinfer.classify(%s || int4send(n), 'colours')::text AS found"
+        call += " FROM generate_series(1, 1500) n OFFSET 0"
         assert rows(fresh, f"SELECT DISTINCT found FROM ({call}) AS s", IMAGES[0]) == [(scored,)]
         assert "numpy" in ask(fresh, "SELECT public.native()")
         assert "openvino" not in ask(fresh, "SELECT public.native()")

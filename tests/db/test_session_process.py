@@ -23,7 +23,9 @@ from dbinfer.models import DeployOptions, deploy
 
 pytestmark = pytest.mark.postgres_only("looks at processes of this machine")
 PHOTO = tiny_models.file(tiny_models.picture(200, 30, 10, size=(400, 300)), "JPEG")
-SLOW = "SELECT count(dbinfer.predict(img, 'conv')) FROM public.photos, generate_series(1, 5000)"
+SLOW = (
+    "SELECT count(dbinfer.predict(img || int4send(n), 'conv')) FROM public.photos, generate_series(1, 5000) n"
+)
 MUST_BE_BLOCKED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
@@ -163,7 +165,7 @@ def test_a_terminated_backend_is_gone_and_the_server_goes_on(db: Connection, dsn
 def test_memory_stays_where_it_is_over_many_rows(db: Connection) -> None:
     rows(db, "SET max_parallel_workers_per_gather = 0")
     pid = ask(db, "SELECT pg_backend_pid()")
-    query = "SELECT count(dbinfer.predict(img, 'conv')) FROM public.photos, generate_series(1, 30)"
+    query = "SELECT count(dbinfer.predict(img || int4send(n), 'conv')) FROM public.photos, generate_series(1, 30) n"
 
     def megabytes() -> float:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6

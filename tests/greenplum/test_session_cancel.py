@@ -19,7 +19,7 @@ import tiny_models
 from asking import ask, rows
 from psycopg2.extensions import connection as Connection
 
-SLOW = "SELECT count(dbinfer.predict(img, 'constant')) FROM large, generate_series(1, 1000)"
+SLOW = "SELECT count(dbinfer.predict(img || int4send(n), 'constant')) FROM large, generate_series(1, 1000) n"
 NEXT = "SELECT count(*) FROM images WHERE (dbinfer.predict(img, 'constant'))[1] = 7"
 ROUNDS = 8
 

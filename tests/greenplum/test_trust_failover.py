@@ -22,7 +22,9 @@ from dbinfer.install.doctor import doctor
 from dbinfer.models import models
 
 pytestmark = mirrored.NEEDED
-SLOW = "SELECT count(dbinfer.predict(img, 'constant')) FROM images, generate_series(1, 50000)"
+SLOW = (
+    "SELECT count(dbinfer.predict(img || int4send(n), 'constant')) FROM images, generate_series(1, 50000) n"
+)
 NEXT = "SELECT id, (dbinfer.predict(img, 'constant'))[1] FROM images WHERE dbinfer.classify(img, 'colours') IS NOT NULL"
 ALL = sorted((number, 7.0) for number in range(60))
 

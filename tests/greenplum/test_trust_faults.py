@@ -25,7 +25,7 @@ IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
 ROWS = 60
 SEVEN = "SELECT count(*) FROM many WHERE (dbinfer.predict(img, 'seven'))[1] = 7"
 ABOVE = "SELECT count(*) FROM (SELECT * FROM many ORDER BY id LIMIT 9) s WHERE (dbinfer.predict(img, 'seven'))[1] = 7"
-LONG = "SELECT count(dbinfer.predict(img, 'slow')) FROM many, generate_series(1, 1000)"
+LONG = "SELECT count(dbinfer.predict(img || int4send(n), 'slow')) FROM many, generate_series(1, 1000) n"
 SHORT = "SELECT count(dbinfer.predict(img, 'slow')) FROM many WHERE id < 6"
 # Damages the cache of the process that runs it, and says what it found there.
 SPOIL = """

@@ -16,7 +16,9 @@ from asking import rows
 from dbinfer.install.doctor import doctor
 from dbinfer.models import models
 
-SLOW = "SELECT count(dbinfer.predict(img, 'constant')) FROM images, generate_series(1, 20000)"
+SLOW = (
+    "SELECT count(dbinfer.predict(img || int4send(n), 'constant')) FROM images, generate_series(1, 20000) n"
+)
 NEXT = "SELECT count(*) FROM images WHERE (dbinfer.predict(img, 'constant'))[1] = 7"
 PATIENCE = 120  # seconds for the cluster to recover
 

@@ -8,7 +8,7 @@ from time import perf_counter
 from .. import fastjson
 from ..errors import EngineError, ImageError, UdfError, UsageError, sees_hosts
 from ..host import interrupts, process
-from ..tasks import PREDICT, TASKS
+from ..tasks import FUNCTIONS, PREDICT, TASKS
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
@@ -19,7 +19,10 @@ HINT = "With on_error => 'null' such an image gives NULL."
 # What tickets do besides the functions of the table of tasks
 BESIDES = PROBLEM, FILL = "problem", "fill"
 IMAGE = "image"  # the only function without a model that may answer NULL
-KEPT_BYTES = 1 << 20  # of an image that a ticket remembers although nobody has asked for its problem
+KEPT_BYTES = (
+    1 << 24
+)  # of an image with a result that a ticket remembers although nobody has asked for its problem
+UNKNOWN = object()
 
 
 def raise_in_database(plpy: Any, err: UdfError, named: bool = True) -> NoReturn:
@@ -57,7 +60,9 @@ def database_error(plpy: Any, message: str, detail: str, hint: str, sqlstate: st
 
 
 class Ticket:
-    """Scores rows for a caller that was admitted to a model version.
+    """Scores rows for a caller that was admitted to a model version, and the same image again without the model.
+
+    A field of a composite costs a call: `(classify(img)).label, (classify(img)).score` calls twice.
 
     Args:
         session: the backend's session.
@@ -70,11 +75,11 @@ class Ticket:
     """
 
     __slots__ = (
-        "_ahead",
         "_asked",
         "_function",
         "_kept_bytes",
         "_key",
+        "_known",
         "_last",
         "_reason",
         "_session",
@@ -94,13 +99,14 @@ class Ticket:
         self.transaction = session.transaction()
         self._key = ""
         self._tasks: Any = None
-        # the last image and what was wrong with it (message, public); equal bytes come again as another object
+        # the last image (equal bytes come again as another object), what was wrong with it (message, public), and
+        # its results by (task, k)
         self._last: Optional[bytes] = None
         self._reason: Optional[Tuple[str, str]] = None
+        self._known: Dict[Tuple[str, Any], Any] = {}
         self._kept_bytes = KEPT_BYTES
-        # a row's problem may be asked for before its result: what problem() scores with, and (task, k, result) of that
+        # a row's problem may be asked for before its result: what problem() scores with
         self._wanted: Optional[Tuple[str, Any]] = None
-        self._ahead: Optional[Tuple[Tuple[str, Any], Any]] = None
         self._function: Optional[Tuple[str, Any]] = None
         self.remembered = 0
 
@@ -122,8 +128,10 @@ class Ticket:
         # before all else, so that a NULL costs neither a library nor a model
         if img is None:
             return None
-        if task in BESIDES or self._ahead is not None:
-            return self._beside(plpy, task, img, on_error, k, row)
+        if task in BESIDES or img == self._last:
+            known = self._beside(plpy, task, img, on_error, k)
+            if known is not UNKNOWN:
+                return known
         session = self._session
         try:
             if session.settles or session.orphan.value:
@@ -141,9 +149,7 @@ class Ticket:
                 if model is None
                 else (self._tasks.get(task) or _known_run(self._tasks, task))(model, img, k)
             )
-            # a batch comes without an image
-            self._last = img if 0 < len(img) <= self._kept_bytes else None
-            self._reason = None
+            self._remember(task, img, k, result)
             return result
         except KeyboardInterrupt:
             # a cancel on Greenplum; further interrupts that it has queued must not reach the next statement
@@ -155,18 +161,21 @@ class Ticket:
             # the model is loaded here, where nothing raises this error again
             return self.run(plpy, task, img, on_error, k, row)
         except ImageError as err:
-            self._last, self._reason = img or None, (err.message, err.public)
-            if on_error == "null":
-                return None
-            told = err if row is None else err.of_row(row)
-            # image_info, draw and profile cannot answer NULL for a bad image
-            nullable = task == IMAGE or (self.version_id and task != "profile")
-            raise_in_database(plpy, told.with_hint(HINT) if nullable else told, self._named())
+            self._last, self._reason, self._known = img or None, (err.message, err.public), {(task, k): None}
+            self._refuse(plpy, err if row is None else err.of_row(row), task, on_error)
         except UdfError as err:
             raise_in_database(plpy, err, self._named())
         except Exception as err:
             # not a bare except, which would swallow the KeyboardInterrupt of a cancel
             raise self._unexpected(plpy, err) from err
+
+    def _refuse(self, plpy: Any, err: UdfError, task: str, on_error: Optional[str]) -> None:
+        """Raise what is wrong with an image, unless NULL is wanted."""
+        if on_error == "null":
+            return
+        # image_info, draw and profile cannot answer NULL for a bad image
+        nullable = task == IMAGE or (self.version_id and task != "profile")
+        raise_in_database(plpy, err.with_hint(HINT) if nullable else err, self._named())
 
     def each(self, plpy: Any, task: str, data: Optional[bytes], k: Any) -> Any:
         """Return an iterator over the rows of a task that makes them one by one; errors as those of `run`.
@@ -198,23 +207,35 @@ class Ticket:
             "XX000",
         )
 
-    def _beside(
-        self, plpy: Any, task: str, img: bytes, on_error: Optional[str], k: Any, row: Optional[int]
-    ) -> Any:
-        """Do what is no function of the model, or take the result that problem() has."""
+    def _beside(self, plpy: Any, task: str, img: bytes, on_error: Optional[str], k: Any) -> Any:
+        """Do what is no function of the model, or return what the last image had; UNKNOWN if it is to be scored."""
         if task == PROBLEM:
             return self._problem(plpy, img)
         if task == FILL:
             return self._filling(plpy, img, on_error, k)
-        (known, value), self._ahead = self._ahead or ((), None), None
+        return self._again(task, on_error, k)
+
+    def _remember(self, task: str, img: bytes, k: Any, result: Any) -> None:
+        # a batch comes without an image
+        if task in FUNCTIONS and 0 < len(img) <= self._kept_bytes - len(result):
+            if img != self._last:
+                self._last, self._reason, self._known = img, None, {}
+            self._known[task, k] = result
+
+    def _again(self, task: str, on_error: Optional[str], k: Any) -> Any:
+        """Return the last image's result, or UNKNOWN."""
         # an error is found anew, with all its parts
-        if self._last == img and on_error in ON_ERROR and (self._reason is None or on_error == "null"):
-            if self._session.transaction() == self.transaction and (self._reason or known == (task, k)):
-                self.remembered += 1
-                return value
+        if on_error not in ON_ERROR or (self._reason and on_error != "null"):
+            return UNKNOWN
+        if self._session.transaction() != self.transaction:
+            return UNKNOWN
+        known = self._known.get((task, k), UNKNOWN)
+        if known is not UNKNOWN:
+            self.remembered += 1
+        elif task in FUNCTIONS:
             # from now on problem() scores with what the statement asks for
             self._wanted = (task, k)
-        return self.run(plpy, task, img, on_error, k, row)
+        return known
 
     def _problem(self, plpy: Any, img: bytes) -> Optional[str]:
         """Return what is wrong with an image, or None; it is scored unless it was the last one that was."""
@@ -223,9 +244,7 @@ class Ticket:
             self.remembered += 1
         else:
             task, k = self._wanted or self._first_function()
-            self._ahead = None
-            result = self.run(plpy, task, img, "null", k)
-            self._ahead = ((task, k), result)
+            self.run(plpy, task, img, "null", k)
         if self._reason is None:
             return None
         message, public = self._reason
