@@ -1,4 +1,4 @@
-"""What needs no model: facts of an image from its header, its frames and parts, drawing, and embeddings alike."""
+"""What needs no model: facts of an image from its header, its frames and parts, drawing, likeness, and samples."""
 
 from __future__ import annotations
 
@@ -111,6 +111,13 @@ def alike(settings: Dict[str, str], img: bytes, k: Tuple[bytes, int, float]) -> 
     return alike_here(img, *k)
 
 
+def sampling(settings: Dict[str, str], asked: bytes, k: Optional[int]) -> str:
+    """Return which rows to score next for an estimate, and what is known now; see sampling.next_round."""
+    from .sampling import next_round
+
+    return next_round(asked.decode())
+
+
 def image(settings: Dict[str, str], reference: str, etag: Optional[str]) -> bytes:
     """Return the image to which a reference leads; `settings` know the stores that the user may read."""
     from ..store.reader import read_image
@@ -141,4 +148,5 @@ IMAGE_TASKS: Dict[str, Callable[[Any, Any, Any], Any]] = {
     "crop": crop,
     "frames": frames,
     "alike": alike,
+    "sampling": sampling,
 }

@@ -1,0 +1,81 @@
+-- The answers are the caller's own expressions and are computed with the caller's rights. Each row gets a number by chance once; a round
+-- scores the rows of each stratum whose number lies between two bounds, which the runtime's session/sampling sets.
+CREATE OR REPLACE FUNCTION dbinfer.estimate(images regclass, answer text, within double precision DEFAULT 0.01,
+  confidence double precision DEFAULT 0.95, "by" text DEFAULT NULL, proxy text DEFAULT NULL, id_column name DEFAULT 'id')
+RETURNS TABLE(part text, estimate double precision, low double precision, high double precision, unknown double precision,
+  scored bigint, rows bigint) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 10 COST 1000000 AS $$
+DECLARE
+  kind pg_catalog.text;
+  cuts pg_catalog.float8[];
+  state pg_catalog.text;
+  found pg_catalog.json;
+  told_at pg_catalog.timestamptz := pg_catalog.clock_timestamp();
+  -- to a sample of the proxy's values: strata are finer at both ends, where rare answers gather
+  edges CONSTANT pg_catalog.float8[] := '{0.004,0.016,0.06,0.25,0.5,0.75,0.94,0.984,0.996}';
+  stratum CONSTANT pg_catalog.text := CASE WHEN proxy IS NULL THEN '0' ELSE 'coalesce(pg_catalog.width_bucket(k.dbinfer_proxy, $1), -1)' END;
+  doing pg_catalog.text := pg_catalog.format('dbinfer.estimate was reading %s.', images);
+  told pg_catalog.text;
+  hinted pg_catalog.text;
+BEGIN
+  IF coalesce(within, 0) OPERATOR(pg_catalog.<=) 0 OR within OPERATOR(pg_catalog.=) 'NaN' THEN
+    RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('dbinfer: within is %s, but must be more than 0', coalesce(within::pg_catalog.text, 'NULL')),
+      HINT = 'For example within => 0.01: one per cent more or less.';
+  ELSIF NOT coalesce(confidence OPERATOR(pg_catalog.>=) 0.5 AND confidence OPERATOR(pg_catalog.<=) 0.9999, false) THEN
+    RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('dbinfer: confidence is %s, but must be from 0.5 to 0.9999', coalesce(confidence::pg_catalog.text, 'NULL'));
+  ELSIF images IS NULL OR answer IS NULL THEN
+    RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('dbinfer: %s is NULL', CASE WHEN images IS NULL THEN 'the table' ELSE 'the answer' END),
+      HINT = 'For example: SELECT * FROM dbinfer.estimate(''images'', $q$ (dbinfer.classify(img)).label = ''7'' $q$)';
+  END IF;
+  -- the type alone: no row is scored. A line of its own ends a comment in the caller's expression.
+  EXECUTE pg_catalog.format(E'SELECT pg_catalog.pg_typeof(s.y) FROM (SELECT 1) o LEFT JOIN (SELECT (%s\n) AS y FROM %s LIMIT 0) s ON true', answer, images) INTO kind;
+  IF kind OPERATOR(pg_catalog.<>) ALL ('{boolean,smallint,integer,bigint,numeric,real,"double precision"}'::pg_catalog.text[]) THEN
+    RAISE datatype_mismatch USING MESSAGE = pg_catalog.format('dbinfer: the answer is of type %s, but must be true or false, or a number', kind),
+      HINT = 'For example: (dbinfer.classify(img)).label = ''7''';
+  END IF;
+  IF pg_catalog.to_regclass('pg_temp.dbinfer_sample') IS NOT NULL THEN
+    DROP TABLE pg_temp.dbinfer_sample;
+  END IF;
+  EXECUTE pg_catalog.format(E'CREATE TEMPORARY TABLE dbinfer_sample ON COMMIT DROP AS SELECT %I AS dbinfer_key, (%s\n)::pg_catalog.text AS dbinfer_part,
+      (%s\n)::pg_catalog.float8 AS dbinfer_proxy, pg_catalog.random() AS dbinfer_at, (pg_catalog.random() OPERATOR(pg_catalog.<) 0.5)::integer AS dbinfer_half FROM %s',
+    id_column, coalesce("by", 'NULL'), coalesce(proxy, 'NULL'), images);
+  SELECT pg_catalog.count(*) INTO rows FROM pg_temp.dbinfer_sample;
+  SELECT pg_catalog.array_agg(DISTINCT e.edge) INTO cuts
+    FROM (SELECT pg_catalog.unnest(pg_catalog.percentile_disc(edges) WITHIN GROUP (ORDER BY k.dbinfer_proxy)) AS edge FROM pg_temp.dbinfer_sample k
+           WHERE k.dbinfer_proxy IS NOT NULL AND k.dbinfer_at OPERATOR(pg_catalog.<) (1e4 OPERATOR(pg_catalog./) greatest(rows, 1))) e WHERE e.edge IS NOT NULL;
+  EXECUTE pg_catalog.format('SELECT pg_catalog.json_build_object(''share'', $2, ''within'', $3, ''confidence'', $4, ''cells'', coalesce(pg_catalog.json_agg(c), ''[]''))
+      FROM (SELECT k.dbinfer_part AS part, %s AS stratum, k.dbinfer_half AS half, pg_catalog.count(*) AS rows, 0 AS upto, 0 AS taken, 0 AS known, 0 AS total, 0 AS squares
+              FROM pg_temp.dbinfer_sample k GROUP BY 1, 2, 3) c', stratum)
+     INTO state USING coalesce(cuts, '{}'), kind OPERATOR(pg_catalog.=) 'boolean', within, confidence;
+  LOOP
+    state := dbinfer._text('sampling', pg_catalog.convert_to(state, 'UTF8'), dbinfer._resolve('', false), 'error', 0);
+    EXIT WHEN NOT (state::pg_catalog.json OPERATOR(pg_catalog.->>) 'more')::boolean;
+    IF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) told_at OPERATOR(pg_catalog.>) '1 second'::pg_catalog.interval THEN
+      RAISE NOTICE USING MESSAGE = (SELECT pg_catalog.format('dbinfer: %s of %s rows scored%s', pg_catalog.sum(g.scored), pg_catalog.sum(g.rows),
+          CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.=) 1 THEN pg_catalog.format(': %s to %s', pg_catalog.round(pg_catalog.min(g.low)::numeric, 4), pg_catalog.round(pg_catalog.max(g.high)::numeric, 4)) END)
+        FROM pg_catalog.json_to_recordset(state::pg_catalog.json OPERATOR(pg_catalog.->) 'groups') g(low pg_catalog.float8, high pg_catalog.float8, scored bigint, rows bigint));
+      told_at := pg_catalog.clock_timestamp();
+    END IF;
+    -- OFFSET 0: the answer is computed once, and then counted
+    EXECUTE pg_catalog.format(E'SELECT pg_catalog.json_agg(q) FROM (
+        SELECT s.part, s.stratum, s.half, pg_catalog.count(*) AS taken, pg_catalog.count(DISTINCT s.key) AS keys, pg_catalog.count(s.y) AS known,
+               coalesce(pg_catalog.sum(s.y), 0) AS total, coalesce(pg_catalog.sum(s.y OPERATOR(pg_catalog.*) s.y), 0) AS squares
+          FROM (SELECT c.part, c.stratum, c.half, k.dbinfer_key AS key, (%s\n)%s::pg_catalog.float8 AS y
+                  FROM pg_temp.dbinfer_sample k JOIN pg_catalog.json_to_recordset($2) c(part pg_catalog.text, stratum integer, half integer, "from" pg_catalog.float8, upto pg_catalog.float8)
+                    ON c.stratum OPERATOR(pg_catalog.=) %s AND c.half OPERATOR(pg_catalog.=) k.dbinfer_half AND coalesce(c.part, '''') OPERATOR(pg_catalog.=) coalesce(k.dbinfer_part, '''')
+                   AND (c.part IS NULL) OPERATOR(pg_catalog.=) (k.dbinfer_part IS NULL) AND k.dbinfer_at OPERATOR(pg_catalog.>=) c."from" AND k.dbinfer_at OPERATOR(pg_catalog.<) c.upto
+                  JOIN %s ON %I OPERATOR(pg_catalog.=) k.dbinfer_key OFFSET 0) s GROUP BY 1, 2, 3) q',
+        answer, CASE WHEN kind OPERATOR(pg_catalog.=) 'boolean' THEN '::integer' END, stratum, images, id_column)
+       INTO found USING coalesce(cuts, '{}'), state::pg_catalog.json OPERATOR(pg_catalog.->) 'cells';
+    IF EXISTS (SELECT FROM pg_catalog.json_to_recordset(found) f(taken bigint, keys bigint) WHERE f.taken OPERATOR(pg_catalog.>) f.keys) THEN
+      RAISE data_exception USING MESSAGE = pg_catalog.format('dbinfer: column "%s" of %s has the same value in several rows', id_column, images), HINT = 'Name a key: id_column => ''number''';
+    END IF;
+    state := pg_catalog.jsonb_set(state::pg_catalog.jsonb, '{found}', coalesce(found, '[]')::pg_catalog.jsonb);
+  END LOOP;
+  DROP TABLE pg_temp.dbinfer_sample;
+  RETURN QUERY SELECT g.* FROM pg_catalog.json_to_recordset(state::pg_catalog.json OPERATOR(pg_catalog.->) 'groups')
+    g(part pg_catalog.text, estimate pg_catalog.float8, low pg_catalog.float8, high pg_catalog.float8, unknown pg_catalog.float8, scored bigint, rows bigint) ORDER BY g.part;
+-- include shared/raise_again.sql
+END $$;
+COMMENT ON FUNCTION dbinfer.estimate(regclass, text, double precision, double precision, text, text, name) IS
+  'the share of rows of which an answer is true, or the mean of a number, from as few rows as give it within so much at this confidence; for each value of `by`; a `proxy` that is cheap to compute saves rows, e.g. SELECT * FROM dbinfer.estimate(''images'', $$ (dbinfer.classify(img, ''digits'')).label = ''7'' $$, within => 0.02)';
+GRANT EXECUTE ON FUNCTION dbinfer.estimate(regclass, text, double precision, double precision, text, text, name) TO PUBLIC;

@@ -1,0 +1,145 @@
+"""dbinfer.estimate: a share or a mean of a whole table from a few of its rows.
+
+How often its intervals cover the truth is tested where no server is needed, in tests/unit/test_session_sampling.py.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import psycopg2
+import pytest
+import tiny_models
+from asking import ask, refused, role, rows
+from psycopg2.extensions import connection as Connection
+
+from dbinfer.models import deploy
+
+ROWS = 4000
+RED = "(dbinfer.classify(img, 'colours')).label = 'red'"
+TABLE = """
+CREATE TABLE public.many AS SELECT n AS id, n %% 4 AS camera, CASE WHEN n %% 8 = 0 THEN NULL ELSE n %% 10 END AS number,
+    (CASE WHEN n %% 4 = 3 THEN %s::bytea ELSE %s::bytea END) || int4send(n) AS img FROM generate_series(1, 4000) n
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def table(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Pictures of which a quarter is red: those of camera 3."""
+    deploy(tiny_models.colour_classifier(tmp_path_factory.mktemp("irs")), dsn=dsn)
+    red, blue = (tiny_models.file(tiny_models.picture(*rgb)) for rgb in ((255, 0, 0), (0, 0, 255)))
+    with closing(psycopg2.connect(dsn)) as db:
+        db.autocommit = True
+        rows(db, TABLE, red, blue)
+        rows(db, "ANALYZE public.many")
+
+
+def estimate(db: Connection, answer: str, *more: str, table: str = "many") -> list[dict[str, Any]]:
+    with db.cursor() as cursor:
+        options = "".join(f", {one}" for one in more)
+        cursor.execute(f"SELECT * FROM dbinfer.estimate('{table}', $${answer}$${options})")
+        assert cursor.description
+        return [dict(zip([column.name for column in cursor.description], row, strict=True)) for row in cursor]
+
+
+def close(found: dict[str, Any], truth: float, within: float) -> bool:
+    """One in 20 intervals may miss the truth; one in millions misses it by another such width."""
+    assert found["low"] <= found["estimate"] <= found["high"]
+    assert (found["high"] - found["low"]) / 2 <= within
+    return bool(found["low"] - within < truth < found["high"] + within)
+
+
+def test_a_share(db: Connection) -> None:
+    (found,) = estimate(db, RED, "within => 0.05")
+    assert close(found, 0.25, 0.05)
+    assert found["scored"] < 1000
+    assert (found["rows"], found["unknown"], found["part"]) == (ROWS, 0, None)
+    assert ask(db, "SELECT to_regclass('pg_temp.dbinfer_sample')") is None
+
+
+def test_a_mean_of_numbers_knows_nothing_of_rows_without_one(db: Connection) -> None:
+    truth = float(ask(db, "SELECT avg(number) FROM many"))
+    (found,) = estimate(db, "number", "within => 0.3")
+    assert close(found, truth, 0.3)
+    assert 0.05 < found["unknown"] < 0.25
+    assert found["scored"] < ROWS
+
+
+def test_a_line_for_each_group(db: Connection) -> None:
+    found = estimate(db, RED, "within => 0.05", "by => 'camera'")
+    assert [one["part"] for one in found] == ["0", "1", "2", "3"]
+    assert all(close(one, float(one["part"] == "3"), 0.05) for one in found)
+    assert all(one["rows"] == ROWS / 4 and one["scored"] < ROWS / 4 for one in found)
+
+
+def test_a_proxy_saves_rows(db: Connection) -> None:
+    (without,) = estimate(db, RED, "within => 0.03")
+    (found,) = estimate(db, RED, "within => 0.03", "proxy => '(camera = 3)::integer'")
+    assert close(found, 0.25, 0.03)
+    assert found["scored"] < without["scored"] / 2
+
+
+def test_rows_without_an_answer_widen_the_bounds(db: Connection) -> None:
+    """A tenth of the rows has no answer: the truth may be anything from 0 of them to all."""
+    (found,) = estimate(db, "CASE WHEN id % 10 > 0 THEN id % 4 = 3 END", "within => 0.04")
+    assert found["low"] < 0.225 + 0.04 < 0.325 - 0.04 < found["high"]
+    assert abs(found["unknown"] - 0.1) < 0.05
+    assert abs(found["estimate"] - 0.25) < 0.08
+
+
+def test_all_rows_are_scored_where_so_few_are_there(db: Connection) -> None:
+    (found,) = estimate(db, RED, "within => 0.001")
+    assert (found["scored"], found["low"], found["estimate"], found["high"]) == (ROWS, 0.25, 0.25, 0.25)
+    rows(db, "CREATE TEMP VIEW few AS SELECT * FROM many WHERE id <= 8")
+    (found,) = estimate(db, RED, table="few")
+    assert (found["scored"], found["low"], found["high"]) == (8, 0.25, 0.25)
+    rows(db, "CREATE OR REPLACE TEMP VIEW few AS SELECT * FROM many WHERE false")
+    assert estimate(db, RED, table="few") == []
+    (found,) = estimate(db, "NULL::boolean", table="many")
+    assert (found["scored"], found["estimate"], found["unknown"]) == (ROWS, None, 1)
+
+
+def test_with_the_callers_rights(db: Connection) -> None:
+    rows(db, "CREATE TABLE public.private AS SELECT * FROM many WHERE id <= 300")
+    try:
+        with role(db):
+            refused(db, "42501", f"SELECT * FROM dbinfer.estimate('public.private', $${RED}$$)")
+            refused(
+                db,
+                "42501",
+                "SELECT * FROM dbinfer.estimate('public.many', 'pg_read_file(''/etc/hosts'') = ''''')",
+            )
+    finally:
+        rows(db, "DROP TABLE public.private")
+
+
+WRONG = {
+    "within => 0": "within is 0, but must be more than 0",
+    "within => 'NaN'": "within is NaN",
+    "confidence => 95": "confidence is 95, but must be from 0.5 to 0.9999",
+    "id_column => 'camera'": 'column "camera" of many has the same value in several rows',
+    "id_column => 'nothing'": 'column "nothing" does not exist',
+    "by => 'nothing'": 'column "nothing" does not exist',
+}
+
+
+def test_what_cannot_be_estimated_is_one_sentence(db: Connection, subtests: pytest.Subtests) -> None:
+    for option, told in WRONG.items():
+        with subtests.test(option=option), pytest.raises(psycopg2.Error) as caught:
+            estimate(db, RED, option)
+        assert told in caught.value.diag.message_primary
+    with pytest.raises(
+        psycopg2.Error, match="the answer is of type text, but must be true or false, or a number"
+    ):
+        estimate(db, "(dbinfer.classify(img, 'colours')).label")
+    with pytest.raises(psycopg2.Error, match='model "none" does not exist'):
+        estimate(db, "(dbinfer.classify(img, 'none')).label = 'red'")
+    assert ask(db, "SELECT to_regclass('pg_temp.dbinfer_sample')") is None
+
+
+def test_a_slow_one_tells_how_far_it_is(db: Connection) -> None:
+    db.notices.clear()  # type: ignore[attr-defined]
+    (found,) = estimate(db, "pg_sleep(0.004) IS NOT NULL AND id % 4 = 3", "within => 0.04")
+    assert close(found, 0.25, 0.04)
+    assert any("of 4000 rows scored: 0." in notice for notice in db.notices)
