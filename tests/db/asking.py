@@ -79,10 +79,12 @@ def role(db: Connection, *member_of: str) -> Iterator[str]:
         rows(db, f"DROP ROLE {name}")
 
 
-def make_images(db: Connection, table: str, images: list[bytes | None], copies: int = 1) -> None:
+def make_images(
+    db: Connection, table: str, images: list[bytes | None], copies: int = 1, equal: bool = False
+) -> None:
     """Make a table (id, img) of these images, each `copies` times, readable by everybody.
 
-    Each copy ends with its number, as the same image again would be scored once.
+    Unless they shall be `equal`, each copy ends with its number: the same image again would be scored once.
     """
     table = f"public.{table}"
     rows(db, f"DROP TABLE IF EXISTS {table}")
@@ -90,9 +92,9 @@ def make_images(db: Connection, table: str, images: list[bytes | None], copies: 
     with db.cursor() as cursor:
         for place, img in enumerate(images):
             cursor.execute(
-                f"INSERT INTO {table} SELECT %s + n * %s, %s::bytea || CASE WHEN n = 0 THEN '' ELSE int4send(n) END "
-                "FROM generate_series(0, %s) n",
-                (place, len(images), img, copies - 1),
+                f"INSERT INTO {table} SELECT %s + n * %s, "
+                "%s::bytea || CASE WHEN %s OR n = 0 THEN '' ELSE int4send(n) END FROM generate_series(0, %s) n",
+                (place, len(images), img, equal, copies - 1),
             )
     rows(db, f"GRANT SELECT ON {table} TO PUBLIC")
     rows(db, f"ANALYZE {table}")

@@ -36,7 +36,7 @@ def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def images(db: Connection) -> Iterator[None]:
     """A table of 60 images: red, green, blue, red, ..."""
-    make_images(db, "images", list(IMAGES.values()), copies=20)
+    make_images(db, "images", list(IMAGES.values()), copies=20, equal=True)
     yield
     rows(db, "DROP TABLE IF EXISTS predictions, predictions_errors, predictions_queue, images CASCADE")
     rows(db, "DROP FUNCTION IF EXISTS predictions_queue() CASCADE")

@@ -46,7 +46,11 @@ def shown(dsn: str, *options: str) -> str:
 
 def test_the_command_shows_who_used_what_and_what_nobody_did(db: Connection, dsn: str) -> None:
     # of a column: Greenplum computes the answer for a constant once
-    rows(db, "SELECT dbinfer.predict(img, 'told@1') FROM unnest(%s::bytea[]) AS img", [IMAGE] * 3)
+    rows(
+        db,
+        "SELECT dbinfer.predict(img, 'told@1') FROM unnest(%s::bytea[]) AS img",
+        [IMAGE, IMAGE + b"2", IMAGE + b"3"],
+    )
     table = shown(dsn)
     (used,) = (line for line in table.splitlines() if "told@1" in line)
     assert ask(db, "SELECT current_user") in used

@@ -72,7 +72,7 @@ def test_rows_seconds_and_the_last_moment(db: Connection) -> None:
 def test_rows_that_a_search_embeds_count_too(db: Connection, dsn: str, tmp_path: Path) -> None:
     """With usage on, a search over images ended with `run() takes 6 positional arguments but 7 were given`."""
     deploy(tiny_models.colour_embedding(tmp_path), dsn=dsn)
-    assert len(rows(db, "SELECT * FROM dbinfer.similar('images', %s, 'vector', 5)", IMAGE)) == 5
+    assert len(rows(db, "SELECT * FROM dbinfer.similar('images', %s, 'vector', 5)", IMAGE + b"it")) == 5
     assert counted(db, "vector") == 101  # with the image that is looked for
 
 
