@@ -7,6 +7,7 @@ RETURNS TABLE(part text, estimate double precision, low double precision, high d
 DECLARE
   kind pg_catalog.text;
   cuts pg_catalog.float8[];
+  kept pg_catalog.float8 := 1;
   state pg_catalog.text;
   found pg_catalog.json;
   told_at pg_catalog.timestamptz := pg_catalog.clock_timestamp();
@@ -35,24 +36,34 @@ BEGIN
   IF pg_catalog.to_regclass('pg_temp.dbinfer_sample') IS NOT NULL THEN
     DROP TABLE pg_temp.dbinfer_sample;
   END IF;
+  EXECUTE pg_catalog.format('SELECT pg_catalog.count(*) FROM %s', images) INTO rows;
+  -- A share needs at most 1 / (4 within^2) rows for each square of the normal distribution's quantile, which is less than 2 ln(1 / (1 - confidence)).
+  -- What is never asked for is not kept: of a million rows that saves most of the time.
+  IF "by" IS NULL AND proxy IS NULL AND kind OPERATOR(pg_catalog.=) 'boolean' THEN
+    kept := least(1, (1000 OPERATOR(pg_catalog.-) (0.75 OPERATOR(pg_catalog.*) pg_catalog.ln(1 OPERATOR(pg_catalog.-) confidence)
+                           OPERATOR(pg_catalog./) (within OPERATOR(pg_catalog.*) within))) OPERATOR(pg_catalog./) greatest(rows, 1));
+  END IF;
   EXECUTE pg_catalog.format(E'CREATE TEMPORARY TABLE dbinfer_sample ON COMMIT DROP AS SELECT %I AS dbinfer_key, (%s\n)::pg_catalog.text AS dbinfer_part,
-      (%s\n)::pg_catalog.float8 AS dbinfer_proxy, pg_catalog.random() AS dbinfer_at, (pg_catalog.random() OPERATOR(pg_catalog.<) 0.5)::integer AS dbinfer_half FROM %s',
-    id_column, coalesce("by", 'NULL'), coalesce(proxy, 'NULL'), images);
-  SELECT pg_catalog.count(*) INTO rows FROM pg_temp.dbinfer_sample;
-  SELECT pg_catalog.array_agg(DISTINCT e.edge) INTO cuts
-    FROM (SELECT pg_catalog.unnest(pg_catalog.percentile_disc(edges) WITHIN GROUP (ORDER BY k.dbinfer_proxy)) AS edge FROM pg_temp.dbinfer_sample k
-           WHERE k.dbinfer_proxy IS NOT NULL AND k.dbinfer_at OPERATOR(pg_catalog.<) (1e4 OPERATOR(pg_catalog./) greatest(rows, 1))) e WHERE e.edge IS NOT NULL;
+      (%s\n)::pg_catalog.float8 AS dbinfer_proxy, pg_catalog.random() OPERATOR(pg_catalog.*) %s AS dbinfer_at, (pg_catalog.random() OPERATOR(pg_catalog.<) 0.5)::integer AS dbinfer_half
+      FROM %s%s', id_column, coalesce("by", 'NULL'), coalesce(proxy, 'NULL'), kept, images,
+    CASE WHEN kept OPERATOR(pg_catalog.<) 1 THEN ' WHERE pg_catalog.random() OPERATOR(pg_catalog.<) ' OPERATOR(pg_catalog.||) kept::pg_catalog.text END);
+  IF proxy IS NOT NULL THEN
+    SELECT pg_catalog.array_agg(DISTINCT e.edge) INTO cuts
+      FROM (SELECT pg_catalog.unnest(pg_catalog.percentile_disc(edges) WITHIN GROUP (ORDER BY k.dbinfer_proxy)) AS edge FROM pg_temp.dbinfer_sample k
+             WHERE k.dbinfer_proxy IS NOT NULL AND k.dbinfer_at OPERATOR(pg_catalog.<) (1e4 OPERATOR(pg_catalog./) greatest(rows, 1))) e WHERE e.edge IS NOT NULL;
+  END IF;
   EXECUTE pg_catalog.format('SELECT pg_catalog.json_build_object(''share'', $2, ''within'', $3, ''confidence'', $4, ''cells'', coalesce(pg_catalog.json_agg(c), ''[]''))
-      FROM (SELECT k.dbinfer_part AS part, %s AS stratum, k.dbinfer_half AS half, pg_catalog.count(*) AS rows, 0 AS upto, 0 AS taken, 0 AS known, 0 AS total, 0 AS squares
-              FROM pg_temp.dbinfer_sample k GROUP BY 1, 2, 3) c', stratum)
+      FROM (SELECT k.dbinfer_part AS part, %s AS stratum, k.dbinfer_half AS half, %s AS rows, 0 AS upto, 0 AS taken, 0 AS known, 0 AS total, 0 AS squares
+              FROM pg_temp.dbinfer_sample k GROUP BY 1, 2, 3) c', stratum,
+      CASE WHEN kept OPERATOR(pg_catalog.<) 1 THEN pg_catalog.format('%s OPERATOR(pg_catalog./) 2.0', rows) ELSE 'pg_catalog.count(*)' END)
      INTO state USING coalesce(cuts, '{}'), kind OPERATOR(pg_catalog.=) 'boolean', within, confidence;
   LOOP
     state := dbinfer._text('sampling', pg_catalog.convert_to(state, 'UTF8'), dbinfer._resolve('', false), 'error', 0);
     EXIT WHEN NOT (state::pg_catalog.json OPERATOR(pg_catalog.->>) 'more')::boolean;
-    IF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) told_at OPERATOR(pg_catalog.>) '1 second'::pg_catalog.interval THEN
-      RAISE NOTICE USING MESSAGE = (SELECT pg_catalog.format('dbinfer: %s of %s rows scored%s', pg_catalog.sum(g.scored), pg_catalog.sum(g.rows),
-          CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.=) 1 THEN pg_catalog.format(': %s to %s', pg_catalog.round(pg_catalog.min(g.low)::numeric, 4), pg_catalog.round(pg_catalog.max(g.high)::numeric, 4)) END)
-        FROM pg_catalog.json_to_recordset(state::pg_catalog.json OPERATOR(pg_catalog.->) 'groups') g(low pg_catalog.float8, high pg_catalog.float8, scored bigint, rows bigint));
+    IF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) told_at OPERATOR(pg_catalog.>) '10 seconds'::pg_catalog.interval THEN
+      RAISE NOTICE USING MESSAGE = (SELECT pg_catalog.format('dbinfer: %s of %s rows scored%s', pg_catalog.sum(g.scored), pg_catalog.sum(g.rows)::bigint,
+          CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.=) 1 AND pg_catalog.count(g.low) OPERATOR(pg_catalog.=) 1 THEN pg_catalog.format(': %s to %s', pg_catalog.round(pg_catalog.min(g.low)::numeric, 4), pg_catalog.round(pg_catalog.max(g.high)::numeric, 4)) END)
+        FROM pg_catalog.json_to_recordset(state::pg_catalog.json OPERATOR(pg_catalog.->) 'groups') g(low pg_catalog.float8, high pg_catalog.float8, scored bigint, rows pg_catalog.float8));
       told_at := pg_catalog.clock_timestamp();
     END IF;
     -- OFFSET 0: the answer is computed once, and then counted
@@ -67,13 +78,13 @@ BEGIN
         answer, CASE WHEN kind OPERATOR(pg_catalog.=) 'boolean' THEN '::integer' END, stratum, images, id_column)
        INTO found USING coalesce(cuts, '{}'), state::pg_catalog.json OPERATOR(pg_catalog.->) 'cells';
     IF EXISTS (SELECT FROM pg_catalog.json_to_recordset(found) f(taken bigint, keys bigint) WHERE f.taken OPERATOR(pg_catalog.>) f.keys) THEN
-      RAISE data_exception USING MESSAGE = pg_catalog.format('dbinfer: column "%s" of %s has the same value in several rows', id_column, images), HINT = 'Name a key: id_column => ''number''';
+      RAISE data_exception USING MESSAGE = pg_catalog.format('dbinfer: column "%s" of %s has the same value in several rows', id_column, images), HINT = 'Name a key: id_column => ''number''. A table of PostgreSQL that has none has id_column => ''ctid''.';
     END IF;
     state := pg_catalog.jsonb_set(state::pg_catalog.jsonb, '{found}', coalesce(found, '[]')::pg_catalog.jsonb);
   END LOOP;
   DROP TABLE pg_temp.dbinfer_sample;
-  RETURN QUERY SELECT g.* FROM pg_catalog.json_to_recordset(state::pg_catalog.json OPERATOR(pg_catalog.->) 'groups')
-    g(part pg_catalog.text, estimate pg_catalog.float8, low pg_catalog.float8, high pg_catalog.float8, unknown pg_catalog.float8, scored bigint, rows bigint) ORDER BY g.part;
+  RETURN QUERY SELECT g.part, g.estimate, g.low, g.high, g.unknown, g.scored, g.rows::bigint FROM pg_catalog.json_to_recordset(state::pg_catalog.json OPERATOR(pg_catalog.->) 'groups')
+    g(part pg_catalog.text, estimate pg_catalog.float8, low pg_catalog.float8, high pg_catalog.float8, unknown pg_catalog.float8, scored bigint, rows pg_catalog.float8) ORDER BY g.part;
 -- include shared/raise_again.sql
 END $$;
 COMMENT ON FUNCTION dbinfer.estimate(regclass, text, double precision, double precision, text, text, name) IS
