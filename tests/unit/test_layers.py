@@ -36,6 +36,7 @@ SCORING = (
     "image.draw.",
     "image.frames.",
     "image.resize.",
+    "image.tiles.",
     "result.",
     "model.model.",
     "model.functions.",
