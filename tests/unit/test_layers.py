@@ -40,6 +40,7 @@ SCORING = (
     "result.",
     "model.model.",
     "model.functions.",
+    "model.tiled.",
     "engine.loader.",
     "engine.worker.",
     "store.fetcher.",

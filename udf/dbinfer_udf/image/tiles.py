@@ -9,14 +9,15 @@ from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Sequence
 import cv2
 import numpy as np
 
+from ..errors import ImageError
 from . import tiff
 from .apart import apart
 from .decode import Decoder
 from .file import Limits, check_count, image_limits, too_large
 from .header import read_header, sniff
 
-# left, top, right, bottom
-Region = Callable[[int, int, int, int], np.ndarray]
+# left, top, right, bottom, and the top of the next row of tiles
+Region = Callable[[int, int, int, int, int], np.ndarray]
 
 
 class Cut(NamedTuple):
@@ -69,6 +70,9 @@ def grid_of(data: bytes, cut: Cut, limits: Limits) -> Grid:
     # before they are listed, for a header may claim any size
     count = (len(starts[0][0]) + 1) * (len(starts[1][0]) + 1)
     check_count(count, limits.max_segments, "tiles", "max_image_segments")
+    memory = 3 * size[0] * min(cut.height, size[1])
+    if memory > limits.max_memory:
+        raise _too_much(memory, limits)
     columns, rows = ([*before, last] for before, last in starts)
     return Grid(cut, size, columns, rows)
 
@@ -79,6 +83,10 @@ def _starts(length: int, side: int, overlap: int, step: int) -> Tuple[range, int
     """
     last = -(-max(0, length - side) // step) * step
     return range(0, last, max(step, (side - overlap) // step * step)), last
+
+
+def _too_much(memory: int, limits: Limits) -> ImageError:
+    return too_large(memory, limits.max_memory, "bytes of memory for a row of tiles", "max_image_memory")
 
 
 def _blocks(data: bytes, limits: Limits) -> Optional[tiff.Blocks]:
@@ -100,48 +108,52 @@ def tiles(settings: Dict[str, str], data: bytes, cut: Cut, elsewhere: bool) -> I
         yield from apart(settings, "image.tiles:tiles_apart", [data], [list(cut)])
     else:
         limits = image_limits(settings)
-        yield from _cut(limits, data, cut, _region(limits, data, settings))
+        yield from _cut(limits, data, cut, _region(limits, data, cut, settings))
 
 
 def tiles_apart(limits: Limits, data: bytes, cut: Sequence[Any]) -> Iterator[bytes]:
     """Yield the same in that process."""
-    yield from _cut(limits, data, Cut(*cut), _region(limits, data, None))
+    yield from _cut(limits, data, Cut(*cut), _region(limits, data, Cut(*cut), None))
 
 
 def _cut(limits: Limits, data: bytes, cut: Cut, region: Region) -> Iterator[bytes]:
     grid = grid_of(data, cut, limits)
+    below = dict(zip(grid.rows, [*grid.rows[1:], grid.size[1]]))
     for x, y in grid.places:
         right, bottom = min(x + cut.width, grid.size[0]), min(y + cut.height, grid.size[1])
-        part = region(x, y, right, bottom)
+        part = region(x, y, right, bottom, below[y])
         if cut.pad is not None and part.shape[:2] != (cut.height, cut.width):
             missing = 0, cut.height - part.shape[0], 0, cut.width - part.shape[1]
             part = cv2.copyMakeBorder(part, *missing, cv2.BORDER_CONSTANT, value=(cut.pad,) * 3)
         yield cv2.imencode(".bmp", part)[1].tobytes()
 
 
-def _region(limits: Limits, data: bytes, settings: Optional[Dict[str, str]]) -> Region:
+def _region(limits: Limits, data: bytes, cut: Cut, settings: Optional[Dict[str, str]]) -> Region:
     """Return what gives the pixels BGR of a part of the image; asked for from top to bottom."""
     found = _blocks(data, limits)
     decode = Decoder("BGR", limits, settings=settings, keeps=found is None)
     if found is not None:
-        return _Mosaic(found, decode, limits)
+        return _Mosaic(found, decode, limits, cut.height)
     picture = decode(data)[0]
-    return lambda left, top, right, bottom: picture[top:bottom, left:right]
+    return lambda left, top, right, bottom, _below: picture[top:bottom, left:right]
 
 
 class _Mosaic:
     """Puts parts of a TIFF together of its strips or tiles, each decoded once while one goes downwards."""
 
-    def __init__(self, blocks: tiff.Blocks, decode: Decoder, limits: Limits) -> None:
-        self._blocks, self._decode, self._limits = blocks, decode, limits
+    def __init__(self, blocks: tiff.Blocks, decode: Decoder, limits: Limits, height: int) -> None:
+        self._blocks, self._decode = blocks, decode
         self._kept: Dict[int, np.ndarray] = {}
-        self._top = 0
+        # strips may be as low as a line, or higher than a tile
+        lines = min(height + blocks.down, blocks.height)
+        memory = 3 * blocks.columns * blocks.across * lines
+        if memory > limits.max_memory:
+            raise _too_much(memory, limits)
 
-    def __call__(self, left: int, top: int, right: int, bottom: int) -> np.ndarray:
+    def __call__(self, left: int, top: int, right: int, bottom: int, below: int) -> np.ndarray:
         across, down, columns = self._blocks.across, self._blocks.down, self._blocks.columns
         rows = range(top // down, -(-bottom // down))
-        if not self._kept or top != self._top:
-            self._begin_row(top, rows)
+        self._forget(left, top, below)
         part = np.empty((bottom - top, right - left, 3), np.uint8)
         for row in rows:
             for column in range(left // across, -(-right // across)):
@@ -152,15 +164,14 @@ class _Mosaic:
                 part[y : y + here.shape[0], x : x + here.shape[1]] = here
         return part
 
-    def _begin_row(self, top: int, rows: range) -> None:
-        """Forget what lies above; raise where the row needs too much memory."""
-        self._top, first = top, rows.start * self._blocks.columns
-        self._kept = {number: block for number, block in self._kept.items() if number >= first}
-        pixels = len(rows) * self._blocks.down * self._blocks.columns * self._blocks.across
-        if 3 * pixels > self._limits.max_memory:
-            raise too_large(
-                3 * pixels, self._limits.max_memory, "bytes of memory for a row of tiles", "max_image_memory"
-            )
+    def _forget(self, left: int, top: int, below: int) -> None:
+        """Let go of the blocks above this tile, and of those to its left that the next row does not need."""
+        columns, across, down = self._blocks.columns, self._blocks.across, self._blocks.down
+        for number in [*self._kept]:
+            row, column = divmod(number, columns)
+            end = (row + 1) * down
+            if end <= top or (end <= below and (column + 1) * across <= left):
+                del self._kept[number]
 
     def _block(self, number: int) -> np.ndarray:
         if number not in self._kept:
