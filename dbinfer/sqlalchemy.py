@@ -66,9 +66,9 @@ def predict_tensor(
     return func.dbinfer.predict_tensor(img, model, on_error, *_named(output), type_=LargeBinary)
 
 
-def _named(output: str | None) -> tuple[str, ...]:
-    # a database of 0.1.0 knows no fourth argument
-    return () if output is None else (output,)
+def _named(last: str | bool | None) -> tuple[str | bool, ...]:
+    # a database of an older version knows no fourth argument
+    return () if last is None else (last,)
 
 
 def classify(img: Image, model: str | None = None, on_error: str = "error") -> Composite:
@@ -90,16 +90,18 @@ def classify_all(
     return to_json(func.dbinfer.classify_all(img, model, on_error))
 
 
-def segment(img: Image, model: str | None = None, on_error: str = "error") -> ColumnElement[bytes]:
+def segment(
+    img: Image, model: str | None = None, on_error: str = "error", tile: bool | None = None
+) -> ColumnElement[bytes]:
     """Return the mask as a PNG in the size of the image."""
-    return func.dbinfer.segment(img, model, on_error, type_=LargeBinary)
+    return func.dbinfer.segment(img, model, on_error, *_named(tile), type_=LargeBinary)
 
 
 def detect(
-    img: Image, model: str | None = None, on_error: str = "error"
+    img: Image, model: str | None = None, on_error: str = "error", tile: bool | None = None
 ) -> ColumnElement[list[dict[str, Any]]]:
     """Return the objects found, highest score first, as JSON objects: label, class, score, x, y, width, height."""
-    return to_json(func.dbinfer.detect(img, model, on_error))
+    return to_json(func.dbinfer.detect(img, model, on_error, *_named(tile)))
 
 
 def instances(

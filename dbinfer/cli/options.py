@@ -184,7 +184,13 @@ class Stated:
     iou_threshold: float | None = option(
         None, "Of two boxes of a class that overlap by more than this, the lower one is dropped; 1 keeps all."
     )
-    max_detections: int | None = option(None, "Most boxes returned for an image.")
+    max_detections: int | None = option(None, "Most boxes returned for an image, or for each of its tiles.")
+    tile: bool | None = option(
+        None,
+        "Put images through the network in overlapping tiles as large as its input, not shrunk as a whole.",
+        "--tile/--no-tile",
+    )
+    tile_overlap: float | None = option(None, "Part of its sides by which tiles overlap, 0 to 0.5.")
     precision: str | None = option(None, "Precision of inference: {choices}.", choices=m.PRECISIONS)
     decode: str | None = option(
         None, "fast (decodes JPEGs at a reduced scale where that is enough) or exact."

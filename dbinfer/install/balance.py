@@ -202,6 +202,7 @@ CALLS = {
     "_crop": 0,
     "_read": 0,
     "_frames": 0,
+    "_tiles": 0,
     "_take": 3,
     "_image": 0,
     "_fetch_ahead": 0,

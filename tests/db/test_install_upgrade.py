@@ -76,6 +76,36 @@ def test_draw_gained_an_argument(server_dsn: str, venv: Path) -> None:
         assert snapshot(other) == fresh
 
 
+BEFORE_0_6 = """
+DROP FUNCTION dbinfer.segment(bytea, text, text, boolean);
+DROP FUNCTION dbinfer.detect(bytea, text, text, boolean);
+ALTER FUNCTION dbinfer._segment_image(bytea, text, text) RENAME TO segment;
+ALTER FUNCTION dbinfer._detect_image(bytea, text, text) RENAME TO detect;
+DELETE FROM dbinfer_private.upgrade WHERE name = '0023_tiles';
+CREATE VIEW public.shown AS SELECT dbinfer.segment(%s, 'redness') AS mask, dbinfer.detect(%s, 'redbox') AS found
+"""
+
+
+@pytest.mark.wide
+def test_segment_and_detect_gained_an_argument(server_dsn: str, venv: Path, tmp_path: Path) -> None:
+    image = tiny_models.file(tiny_models.picture(200, 2, 3))
+    with another_database(server_dsn) as other:
+        install(InstallOptions(venv=str(venv)), other)
+        for model in (tiny_models.red_mask(tmp_path), tiny_models.red_box(tmp_path)):
+            deploy(model, dsn=other)
+        fresh = snapshot(other)
+        with closing(psycopg2.connect(other)) as connection, connection:
+            rows(connection, BEFORE_0_6, image, image)
+            rows(connection, "SELECT dbinfer_private.set_setting('sql_digest', 'another')")
+        assert upgrade(dsn=other).changed
+        with closing(psycopg2.connect(other)) as connection, connection:
+            same = "mask = dbinfer.segment(%s, 'redness') AND found = dbinfer.detect(%s, 'redbox')"
+            assert ask(connection, f"SELECT {same} FROM public.shown", image, image)
+            assert "_segment_image(" in ask(connection, "SELECT pg_get_viewdef('public.shown')")
+            rows(connection, "DROP VIEW public.shown")
+        assert snapshot(other) == fresh
+
+
 @pytest.mark.wide
 def test_install_over_an_older_one_says_upgrade(server_dsn: str, sql: Path) -> None:
     with another_database(server_dsn) as other:

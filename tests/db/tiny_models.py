@@ -86,14 +86,15 @@ def large(folder: Path, number: float, name: str) -> Path:
     return _write(_graph(head), folder, name, manifest("tensor"))
 
 
-def red_mask(folder: Path, name: str = "redness", **values: Any) -> Path:
+def red_mask(folder: Path, name: str = "redness", side: int = SIDE, **values: Any) -> Path:
     """Write a segmentation network: the mask is where red is above 127."""
 
     def head(ops: Any, image: Any) -> Any:
         red = ops.gather(image, np.array([0]), np.array(3))
         return ops.divide(red, np.float32(255))
 
-    return _write(_graph(head), folder, name, manifest("segmentation", **values))
+    described = manifest("segmentation", height=side, width=side, **values)
+    return _write(_graph(head, (1, side, side, 3)), folder, name, described)
 
 
 def colour_embedding(folder: Path, name: str = "vector", **values: Any) -> Path:
@@ -125,23 +126,24 @@ def boxes(folder: Path, rows: Sequence[Sequence[float]], name: str = "boxes", **
     return _write(_graph(head), folder, name, manifest("detection", **values))
 
 
-def red_box(folder: Path, name: str = "redbox", **values: Any) -> Path:
+def red_box(folder: Path, name: str = "redbox", side: int = SIDE, **values: Any) -> Path:
     """Write a detector of one class, whose only box holds the pixels where red is above 127."""
 
     def head(ops: Any, image: Any) -> Any:
         red = ops.gather(image, np.array(0), np.array(3))
         there = ops.convert(ops.greater(red, np.float32(127)), "f32")
         sides = [ops.reduce_max(there, np.array([axis]), False) for axis in (1, 2)]
-        up, down = np.arange(1, SIDE + 1, dtype=np.float32), np.arange(SIDE, 0, -1, dtype=np.float32)
-        # the first pixel is SIDE less the largest number counted from the end
-        starts = [ops.subtract(np.float32(SIDE), _largest(ops, side, down)) for side in sides]
-        ends = [_largest(ops, side, up) for side in sides]
+        up, down = np.arange(1, side + 1, dtype=np.float32), np.arange(side, 0, -1, dtype=np.float32)
+        # the first pixel is the side less the largest number counted from the end
+        starts = [ops.subtract(np.float32(side), _largest(ops, one, down)) for one in sides]
+        ends = [_largest(ops, one, up) for one in sides]
         score = ops.reshape(ops.reduce_max(there, np.array([1, 2]), True), np.array([-1, 1]), False)
         # the class, for as many images as there are
         parts = [*starts, *ends, score, ops.multiply(score, np.float32(0))]
         return ops.unsqueeze(ops.concat(parts, 1), np.array([1]))
 
-    return _write(_graph(head), folder, name, manifest("detection", **{"labels": ["thing"]} | values))
+    values = {"labels": ["thing"], "height": side, "width": side} | values
+    return _write(_graph(head, (1, side, side, 3)), folder, name, manifest("detection", **values))
 
 
 def _largest(ops: Any, there: Any, numbers: np.ndarray) -> Any:
@@ -175,6 +177,30 @@ def convolution(folder: Path, name: str = "conv", seed: int = 0, **values: Any) 
 
     described = manifest("classification", height=32, width=32, **values)
     return _write(_graph(head, (1, 32, 32, 3)), folder, name, described)
+
+
+def textures(folder: Path, name: str = "textures", size: tuple[int, int] = (64, 64), **values: Any) -> Path:
+    """Write a convolutional network that halves its sides and doubles them again; it sees 6 pixels around each.
+
+    Its weights are small whole numbers, so that float32 computes exactly and networks of all sizes agree.
+    """
+    random = np.random.default_rng(19)  # on noise, half of its mask is set
+    weights = [random.integers(-1, 2, (*ends, 3, 3)).astype(np.float32) for ends in ((4, 3), (4, 4), (1, 4))]
+
+    def head(ops: Any, image: Any) -> Any:
+        def filtered(before: Any, number: int) -> Any:
+            return ops.convolution(before, weights[number], [1, 1], [1, 1], [1, 1], [1, 1])
+
+        first = ops.relu(filtered(ops.transpose(image, np.array([0, 3, 1, 2])), 0))
+        half = ops.max_pool(first, [2, 2], [1, 1], [0, 0], [0, 0], [2, 2]).output(0)
+        deep = ops.relu(filtered(half, 1))
+        scales, axes = np.array([2, 2], np.float32), np.array([2, 3])
+        again = ops.interpolate(deep, scales, "nearest", "scales", axes=axes, nearest_mode="floor",
+                                coordinate_transformation_mode="asymmetric")  # fmt: skip
+        return filtered(again, 2)
+
+    described = manifest("segmentation", width=size[0], height=size[1], **values)
+    return _write(_graph(head, (1, size[1], size[0], 3)), folder, name, described)
 
 
 def loop(folder: Path, trips: int, name: str = "loop", **values: Any) -> Path:

@@ -13,14 +13,14 @@ from math import isfinite
 from numbers import Integral, Real
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
-from .tasks import TASKS
+from .tasks import TASKS, TILE_KEYS
 
 _TEXTS = ("name", "task", "color", "resize", "interpolation", "precision", "activation", "decode")
 _TYPES: Tuple[Tuple[type, str, Tuple[str, ...]], ...] = (
     (str, "a text", _TEXTS),
     (Integral, "a whole number", ("height", "width", "channels", "pad_value", "max_detections")),
-    (Real, "a number", ("threshold", "iou_threshold", "pixel_threshold", "unclip_ratio")),
-    (bool, "true or false", ("l2_normalize",)),
+    (Real, "a number", ("threshold", "iou_threshold", "pixel_threshold", "unclip_ratio", "tile_overlap")),
+    (bool, "true or false", ("l2_normalize", "tile")),
     (dict, "an object", ("metrics", "provenance")),
 )
 
@@ -37,7 +37,7 @@ def wrong_type(values: Mapping[str, Any]) -> Optional[Tuple[str, Any, str]]:
         ("mean", values["mean"]),
         ("scale", values["scale"]),
         ("thresholds", values["thresholds"]),
-        *((key, (values[key],)) for key in ("threshold", "iou_threshold", "pixel_threshold", "unclip_ratio")),
+        *((key, (values[key],)) for key in _TYPES[2][2]),
     ):
         # Python's json reads NaN and Infinity
         if not all(isfinite(number) for number in numbers):
@@ -127,9 +127,13 @@ class Manifest:
         thresholds: one for each class of `classify_all`, in the order of the output; without them `threshold` counts.
         iou_threshold: a detected box that overlaps a better one of its class by more (intersection over union) is
             dropped; 1 drops none, for graphs that drop such boxes themselves.
-        max_detections: the most boxes that an image gets.
+        max_detections: the most boxes that an image gets, or each of its tiles.
         pixel_threshold: probability above which a pixel belongs to a line of text.
         unclip_ratio: how far the box of a line grows beyond its pixels: by so many times area / circumference.
+        tile: whether `segment` and `detect` put images through the network in overlapping tiles of `width` x `height`
+            pixels, each as it is, and not resized as a whole.
+        tile_overlap: by how much neighbouring tiles overlap at least, as a part of their sides, 0 to 0.5; the tiles are
+            placed by multiples of 32 pixels.
         l2_normalize: whether `embed` returns vectors of length one.
         decode: `fast` lets libjpeg decode at a reduced scale that still covers the input, `exact` at full size only.
         metrics: metrics of the training run, shown by `dbinfer models`.
@@ -157,6 +161,8 @@ class Manifest:
     max_detections: int = 100
     pixel_threshold: float = 0.3
     unclip_ratio: float = 1.6
+    tile: bool = False
+    tile_overlap: float = 0.25
     l2_normalize: bool = False
     decode: str = "fast"
     metrics: Dict[str, Any] = field(default_factory=dict)
@@ -197,9 +203,12 @@ class Manifest:
             ("max_detections", 1, MOST_DETECTIONS),
             ("pixel_threshold", 0, 1),
             ("unclip_ratio", 0, 10),
+            ("tile_overlap", 0, 0.5),
         ):
             if not least <= getattr(self, key) <= most:
-                raise ManifestError("%s is %r, but must be %d to %d" % (key, getattr(self, key), least, most))
+                raise ManifestError("%s is %r, but must be %g to %g" % (key, getattr(self, key), least, most))
+        if self.tile and "tile" not in TASKS[self.task].keys:
+            raise ManifestError("tile is true, but %s looks at images as a whole" % self.task)
 
     def _check_size(self) -> None:
         for key in ("height", "width"):
@@ -219,12 +228,12 @@ class Manifest:
         for key in ("mean", "scale", "labels", "outputs", "thresholds"):
             out[key] = list(out[key])
         # a manifest that does not need them stays that of 0.1.0, by which registries know content
-        for key in ("outputs", "thresholds"):
-            if not out[key]:
+        for key in ("outputs", "thresholds", *TILE_KEYS):
+            if getattr(self, key) == getattr(Manifest, key):
                 del out[key]
         # likewise without the keys of other tasks
         for key in {key for task in TASKS.values() for key in task.keys}.difference(TASKS[self.task].keys):
-            del out[key]
+            out.pop(key, None)
         return out
 
     def to_json(self) -> str:

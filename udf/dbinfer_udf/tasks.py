@@ -35,6 +35,7 @@ class Function:
         argument: what it takes beside the image: `output` (a name), `classes` (a number), or ""; `outputs`: `finish`
             gets all outputs of the network in place of the first.
         task: the task that it needs; None: any.
+        tiled: see Task; "" where an image is looked at as a whole only.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Function:
         self.finish, self.batch, self.argument = finish, batch, argument
         self.columns, self.result = columns, result or next(iter(columns.values()))
         self.task: Optional[str] = None
+        self.tiled = ""
 
 
 class Task:
@@ -65,6 +67,8 @@ class Task:
         model_type: the name that OpenVINO's Model API has for the task, if any.
         model_info: keys that Model API reads for such models, see manifest.MODEL_INFO.
         one_size: all images get one size, as the layout depends on it.
+        tiled: the class that makes one result of the first function of what was found in the tiles of an image, as
+            `module:name`; "" where there is none.
     """
 
     def __init__(
@@ -76,12 +80,15 @@ class Task:
         model_type: str = "",
         model_info: Tuple[str, ...] = (),
         one_size: bool = False,
+        tiled: str = "",
     ) -> None:
-        self.one_size = one_size
+        self.one_size, self.tiled = one_size, tiled
         self.name, self.functions, self.layout = name, functions, layout
         self.keys, self.model_type, self.model_info = keys, model_type, model_info
         for function in functions:
             function.task = name
+        for function in functions[:1]:
+            function.tiled = tiled
 
 
 # Models of every task have these
@@ -95,6 +102,7 @@ TENSOR = Function(
     batch="",
     argument="output",
 )
+TILE_KEYS = ("tile", "tile_overlap")
 # A new function takes the next free number, REQUESTS below included
 TASKS: Dict[str, Task] = {
     task.name: task
@@ -125,9 +133,11 @@ TASKS: Dict[str, Task] = {
             "segmentation",
             Function("segment", 4, "result.mask:segment", {"mask": BYTEA}),
             layout="result.mask:mask_layout",
+            keys=TILE_KEYS,
             model_type="Segmentation",
             model_info=("confidence_threshold",),
             one_size=True,
+            tiled="result.tiled:Mask",
         ),
         Task(
             "embedding",
@@ -144,10 +154,11 @@ TASKS: Dict[str, Task] = {
                 argument="outputs",
             ),
             layout="result.detection:detector_labels",
-            keys=("iou_threshold", "max_detections"),
+            keys=("iou_threshold", "max_detections", *TILE_KEYS),
             # no model_type: Model API has a wrapper for each published head, and none for our one form of them all
             model_info=("confidence_threshold", "iou_threshold"),
             one_size=True,
+            tiled="result.tiled:Objects",
         ),
         Task(
             "text_detection",
@@ -174,14 +185,29 @@ FUNCTIONS: Dict[str, Function] = {
     for functions in ((PREDICT, TENSOR), *(task.functions for task in TASKS.values()))
     for function in functions
 }
-# Other requests to the engine, by number: the times of a model's steps, one run of it, many rows, all outputs
-REQUESTS = {"profile": 6, "warm": 7, "rows": 8, "outputs": 12}
+# Other requests to the engine, by number: the times of a model's steps, one run of it, many rows, all outputs, a tile
+REQUESTS = {"profile": 6, "warm": 7, "rows": 8, "outputs": 12, "tile": 15}
 
 
 def imported(path: str) -> Any:
     """Return the function that this table names as `module:name`, importing the module."""
     module, name = path.split(":")
     return getattr(__import__("%s.%s" % (__package__, module), fromlist=[name]), name)
+
+
+def wants_tiles(function: Function, argument: Optional[int], tile: bool) -> bool:
+    """Return whether an image goes through the network tile by tile.
+
+    Args:
+        argument: of the call: above 0 yes, below 0 no, 0 or None as the manifest says.
+        tile: what the manifest says.
+    """
+    return bool(function.tiled) and (argument > 0 if argument else tile)
+
+
+def whole_only(model: str, task: str) -> UsageError:
+    """Return the error of a model that looks at images as a whole."""
+    return UsageError('model "%s" is for %s, which looks at images as a whole' % (model, task))
 
 
 def either(names: Sequence[str]) -> str:

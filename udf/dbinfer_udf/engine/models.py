@@ -17,7 +17,7 @@ from ..host.cache import is_fast, milliseconds_of
 from ..host.interrupts import CANCELLED
 from ..host.limits import most_threads, threads_taken
 from ..host.process import server_log
-from ..tasks import FUNCTIONS, output_number, pays, require_task, rows_for
+from ..tasks import FUNCTIONS, output_number, pays, require_task, rows_for, wants_tiles
 from .client import Engine
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
@@ -192,6 +192,7 @@ class Remote:
         # bound once, because every row calls it
         self.ask = model.ask
         self.waited_for = model.waited_for
+        self.tile: bool = spec["manifest"].get("tile", False)
         self._wide = model
 
     def require(self, task: str, function: str) -> None:
@@ -205,7 +206,7 @@ class Remote:
     def batch_rows(self, img: Optional[bytes]) -> int:
         """Return how many rows to collect; see model.Model.batch_rows."""
         facts = self.model.facts
-        worth_it = pays(facts["infer_milliseconds"], facts["batch_milliseconds"])
+        worth_it = not self.tile and pays(facts["infer_milliseconds"], facts["batch_milliseconds"])
         rows = rows_for(img, facts["result_bytes"]) if worth_it else 1
         self._wide = self.model.wide(rows)
         found: int = self._wide.facts["rows"]
@@ -213,8 +214,29 @@ class Remote:
 
     def rows(self, function: str, null: bool, wanted: Sequence[Tuple[int, Optional[bytes]]]) -> List[Any]:
         """Return the results of many rows, which one request takes to the engine."""
+        if wants_tiles(FUNCTIONS[function], None, self.tile):
+            from ..model import tiled
 
+            return tiled.each(self.by_tiles, function, null, wanted)
         return score_rows(self._wide, function, null, wanted)
+
+    def by_tiles(self, function: str, img: bytes) -> Any:
+        """Return the result of an image that is cut here, and goes through the engine's network tile by tile."""
+        settings: Dict[str, str] = self.spec["settings"]
+        _libraries(settings)
+        from ..model import tiled
+        from ..model.model import manifest_of
+
+        # the promise of `always`: no image is decoded in a backend
+        elsewhere = wanted_isolation(self.spec) == ALWAYS
+        return tiled.scored(
+            manifest_of(self.spec),
+            settings,
+            function,
+            img,
+            lambda tile: self.ask("tile", tile, None),
+            elsewhere,
+        )
 
 
 class FirstRows(Remote):
@@ -269,6 +291,18 @@ def _asking(task: str) -> Run:
     return ask
 
 
+def _asking_in_tiles(task: str) -> Run:
+    function = FUNCTIONS[task]
+
+    def ask(model: Remote, img: bytes, k: Any) -> Any:
+        if not wants_tiles(function, k, model.tile):
+            return model.ask(task, img, k)
+        model.require(function.task or "", function.sql)
+        return model.by_tiles(task, img)
+
+    return ask
+
+
 def _asking_output(task: str) -> Run:
     def ask(model: Remote, img: bytes, k: Any) -> Any:
         # a request has room for a number, not for a name
@@ -297,12 +331,17 @@ def rest(model: Remote, img: bytes, k: Any) -> Any:
     return waiting.score_rest(model, img, k)
 
 
+def _asking_function(name: str) -> Run:
+    function = FUNCTIONS[name]
+    kind = (
+        _asking_in_tiles if function.tiled else _asking_output if function.argument == "output" else _asking
+    )
+    return kind(name)
+
+
 REMOTE_RUNS: Dict[str, Run] = {
-    **{
-        name: _asking_output(name) if function.argument == "output" else _asking(name)
-        for name, function in FUNCTIONS.items()
-    },
-    **{name: _asking(name) for name in ("profile", "warm", "outputs")},
+    **{name: _asking_function(name) for name in FUNCTIONS},
+    **{name: _asking(name) for name in ("profile", "warm", "outputs", "tile")},
     "batch": batch,
     "rest": rest,
 }

@@ -199,13 +199,14 @@ def unpack_results(body: bytes, function: str, rows: int) -> List[Any]:
             data = None if size < 0 else body[at - size : at]
             found.append(data if data is None or binary else data.decode())
     except (ValueError, struct.error) as err:
-        raise _no_answer() from err
+        raise no_answer() from err
     if at != len(body) or len(found) != rows:
-        raise _no_answer()
+        raise no_answer()
     return found
 
 
-def _no_answer() -> EngineError:
+def no_answer() -> EngineError:
+    """Return the error of a worker that did not give what it must."""
     problem = "a worker of the engine answered what is no result"
     return EngineError(
         problem, hint="If it happens again, the model or an image may be hostile.", public=PUBLIC
@@ -233,11 +234,11 @@ def unpack_answer(kind: int, body: bytes) -> Any:
         text_or_error = body.decode() if kind in (TEXT, ERROR) else ""
         fields = fastjson.loads(text_or_error) if kind == ERROR else None
     except (ValueError, RecursionError) as err:
-        raise _no_answer() from err
+        raise no_answer() from err
     if kind == ERROR:
         raise rebuild_error(fields)
     if kind > ERROR:
-        raise _no_answer()
+        raise no_answer()
     return text_or_error if kind == TEXT else body if kind == BYTES else None
 
 
@@ -246,9 +247,9 @@ def unpack_warmth(answer: Any) -> Dict[str, Any]:
     try:
         found = bounded(fastjson.loads(answer))
     except (ValueError, TypeError, AttributeError, RecursionError, ClosedError) as err:
-        raise _no_answer() from err
+        raise no_answer() from err
     if not isinstance(found, dict) or not isinstance(found.get("milliseconds"), (int, float)):
-        raise _no_answer()
+        raise no_answer()
     return found
 
 

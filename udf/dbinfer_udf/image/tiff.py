@@ -1,4 +1,6 @@
-"""Reads the first directory of a TIFF as libtiff will: size, orientation, and what its strips or tiles will cost."""
+"""Reads the first directory of a TIFF as libtiff will: size, orientation, and what its strips or tiles will cost; and
+gives each strip or tile as a TIFF of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import contextlib
 import struct
 from collections import Counter
 from itertools import zip_longest
-from typing import Dict, Iterator, Tuple
+from typing import Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 from ..errors import ImageError
 from . import jpeg
@@ -32,6 +34,44 @@ _PLANES, _TILE_WIDTH, _TILE_HEIGHT = 284, 322, 323
 _OFFSETS, _SIZES = (273, 324), (279, 325)
 _TAGS = {_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, ORIENTATION, _SAMPLES, _ROWS, _PLANES}
 _TAGS |= {_TILE_WIDTH, _TILE_HEIGHT}
+# what says how the bytes of a strip or tile become pixels: predictor, colours, JPEG's tables, YCbCr and the like
+_OF_A_BLOCK = {
+    _BITS,
+    _COMPRESSION,
+    _PHOTOMETRIC,
+    266,
+    _SAMPLES,
+    292,
+    293,
+    317,
+    318,
+    319,
+    320,
+    332,
+    333,
+    336,
+    338,
+    339,
+}
+_OF_A_BLOCK |= {340, 341, 347, 529, 530, 531, 532}
+_VALUE_BYTES = {
+    1: 1,
+    2: 1,
+    3: 2,
+    4: 4,
+    5: 8,
+    6: 1,
+    7: 1,
+    8: 2,
+    9: 4,
+    10: 8,
+    11: 4,
+    12: 8,
+    16: 8,
+    17: 8,
+}  # by type
+_MOST_VALUE = 1 << 20  # bytes; a palette of 16 bits has 393,216
+_LONG = 4
 _SEPARATE, _PALETTE, _LAB = 2, 3, 8
 _JPEG = 7  # the old form, 6, is not in OpenCV's libtiff
 _RGBA = 4  # libtiff gives each strip or tile in four bytes a pixel
@@ -157,6 +197,101 @@ def pages(data: bytes, limits: Limits) -> Iterator[bytes]:
         with contextlib.suppress(struct.error):
             struct.pack_into(form, file, directory_end(data, layout, directory), 0)
         yield bytes(file)
+
+
+class Blocks(NamedTuple):
+    """The strips or tiles of a TIFF's first page, each of which can be decoded without the others.
+
+    Attributes:
+        width, height: of the image.
+        across, down: of a block; the last strip has fewer rows, the last tiles reach beyond the image.
+        starts, sizes: where the bytes of each block are, row by row.
+        tiled: they are tiles.
+    """
+
+    data: bytes
+    layout: Layout
+    kept: Sequence[Entry]
+    width: int
+    height: int
+    across: int
+    down: int
+    starts: Sequence[int]
+    sizes: Sequence[int]
+    tiled: bool
+
+    @property
+    def columns(self) -> int:
+        """How many blocks stand side by side."""
+        return -(-self.width // self.across)
+
+    def file(self, number: int) -> bytes:
+        """Return a block as a TIFF of one strip, so that OpenCV decodes it whatever its compression is."""
+        rows = self.down if self.tiled else min(self.down, self.height - number * self.down)
+        start, size = self.starts[number], self.sizes[number]
+        if start + size > len(self.data):
+            raise ImageError(
+                f"the TIFF image is cut off: its data ends after {len(self.data)} bytes",
+                detail=f"The strip or tile {number} ends after {start + size}.",
+                hint="Load the whole file again.",
+            )
+        data, layout = self.data, self.layout
+        out = bytearray(data[: layout.first] + bytes(struct.calcsize("<" + layout.offset)))
+        own = {_WIDTH: self.across, _HEIGHT: rows, _OFFSETS[0]: len(out), _ROWS: rows, _SIZES[0]: size}
+        out += data[start : start + size]
+        number_of, room = struct.Struct(layout.end + "I").pack, layout.entry - layout.value_at
+        lines = {tag: (_LONG, 1, number_of(value).ljust(room, b"\0")) for tag, value in own.items()}
+        lines.update((entry.tag, self._copied(entry, out, room)) for entry in self.kept)
+        struct.pack_into(layout.end + layout.offset, out, layout.first, len(out) + len(out) % 2)
+        out += bytes(len(out) % 2) + struct.pack(layout.end + layout.length, len(lines))
+        form = layout.end + "HH" + layout.offset
+        for tag, (kind, values, value) in sorted(lines.items()):
+            out += struct.pack(form, tag, kind, values) + value
+        return bytes(out) + bytes(room)  # no further page
+
+    def _copied(self, entry: Entry, out: bytearray, room: int) -> Tuple[int, int, bytes]:
+        """Return type, count and value of an entry; a long value goes to the end of what was written."""
+        size = _VALUE_BYTES[entry.kind] * entry.values
+        if size <= room:
+            return entry.kind, entry.values, self.data[entry.at : entry.at + room]
+        # copied for each block
+        if size > _MOST_VALUE:
+            raise ImageError(f"the TIFF image is damaged: tag {entry.tag} has {size} bytes")
+        form = self.layout.end + self.layout.offset
+        at = struct.unpack_from(form, self.data, entry.at)[0]
+        out += bytes(len(out) % 2)
+        place = struct.pack(form, len(out))
+        out += self.data[at : at + size]
+        return entry.kind, entry.values, place
+
+
+def blocks(data: bytes, limits: Limits) -> Optional[Blocks]:
+    """Return the strips or tiles; None where the picture must be decoded whole: it is turned, or its colours lie apart.
+
+    Raises:
+        ImageError: the directory is cut off or makes no sense.
+    """
+    try:
+        layout = layout_of(data)
+        found = _first_entries(data, layout, first_directory(data, layout))
+        tags = _tags(data, layout, found)
+        width, height, tiled = tags.get(_WIDTH, 0), tags.get(_HEIGHT, 0), _TILE_WIDTH in tags
+        across, down = (
+            (tags[_TILE_WIDTH], tags.get(_TILE_HEIGHT, 0)) if tiled else (width, tags.get(_ROWS, 0))
+        )
+        apart = tags.get(_PLANES) == _SEPARATE or tags.get(ORIENTATION, 1) != 1
+        if apart or min(width, height, across, down) < 1:
+            return None
+        down = down if tiled else min(down, height)
+        count = -(-width // across) * -(-height // down)
+        check_count(count, limits.max_segments, "strips or tiles", "max_image_segments")
+        starts, sizes = (_array(data, layout, found, tags, count) for tags in (_OFFSETS, _SIZES))
+    except (struct.error, IndexError, OverflowError):
+        raise ImageError(f"the image is cut off: its {len(data)} bytes end within the header") from None
+    if len(starts) < count or len(sizes) < count:
+        return None
+    kept = [entry for tag, entry in found.items() if tag in _OF_A_BLOCK and entry.kind in _VALUE_BYTES]
+    return Blocks(data, layout, kept, width, height, across, down, starts, sizes, tiled)
 
 
 def _cost(tags: Dict[int, int], width: int, height: int) -> tuple[int, int, float]:

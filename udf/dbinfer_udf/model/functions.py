@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Optional
 
 from ..host import process
 from ..result.vectors import float_array_literal
-from ..tasks import FUNCTIONS, PREDICT, TASKS, Function, imported
+from ..tasks import FUNCTIONS, PREDICT, TASKS, Function, imported, wants_tiles
 from .model import Model
 from .waiting import score_rest, take_row
 
@@ -35,7 +35,24 @@ def _scoring(function: Function) -> Run:
         output = model.compiled.result(number) if number else model.output
         return finish(model, output, placement, header, k)
 
+    return _in_tiles(function, run) if function.tiled else run
+
+
+def _in_tiles(function: Function, whole: Run) -> Run:
+    """Return what scores one image tile by tile where that is wanted, and else as a whole."""
+
+    def run(model: Model, img: bytes, k: Any) -> Any:
+        if not wants_tiles(function, k, model.tile):
+            return whole(model, img, k)
+        model.require(function.task or "", function.sql)
+        return model.by_tiles(function.name, img)
+
     return run
+
+
+def tile(model: Model, img: bytes, _k: Any) -> bytes:
+    """Return what the network finds in one tile of an image."""
+    return model.found_in_tile(img)
 
 
 def profile(model: Model, img: bytes, k: Optional[int]) -> str:
@@ -84,6 +101,7 @@ RUNS: Dict[str, Run] = {
     "profile": profile,
     "warm": warm,
     "outputs": outputs,
+    "tile": tile,
     "batch": take_row,
     "rest": score_rest,
 }

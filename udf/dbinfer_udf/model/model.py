@@ -25,6 +25,7 @@ from ..image.file import image_limits
 from ..image.resize import Resizer
 from ..manifest import ANY_SIZE, Manifest, ManifestError
 from ..result.vectors import quoted
+from . import tiled
 
 _cores: Dict[int, Any] = {}
 HWLOC = "HWLOC_THISSYSTEM"
@@ -320,7 +321,8 @@ class Model:
         self.compiled = self._compile()
         _require_input(self.name, self.compiled.inputs, self.manifest)
         self.threads = threads
-        settings = spec["settings"]
+        self.tile = self.manifest.tile
+        self._settings = settings = spec["settings"]
         self.decode = Decoder(
             self.manifest.color,
             image_limits(settings),
@@ -336,7 +338,8 @@ class Model:
         self.layout: Any = layout and tasks.imported(layout)(self.output.shape, self.manifest.labels)
         self.quoted_labels = [quoted(label) for label in self.manifest.labels]
         tried = read_trial(entry.folder)[0]
-        self._pays = not any_size and tasks.pays(tried.get("milliseconds"), tried.get("batch_milliseconds"))
+        alone = any_size or self.tile
+        self._pays = not alone and tasks.pays(tried.get("milliseconds"), tried.get("batch_milliseconds"))
         # rows asked for, and their network: that for one image where no batch is possible, so that nobody tries again
         self._wide: Tuple[int, Compiled] = (1, self.compiled)
         self._load_milliseconds = 0.0
@@ -386,6 +389,8 @@ class Model:
         Raises:
             ImageError: a bad image.
         """
+        if tasks.wants_tiles(tasks.FUNCTIONS[function], None, self.tile):
+            return tiled.each(self.by_tiles, function, null, wanted)
         network, found = self.wide, []
         for first in range(0, len(wanted), network.rows):
             found += self._batch(tasks.FUNCTIONS[function], null, wanted[first : first + network.rows])
@@ -443,6 +448,19 @@ class Model:
         placement = self.place(image, self.compiled.input)
         self.compiled.infer()
         return placement, header
+
+    def by_tiles(self, function: str, img: bytes) -> Any:
+        """Return the result of an image that goes through the network tile by tile."""
+        return tiled.scored(self.manifest, self._settings, function, img, self.found_in_tile)
+
+    def found_in_tile(self, img: bytes) -> bytes:
+        """Return what the network finds in one tile, as the task's class in result.tiled takes it."""
+        placement, header = self.score(img)
+        kind = tasks.TASKS[self.manifest.task].tiled
+        if not kind:
+            raise tasks.whole_only(self.name, self.manifest.task)
+        found: bytes = tasks.imported(kind).found(self, self.output, placement, header)
+        return found
 
     def place(self, image: np.ndarray, out: np.ndarray) -> Any:
         """Write decoded pixels into the input tensor; return the image's placement in it.

@@ -100,10 +100,21 @@ def mask(
     placement: Placement,
     image_size: Tuple[int, int],
 ) -> bytes:
-    """Return the mask as an 8-bit gray PNG.
+    """Return the mask as an 8-bit gray PNG; see `pixels`. 0 where nothing was seen."""
+    return png(*pixels(output, layout, manifest, placement, image_size), image_size)
+
+
+def pixels(
+    output: np.ndarray,
+    layout: MaskLayout,
+    manifest: Manifest,
+    placement: Placement,
+    image_size: Tuple[int, int],
+) -> Tuple[np.ndarray, Tuple[int, int]]:
+    """Return the part of the mask that the network saw, uint8, and its upper left corner in the image.
 
     One probability per pixel: it is scaled to the image, then 255 above the manifest's threshold, else 0.
-    Several classes: the number of the highest one, scaled with nearest neighbours. 0 where nothing was seen.
+    Several classes: the number of the highest one, scaled with nearest neighbours.
 
     Args:
         output: float32 (or whole numbers, where the network did the argmax) in the shape of `layout`.
@@ -111,17 +122,17 @@ def mask(
         image_size: (width, height) of the mask.
     """
     one = layout.classes == 1
-    pixels = _classes(output, layout) if not one or layout.indices else _probability(output, layout, manifest)
+    found = _classes(output, layout) if not one or layout.indices else _probability(output, layout, manifest)
     x, y, right, bottom = _seen(layout, manifest, placement)
     left_to, top_to, right_to, bottom_to = _part(placement, image_size)
     size = (right_to - left_to, bottom_to - top_to)
     # between class 2 and class 4 there is no class 3
-    method = cv2.INTER_NEAREST if pixels.dtype == np.uint8 else cv2.INTER_LINEAR
-    part = cv2.resize(pixels[y:bottom, x:right], size, interpolation=method)
+    method = cv2.INTER_NEAREST if found.dtype == np.uint8 else cv2.INTER_LINEAR
+    part = cv2.resize(found[y:bottom, x:right], size, interpolation=method)
     if part.dtype != np.uint8:
         # a view, not a copy: NumPy's True is the byte 1
         part = (part > manifest.threshold).view(np.uint8) * np.uint8(255)
-    return png(part, (left_to, top_to), image_size)
+    return part, (left_to, top_to)
 
 
 def _classes(output: np.ndarray, layout: MaskLayout) -> np.ndarray:

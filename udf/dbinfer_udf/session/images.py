@@ -1,4 +1,4 @@
-"""What needs no model: facts of an image from its header, its frames and parts, drawing, likeness, and samples."""
+"""What needs no model: facts of an image from its header, frames, tiles, parts, drawings, likeness, and samples."""
 
 from __future__ import annotations
 
@@ -82,6 +82,36 @@ def frames(settings: Dict[str, str], data: bytes, every: Optional[float]) -> Ite
         yield number, None if at == UNTIMED else at, said[FRAME_TIME.size :]
 
 
+MOST_SIDE = 16384  # of a tile, as of a network's input
+
+
+def tiles(settings: Dict[str, str], data: bytes, k: Tuple[Optional[int], Optional[int]]) -> Iterator[Any]:
+    """Yield left, top and BMP file of each tile of an image.
+
+    Args:
+        k: width and height of a tile, and by how much neighbours overlap; in pixels.
+    """
+    size, overlap = k
+    if size is None or not 1 <= size <= MOST_SIDE:
+        raise UsageError("size is %s, but must be from 1 to %d pixels" % (_said(size), MOST_SIDE))
+    if overlap is None or not 0 <= overlap <= size // 2:
+        problem = "overlap is %s, but must be from 0 to half a tile, %d pixels" % (_said(overlap), size // 2)
+        raise UsageError(problem, hint="Of what lies within the overlap, both neighbours see all.")
+    limits = _with_libraries(settings)
+    from ..image import tiles as cut_here
+
+    cut = cut_here.Cut(size, size, overlap, overlap)
+    places = cut_here.grid_of(data, cut, limits).places
+    found = cut_here.tiles(settings, data, cut, settings.get("isolation") == ALWAYS)
+    for (x, y), tile in zip(places, found):
+        yield x, y, tile
+        look_for_cancel()
+
+
+def _said(value: Optional[int]) -> str:
+    return "NULL" if value is None else str(value)
+
+
 def _with_libraries(settings: Dict[str, str]) -> Limits:
     # imported only here, because a session that asks for an image's facts waits for imports
     from ..host.libraries import import_libraries
@@ -147,6 +177,7 @@ IMAGE_TASKS: Dict[str, Callable[[Any, Any, Any], Any]] = {
     "draw": draw,
     "crop": crop,
     "frames": frames,
+    "tiles": tiles,
     "alike": alike,
     "sampling": sampling,
 }
