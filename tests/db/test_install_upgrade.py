@@ -76,6 +76,35 @@ def test_draw_gained_an_argument(server_dsn: str, venv: Path) -> None:
         assert snapshot(other) == fresh
 
 
+BEFORE_0_6 = """
+DROP FUNCTION dbinfer.similar(regclass, bytea, text, integer, text, name, name, real[], text);
+ALTER FUNCTION dbinfer._similar_to_image(regclass, bytea, text, integer, text, name, name) RENAME TO "similar";
+DELETE FROM dbinfer_private.upgrade WHERE name = '0022_finding';
+CREATE VIEW public.found AS SELECT * FROM dbinfer.similar('public.own', NULL, 'nobody')
+"""
+
+
+@pytest.mark.wide
+def test_similar_gained_arguments_and_a_column(server_dsn: str) -> None:
+    with another_database(server_dsn) as other:
+        install(dsn=other)
+        fresh = snapshot(other)
+        with closing(psycopg2.connect(other)) as connection, connection:
+            rows(connection, "CREATE TABLE public.own (id integer, embedding real[])")
+            rows(connection, BEFORE_0_6)
+            rows(connection, "SELECT dbinfer_private.set_setting('sql_digest', 'another')")
+        assert upgrade(dsn=other).changed
+        with closing(psycopg2.connect(other)) as connection:
+            assert "_similar_to_image(" in ask(connection, "SELECT pg_get_viewdef('public.found')")
+            connection.commit()
+            with pytest.raises(psycopg2.Error, match="nobody"):
+                rows(connection, "SELECT id, distance FROM public.found")
+            connection.rollback()
+            rows(connection, "DROP VIEW public.found; DROP TABLE public.own")
+            connection.commit()
+        assert snapshot(other) == fresh
+
+
 @pytest.mark.wide
 def test_install_over_an_older_one_says_upgrade(server_dsn: str, sql: Path) -> None:
     with another_database(server_dsn) as other:
