@@ -1,12 +1,17 @@
 -- The query (id, e) for the embeddings of a table: stored ones, or those of its images; e is a vector where pgvector is there,
--- else real[]. What it does not find is an error. All names are the caller's and go through %I, %L or regclass.
-CREATE OR REPLACE FUNCTION dbinfer._embeddings(images regclass, model text, on_error text, id_column name, source_column name, dimensions integer)
+-- else real[]. What it does not find is an error. All names are the caller's and go through %I, %L or regclass; so is the condition,
+-- which was checked to be one, and runs with the rights of the caller, as this does.
+CREATE OR REPLACE FUNCTION dbinfer._embeddings(images regclass, model text, on_error text, id_column name, source_column name, dimensions integer,
+  any_key boolean DEFAULT false, condition text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql STABLE PARALLEL UNSAFE AS $$
 DECLARE
   types pg_catalog.jsonb;
   chosen pg_catalog.name;
   kind pg_catalog.text;
   made_by pg_catalog.text;
+  numbered pg_catalog.bool := dbinfer._numbered(images, id_column);
+  key pg_catalog.text := pg_catalog.format(CASE WHEN any_key THEN '%I' ELSE '%I::bigint' END, id_column);
+  fulfilled pg_catalog.text;
   there integer;
 BEGIN
   /* greenplum: IF pg_catalog.current_setting('gp_role') OPERATOR(pg_catalog.<>) 'dispatch' THEN
@@ -19,25 +24,27 @@ BEGIN
    WHERE a.attrelid OPERATOR(pg_catalog.=) images::pg_catalog.oid AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped;
   chosen := coalesce(source_column, CASE WHEN types OPERATOR(pg_catalog.?) 'embedding' THEN 'embedding' ELSE 'img' END);
   kind := types OPERATOR(pg_catalog.->>) chosen::pg_catalog.text;
-  IF coalesce(types OPERATOR(pg_catalog.->>) id_column::pg_catalog.text, '') OPERATOR(pg_catalog.<>) ALL ('{int2,int4,int8}'::pg_catalog.text[]) THEN
-    RAISE undefined_column USING MESSAGE = pg_catalog.format('dbinfer: %s has no column "%s" of whole numbers',
-        coalesce(images::pg_catalog.text, 'NULL'), id_column), HINT = 'Name its key: id_column => ''number''. Of other keys make numbers in a view.';
+  fulfilled := coalesce(dbinfer._condition(images, condition), 'true');
+  IF NOT numbered AND NOT any_key THEN
+    RAISE undefined_column USING MESSAGE = pg_catalog.format('dbinfer: %s has no column "%s" of whole numbers', images, id_column),
+      HINT = 'Name its key: id_column => ''number''. Of other keys make numbers in a view.';
   ELSIF coalesce(kind, '') OPERATOR(pg_catalog.<>) ALL ('{_float4,_float8,vector,halfvec,bytea}'::pg_catalog.text[])
       OR kind OPERATOR(pg_catalog.=) 'bytea' AND dimensions IS NULL THEN
     RAISE undefined_column USING MESSAGE = pg_catalog.format('dbinfer: %s has no column "%s" of embeddings%s', images, chosen,
         CASE WHEN dimensions IS NOT NULL THEN ' or images' END), HINT = 'Name one with source_column => ''features''; its type is real[] or vector.';
   ELSIF kind OPERATOR(pg_catalog.=) 'bytea' THEN
     -- as dbinfer.embed, which does not know the row
-    RETURN pg_catalog.format('SELECT %1$I::bigint AS id, dbinfer._text_of_row(''embed'', %1$I, %2$I, dbinfer._resolve(%3$L, %2$I IS NULL), %4$L)::pg_catalog.float4[]%5$s AS e FROM %6$s',
-      id_column, chosen, model, on_error, dbinfer._vector_cast(dimensions), images);
+    RETURN pg_catalog.format('SELECT %1$s AS id, dbinfer._text_of_row(''embed'', %7$s, %2$I, dbinfer._resolve(%3$L, %2$I IS NULL), %4$L)::pg_catalog.float4[]%5$s AS e FROM %6$s WHERE %8$s',
+      key, chosen, model, on_error, dbinfer._vector_cast(dimensions), images,
+      CASE WHEN numbered THEN key ELSE 'NULL' END, fulfilled);
   END IF;
   there := dbinfer._embedding_size(images, chosen, made_by, model);
   IF there OPERATOR(pg_catalog.<>) dimensions THEN
-    RAISE data_exception USING MESSAGE = pg_catalog.format('dbinfer: the embeddings of %s have %s values, but those of %s have %s', images,
-      there, coalesce(model, 'the default model'), dimensions), HINT = 'Name the model that made them.';
+    RAISE data_exception USING MESSAGE = pg_catalog.format('dbinfer: the embeddings of %s have %s values, but the one looked for has %s', images,
+      there, dimensions), HINT = 'Name the model that made them, or give an embedding of their length.';
   END IF;
-  RETURN pg_catalog.format('SELECT %I::bigint AS id, %I%s AS e FROM %s WHERE %2$I IS NOT NULL AND %5$s', id_column, chosen,
-    dbinfer._vector_cast(coalesce(dimensions, there)), images, made_by);
+  RETURN pg_catalog.format('SELECT %s AS id, %I%s AS e FROM %s WHERE %2$I IS NOT NULL AND %5$s AND %6$s', key, chosen,
+    dbinfer._vector_cast(coalesce(dimensions, there)), images, made_by, fulfilled);
 END $$;
-COMMENT ON FUNCTION dbinfer._embeddings(regclass, text, text, name, name, integer) IS 'internal: the statement that reads the embeddings of a table';
-GRANT EXECUTE ON FUNCTION dbinfer._embeddings(regclass, text, text, name, name, integer) TO PUBLIC;
+COMMENT ON FUNCTION dbinfer._embeddings(regclass, text, text, name, name, integer, boolean, text) IS 'internal: the statement that reads the embeddings of a table';
+GRANT EXECUTE ON FUNCTION dbinfer._embeddings(regclass, text, text, name, name, integer, boolean, text) TO PUBLIC;

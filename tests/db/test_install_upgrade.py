@@ -76,13 +76,20 @@ def test_draw_gained_an_argument(server_dsn: str, venv: Path) -> None:
         assert snapshot(other) == fresh
 
 
-BEFORE_0_6 = """
+BEFORE_TILES = """
 DROP FUNCTION dbinfer.segment(bytea, text, text, boolean);
 DROP FUNCTION dbinfer.detect(bytea, text, text, boolean);
 ALTER FUNCTION dbinfer._segment_image(bytea, text, text) RENAME TO segment;
 ALTER FUNCTION dbinfer._detect_image(bytea, text, text) RENAME TO detect;
 DELETE FROM dbinfer_private.upgrade WHERE name = '0023_tiles';
 CREATE VIEW public.shown AS SELECT dbinfer.segment(%s, 'redness') AS mask, dbinfer.detect(%s, 'redbox') AS found
+"""
+
+BEFORE_FINDING = """
+DROP FUNCTION dbinfer.similar(regclass, bytea, text, integer, text, name, name, real[], text);
+ALTER FUNCTION dbinfer._similar_to_image(regclass, bytea, text, integer, text, name, name) RENAME TO "similar";
+DELETE FROM dbinfer_private.upgrade WHERE name = '0022_finding';
+CREATE VIEW public.found AS SELECT * FROM dbinfer.similar('public.own', NULL, 'nobody')
 """
 
 
@@ -95,7 +102,7 @@ def test_segment_and_detect_gained_an_argument(server_dsn: str, venv: Path, tmp_
             deploy(model, dsn=other)
         fresh = snapshot(other)
         with closing(psycopg2.connect(other)) as connection, connection:
-            rows(connection, BEFORE_0_6, image, image)
+            rows(connection, BEFORE_TILES, image, image)
             rows(connection, "SELECT dbinfer_private.set_setting('sql_digest', 'another')")
         assert upgrade(dsn=other).changed
         with closing(psycopg2.connect(other)) as connection, connection:
@@ -103,6 +110,27 @@ def test_segment_and_detect_gained_an_argument(server_dsn: str, venv: Path, tmp_
             assert ask(connection, f"SELECT {same} FROM public.shown", image, image)
             assert "_segment_image(" in ask(connection, "SELECT pg_get_viewdef('public.shown')")
             rows(connection, "DROP VIEW public.shown")
+        assert snapshot(other) == fresh
+
+
+@pytest.mark.wide
+def test_similar_gained_arguments_and_a_column(server_dsn: str) -> None:
+    with another_database(server_dsn) as other:
+        install(dsn=other)
+        fresh = snapshot(other)
+        with closing(psycopg2.connect(other)) as connection, connection:
+            rows(connection, "CREATE TABLE public.own (id integer, embedding real[])")
+            rows(connection, BEFORE_FINDING)
+            rows(connection, "SELECT dbinfer_private.set_setting('sql_digest', 'another')")
+        assert upgrade(dsn=other).changed
+        with closing(psycopg2.connect(other)) as connection:
+            assert "_similar_to_image(" in ask(connection, "SELECT pg_get_viewdef('public.found')")
+            connection.commit()
+            with pytest.raises(psycopg2.Error, match="nobody"):
+                rows(connection, "SELECT id, distance FROM public.found")
+            connection.rollback()
+            rows(connection, "DROP VIEW public.found; DROP TABLE public.own")
+            connection.commit()
         assert snapshot(other) == fresh
 
 

@@ -224,7 +224,7 @@ def test_bad_calls(db: Connection, subtests: pytest.Subtests) -> None:
         ("similar('features', img, 'vector', NULL)", "22023", "k is NULL, but must be 1 or more"),
         ("similar('features', img, 'colours')", "22023", "colours"),
         (
-            "similar('features', img, 'vector', id_column => 'model')",
+            "near_duplicates('features', 0.1, 'vector', id_column => 'model')",
             "42703",
             'no column "model" of whole numbers',
         ),
@@ -233,7 +233,7 @@ def test_bad_calls(db: Connection, subtests: pytest.Subtests) -> None:
             "42703",
             'no column "nope" of embeddings or',
         ),
-        ("similar(NULL, img, 'vector')", "42703", 'NULL has no column "id" of whole numbers'),
+        ("similar(NULL, img, 'vector')", "42703", 'NULL has no column "id"'),
         ("near_duplicates('shots', 0.1, 'vector')", "42703", 'shots has no column "embedding" of embeddings'),
         (
             "near_duplicates('shots', 0.1, 'vector', source_column => 'img')",
@@ -256,7 +256,7 @@ def test_embeddings_of_another_length(db: Connection) -> None:
     rows(db, "CREATE TEMP TABLE short AS SELECT id::bigint, ARRAY[1,2]::real[] AS embedding FROM shots")
     diag = refused(db, "22000", f"SELECT * FROM dbinfer.similar('short', {IMAGE}, 'vector')")
     assert (
-        diag.message_primary == "dbinfer: the embeddings of short have 2 values, but those of vector have 3"
+        diag.message_primary == "dbinfer: the embeddings of short have 2 values, but the one looked for has 3"
     )
     rows(db, "DROP TABLE short")
 

@@ -54,7 +54,7 @@ def test_the_nearest_digit_is_of_the_same_class(db: Connection, dsn: str, featur
     score("digits", "embeddings", ScoreOptions(model="features", function="embed"), dsn)
     unseen, right = list(builtin.digit_files("heldout")), 0
     for data, label in unseen:
-        ((nearest, _),) = rows(db, "SELECT * FROM dbinfer.similar('embeddings', %s, 'features', 1)", data)
+        ((nearest, *_),) = rows(db, "SELECT * FROM dbinfer.similar('embeddings', %s, 'features', 1)", data)
         right += known[nearest][1] == label
     print(f"\nnearest digit of the same class: {right / len(unseen):.4f} of {len(unseen)}")
     assert right / len(unseen) >= 0.97

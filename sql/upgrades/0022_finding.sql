@@ -1,0 +1,11 @@
+-- similar takes more arguments, and its statement is made from more. Views, rules and constraints of users hold on to the function
+-- that they were made with, so it stays, under a name of its own; a new installation makes it there.
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM pg_catalog.pg_proc p
+              WHERE p.pronamespace = (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = 'dbinfer')
+                AND p.proname = 'similar' AND p.pronargs = 7) THEN
+    ALTER FUNCTION dbinfer.similar(regclass, bytea, text, integer, text, name, name) RENAME TO _similar_to_image;
+  END IF;
+END $$;
+DROP FUNCTION IF EXISTS dbinfer._embeddings(regclass, text, text, name, name, integer);
