@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 import dbinfer
+from dbinfer.base.errors import UsageError
 from dbinfer.cli.options import Dsn, Json, Only
 from dbinfer.cli.progress import progress_bar
 from dbinfer.cli.screen import console, print_json, print_report, say
@@ -22,7 +23,7 @@ from dbinfer_models import NETWORKS
 
 Network = Annotated[str, typer.Argument(help=f"{', '.join(NETWORKS)}.")]
 AnyNetwork = Annotated[
-    str,
+    str | None,
     typer.Argument(
         help=f"{', '.join(NETWORKS)}; or your own: FILE.py, FILE.py:NAME, FILE.keras, keras:NAME or MODULE:FUNCTION."
     ),
@@ -49,7 +50,15 @@ class _Resumable(TyperCommand):
 
 def train(
     *,
-    network: AnyNetwork,
+    network: AnyNetwork = None,
+    version: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="NAME@VERSION",
+            help="Instead of NETWORK: a version in the database that was deployed with its Keras file (--source).",
+        ),
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Images to train on; see above.")] = None,
     config: Annotated[
         Path | None,
@@ -71,7 +80,8 @@ def train(
 
     NETWORK is one of the zoo, or any Keras network of one image. Of FILE.py the function `build` or the variable
     `model` is used, or NAME, and of the file what that needs. This is your code, and it runs in every process: train
-    only files that you trust. FILE.keras runs no code; its loss and optimizer count.
+    only files that you trust. FILE.keras runs no code; its loss and optimizer count. --from lets a version go on that
+    lies in the database: with its labels, or with --fine-tune also with new ones.
 
     Strategies:
 
@@ -93,11 +103,15 @@ def train(
 
         $ dbinfer train keras:MobileNetV2 --set weights=none --set input_shape=[96,96,3] --data photos
 
+        $ dbinfer train --from flowers@3 --data "SELECT img, label, id FROM newer" --lr 0.0001
+
         $ dbinfer train unet --data strokes --config run.toml --resume --out runs/strokes
     """
+    if network and version:
+        raise UsageError(f"the network is {network!r}, and --from {version!r}: give one of them")
     values = read_options(config) if config else {}
     settings = {**values.get("network_options", {}), **options.pop("network_options", {})}
-    named = {"network": network, "data": data, "dsn": dsn, **options, "network_options": settings}
+    named = {"network": version or network, "data": data, "dsn": dsn, **options, "network_options": settings}
     job = make_job({**values, **{name: value for name, value in named.items() if value is not None}})
     if not json:
         _print_job(job)

@@ -174,6 +174,8 @@ def provenance(run: dict[str, Any]) -> dict[str, Any]:
         *("sharding", "strategy", "launcher"),
     )
     training = {key: job[key] for key in keys}
+    if job.get("version"):
+        training["network"] = job["version"]
     if job.get("described"):
         training |= {
             "optimizer": job["optimizer"] or job["described"]["optimizer"]["class_name"],

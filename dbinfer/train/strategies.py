@@ -213,8 +213,9 @@ def train(
 
     Args:
         network: digits, unet, finder, vgg19bn, vgg19bn_cifar or alexnet; one of your own: FILE.py, FILE.py:NAME,
-            FILE.keras, MODULE:FUNCTION or keras:NAME, whose code runs; or a Keras model, which is saved in
-            the folder of the run and trained from there. The model in this process stays as it is.
+            FILE.keras, MODULE:FUNCTION or keras:NAME, whose code runs; NAME@VERSION, a version in the database that
+            was deployed with its Keras file; or a Keras model, which is saved in the folder of the run and trained
+            from there. The model in this process stays as it is.
         data: digits, strokes, strokes:COUNT, written, written:COUNT, a folder, or a SQL query with two columns (image;
             mask, boxes or label).
         options: epochs, ranks, folder of the run, ...
@@ -274,12 +275,14 @@ def dry_run(job: TrainJob) -> list[str]:
 def _settled(job: TrainJob, on_event: OnEvent) -> Setup:
     """Return all that follows from a job once everything that can be is checked; tell it of the user's own network."""
     from dbinfer.train.described import told
+    from dbinfer.train.fetching import fetched
     from dbinfer.train.finetuning import told_stages
     from dbinfer.train.setup import check_images, make_setup
 
     # First: reading the images may need packages, too, and its hint would name those alone
     check_installed()
     ALL[job.strategy].check(job)
+    job = fetched(job)
     if own_name(job.network):
         on_event({"event": "network", "text": ""})
     setup = make_setup(job)
