@@ -51,7 +51,6 @@ def deploy(
         ...
     """
     from dbinfer.cli.progress import progress_bar  # Rich's bars, which a list of models does not need
-    from dbinfer.score.options import BY_TASK
 
     options = replace(options, values=said.values, layout=said.layout)
     with progress_bar() as progress:
@@ -59,6 +58,13 @@ def deploy(
     if json:
         print_json(done.to_dict())
         return
+    print_deployed(done)
+
+
+def print_deployed(done: dbinfer.DeployReport) -> None:
+    """Say what was deployed, and how to use it."""
+    from dbinfer.score.options import BY_TASK
+
     reference = f"{done.name}@{done.version}"
     state = "active" if done.active else f"not active: dbinfer activate {reference}"
     if not done.new:
@@ -86,12 +92,13 @@ def deploy(
     function = BY_TASK.get(done.manifest.task, "predict")
     if function in NAMING and not done.manifest.labels:
         say(f"  labels: none{_unnamed(function, done.classes)}")
+    name = done.name if done.active else reference
     if done.tables_only:
-        say(f"  try: dbinfer score --table images --model {done.name}")
+        say(f"  try: dbinfer score --table images --model {name}")
         return
-    say(f"  try: SELECT dbinfer.{function}(img, '{done.name}') FROM images")
+    say(f"  try: SELECT dbinfer.{function}(img, '{name}') FROM images")
     if others := done.manifest.outputs[1:]:
-        call = f"dbinfer.predict(img, '{done.name}', output => '{others[0]}')"
+        call = f"dbinfer.predict(img, '{name}', output => '{others[0]}')"
         say(f"  outputs: {', '.join(done.manifest.outputs)}; try: SELECT {call} FROM images")
 
 

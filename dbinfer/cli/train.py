@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 
 import dbinfer
 from dbinfer.base.errors import UsageError
+from dbinfer.cli.models import print_deployed
 from dbinfer.cli.options import Dsn, Json, Only
 from dbinfer.cli.progress import progress_bar
 from dbinfer.cli.screen import console, print_json, print_report, say
@@ -76,7 +77,7 @@ def train(
     """--data is `digits`, `strokes`, `written`, `mnist`, `cifar10:ARCHIVE`, a folder with CLASS/IMAGE files, a folder
     with NAME.jpg and NAME_mask.gif, or a SQL query that returns an image, what it shows (a mask, boxes or a label),
     and a unique key. The run's folder gets NETWORK.keras, manifest.json, history.csv, curves.png, run.json and
-    checkpoints. Convert NETWORK.keras with `dbinfer convert`.
+    checkpoints. Convert NETWORK.keras with `dbinfer convert`, or let --deploy bring it into the database.
 
     NETWORK is one of the zoo, or any Keras network of one image. Of FILE.py the function `build` or the variable
     `model` is used, or NAME, and of the file what that needs. This is your code, and it runs in every process: train
@@ -92,6 +93,11 @@ def train(
         $ dbinfer train digits --data digits --epochs 15 --augment --out runs/digits
 
         $ dbinfer train unet --data strokes --set size=128 --set depth=3 --ranks 2 --batch 4 --out runs/strokes
+
+        $ dbinfer train digits --data "SELECT img, label, id FROM scans" --deploy digits --activate
+        ...
+        deployed digits@1 (classification, 441.4 kB, 2 of 2 parts new, active)
+        ...
 
         $ dbinfer train finder --data "SELECT img, boxes, id FROM written" --epochs 20 --augment --out runs/finder
 
@@ -141,6 +147,9 @@ def _print_steps(job: TrainJob, json: bool) -> None:
 def _print_report(report: dbinfer.TrainReport) -> None:
     metrics = ", ".join(f"{name} {value:.4f}" for name, value in report.metrics.items())
     say(f"{report.model}: epoch {report.run['epoch']}, {metrics} ({report.run['seconds']:.1f} s)")
+    if report.deployed:
+        print_deployed(report.deployed)
+        return
     say(f"next: dbinfer convert {report.model} -o {report.model.with_suffix('.xml')}")
 
 

@@ -107,6 +107,12 @@ def read(folder: Path, epoch: int) -> Checkpoint:
         ) from err
 
 
+def is_same(config: dict[str, Any], job: TrainJob) -> bool:
+    """Return whether a run with these options can be continued as the job says."""
+    ours = job.to_dict()
+    return all(config.get(key, BEFORE.get(key)) == ours[key] for key in FIXED)
+
+
 def check_same(state: Checkpoint, job: TrainJob) -> None:
     """Raise TrainError where the checkpoint belongs to another network or to a run with other options."""
     ours = job.to_dict()

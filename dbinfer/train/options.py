@@ -146,6 +146,18 @@ class TrainOptions:
     threads: int = option(
         0, "Threads per rank that compute; 0 shares the host's cores among its ranks.", least=0
     )
+    deploy: str = option(
+        "",
+        "Convert the model, try it and deploy it under this name, with its metrics and --data.",
+        metavar="NAME",
+    )
+    alias: str = option("", "Of --deploy: alias for the new version, for example candidate.")
+    activate: bool = option(
+        False, "Of --deploy: let the model's plain name mean the new version.", "--activate"
+    )
+    source: bool = option(
+        False, "Of --deploy: keep the Keras file in the database, too, for a later --from.", "--source"
+    )
     resume: str = option("", "Continue after this epoch, or after the newest checkpoint.", metavar="[EPOCH]")
 
     def __post_init__(self) -> None:
@@ -160,6 +172,11 @@ class TrainOptions:
             raise UsageError(f"fine_tune is {self.fine_tune}, but must be at least 0 and at most 1")
         if not 0 < self.fine_tune_rate <= 1:
             raise UsageError(f"fine_tune_rate is {self.fine_tune_rate}, but must be above 0 and at most 1")
+        for key in ("alias", "activate", "source"):
+            if getattr(self, key) and not self.deploy:
+                raise UsageError(
+                    f"{key} is {getattr(self, key)!r}, but nothing is deployed", "Add --deploy NAME."
+                )
         if self.resume and self.resume != "last" and not self.resume.isdigit():
             raise UsageError(f"resume is {self.resume!r}, but must be 'last' or the number of an epoch")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg2
 import pytest
-from asking import rows
+from asking import role, rows
+from psycopg2.extensions import make_dsn
 
 import dbinfer
 from dbinfer.base.errors import DataError, RegistryError
@@ -22,19 +24,85 @@ SLOW = 1e-7
 
 
 @pytest.fixture(scope="module")
-def first(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> TrainReport:
-    """Train and deploy digits@1 on a table, with its Keras file."""
+def options(tmp_path_factory: pytest.TempPathFactory) -> dbinfer.TrainOptions:
+    """From a query to an active version with its Keras file, in one command."""
+    out = str(tmp_path_factory.mktemp("goes_on") / "first")
+    return dbinfer.TrainOptions(
+        out=out,
+        epochs=4,
+        batch=16,
+        lr=0.005,
+        val=ALL,
+        deploy="digits",
+        alias="first",
+        activate=True,
+        source=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def first(dsn: str, options: dbinfer.TrainOptions) -> TrainReport:
     with closing(psycopg2.connect(dsn)) as db, db:
         rows(db, "CREATE TABLE goes_on (id int PRIMARY KEY, img bytea, label int)")
         for number, (data, label) in zip(range(COUNT), builtin.digit_files("train"), strict=False):
             rows(db, "INSERT INTO goes_on VALUES (%s, %s, %s)", number, data, label)
-    out = tmp_path_factory.mktemp("goes_on") / "first"
-    options = dbinfer.TrainOptions(out=str(out), epochs=4, batch=16, lr=0.005, val=ALL, final="last")
-    report = dbinfer.train("digits", ALL, options, dsn)
-    xml = report.model.with_suffix(".xml")
-    dbinfer.convert(report.model, xml)
-    dbinfer.deploy(xml, dbinfer.DeployOptions(source=report.model), dsn)
-    return report
+    return dbinfer.train("digits", ALL, options, dsn)
+
+
+def test_from_a_query_to_classify_in_one_command(first: TrainReport, dsn: str) -> None:
+    """What the version says of its answers is what SQL counts on the same rows."""
+    assert first.deployed is not None
+    assert (first.deployed.name, first.deployed.version, first.deployed.active) == ("digits", 1, True)
+    with closing(psycopg2.connect(dsn)) as db:
+        told = rows(
+            db,
+            "SELECT metrics, provenance->'training'->>'data', aliases, "
+            "ARRAY(SELECT (x->>'label', x->>'answer', x->>'images')::text "
+            "FROM jsonb_array_elements(provenance->'training'->'confusion') x) FROM dbinfer.models",
+        )
+        counted = rows(
+            db,
+            "SELECT (label, (c).label, count(*))::text FROM (SELECT label, dbinfer.classify(img, 'digits@first') AS c "
+            "FROM goes_on OFFSET 0) x GROUP BY label, (c).label ORDER BY label, (c).label",
+        )
+    assert told == [(first.metrics, ALL, ["first=1"], [row[0] for row in counted])]
+
+
+@pytest.mark.wide
+def test_a_run_that_was_stopped_before_it_was_deployed(
+    first: TrainReport, dsn: str, options: dbinfer.TrainOptions
+) -> None:
+    """--resume trains nothing again; a version that is there already stays the only one."""
+    events: list[str] = []
+
+    def again() -> dbinfer.DeployReport | None:
+        more = replace(options, resume="last", deploy="stopped", activate=False)
+        return dbinfer.train(
+            "digits", ALL, more, dsn, lambda step: events.append(step.note or step.step)
+        ).deployed
+
+    once, twice = again(), again()
+    assert once is not None
+    assert twice is not None
+    assert [(one.version, one.active, one.new) for one in (once, twice)] == [
+        (1, False, True),
+        (1, False, False),
+    ]
+    assert any("is complete" in event for event in events)
+    assert not [event for event in events if event.startswith("epoch")]
+
+
+@pytest.mark.wide
+def test_who_may_not_deploy_hears_it_first(dsn: str, tmp_path: Path) -> None:
+    wrong = dbinfer.TrainOptions(out=str(tmp_path / "run"), deploy="1st")
+    with pytest.raises(RegistryError, match="'1st' is not a valid model name"):
+        dbinfer.train("digits", "digits", wrong, dsn)
+    with closing(psycopg2.connect(dsn)) as db, role(db) as name:
+        db.commit()
+        other = make_dsn(dsn, options=f"-c role={name}")
+        with pytest.raises(RegistryError, match="permission denied"):
+            dbinfer.train("digits", "digits", replace(wrong, deploy="first"), other)
+    assert not (tmp_path / "run").exists()
 
 
 def job(first: TrainReport, dsn: str, data: str, **more: object) -> TrainJob:
