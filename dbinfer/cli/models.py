@@ -44,9 +44,13 @@ def deploy(
           labels: none for the 5 classes, so classify gives their numbers, and NULL as the label; ...
 
         $ dbinfer deploy resnet50.xml --name flowers --alias production --labels @flowers.txt
+
+        $ dbinfer deploy flowers.xml --source flowers.keras
+        ...
+          source: 1.2 MB, for dbinfer train --from flowers@2
+        ...
     """
     from dbinfer.cli.progress import progress_bar  # Rich's bars, which a list of models does not need
-    from dbinfer.score.options import BY_TASK
 
     options = replace(options, values=said.values, layout=said.layout)
     with progress_bar() as progress:
@@ -54,6 +58,13 @@ def deploy(
     if json:
         print_json(done.to_dict())
         return
+    print_deployed(done)
+
+
+def print_deployed(done: dbinfer.DeployReport) -> None:
+    """Say what was deployed, and how to use it."""
+    from dbinfer.score.options import BY_TASK
+
     reference = f"{done.name}@{done.version}"
     state = "active" if done.active else f"not active: dbinfer activate {reference}"
     if not done.new:
@@ -76,15 +87,18 @@ def deploy(
         say(f"  precision: {_why(done.choice)}")
     for note in done.assumed:
         say(f"  assumed: {note}")
+    if done.source_size:
+        say(f"  source: {bytes_text(done.source_size)}, for dbinfer train --from {reference}")
     function = BY_TASK.get(done.manifest.task, "predict")
     if function in NAMING and not done.manifest.labels:
         say(f"  labels: none{_unnamed(function, done.classes)}")
+    name = done.name if done.active else reference
     if done.tables_only:
-        say(f"  try: dbinfer score --table images --model {done.name}")
+        say(f"  try: dbinfer score --table images --model {name}")
         return
-    say(f"  try: SELECT dbinfer.{function}(img, '{done.name}') FROM images")
+    say(f"  try: SELECT dbinfer.{function}(img, '{name}') FROM images")
     if others := done.manifest.outputs[1:]:
-        call = f"dbinfer.predict(img, '{done.name}', output => '{others[0]}')"
+        call = f"dbinfer.predict(img, '{name}', output => '{others[0]}')"
         say(f"  outputs: {', '.join(done.manifest.outputs)}; try: SELECT {call} FROM images")
 
 
@@ -141,7 +155,7 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
             m["input"],
             m["precision"],
             m["isolation"] or "",
-            bytes_text(m["size"]),
+            _sizes(m),
             "\n".join(f"{key.removeprefix('val_')} {_short(value)}" for key, value in _telling(m["metrics"])),
         ]
         for m in found
@@ -156,6 +170,14 @@ def models(dsn: Dsn = None, json: Json = False) -> None:
     )
     if not found:
         console.print("No model is deployed yet. Deploy one: dbinfer deploy model.xml")
+
+
+def _sizes(model: dict[str, Any]) -> str:
+    """Return the bytes of the active version, with its Keras file where it has one."""
+    source = next(
+        (v["source_size"] for v in model["history"] or [] if v["version"] == model["version"]), None
+    )
+    return bytes_text(model["size"]) + (f" + {bytes_text(source)} source" if source else "")
 
 
 def activate(reference: Annotated[str, typer.Argument(metavar="NAME@VERSION")], dsn: Dsn = None) -> None:

@@ -12,6 +12,8 @@ import typer
 from typer.core import TyperCommand
 
 import dbinfer
+from dbinfer.base.errors import UsageError
+from dbinfer.cli.models import print_deployed
 from dbinfer.cli.options import Dsn, Json, Only
 from dbinfer.cli.progress import progress_bar
 from dbinfer.cli.screen import console, print_json, print_report, say
@@ -22,7 +24,7 @@ from dbinfer_models import NETWORKS
 
 Network = Annotated[str, typer.Argument(help=f"{', '.join(NETWORKS)}.")]
 AnyNetwork = Annotated[
-    str,
+    str | None,
     typer.Argument(
         help=f"{', '.join(NETWORKS)}; or your own: FILE.py, FILE.py:NAME, FILE.keras, keras:NAME or MODULE:FUNCTION."
     ),
@@ -49,7 +51,15 @@ class _Resumable(TyperCommand):
 
 def train(
     *,
-    network: AnyNetwork,
+    network: AnyNetwork = None,
+    version: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="NAME@VERSION",
+            help="Instead of NETWORK: a version in the database that was deployed with its Keras file (--source).",
+        ),
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Images to train on; see above.")] = None,
     config: Annotated[
         Path | None,
@@ -67,11 +77,12 @@ def train(
     """--data is `digits`, `strokes`, `written`, `mnist`, `cifar10:ARCHIVE`, a folder with CLASS/IMAGE files, a folder
     with NAME.jpg and NAME_mask.gif, or a SQL query that returns an image, what it shows (a mask, boxes or a label),
     and a unique key. The run's folder gets NETWORK.keras, manifest.json, history.csv, curves.png, run.json and
-    checkpoints. Convert NETWORK.keras with `dbinfer convert`.
+    checkpoints. Convert NETWORK.keras with `dbinfer convert`, or let --deploy bring it into the database.
 
     NETWORK is one of the zoo, or any Keras network of one image. Of FILE.py the function `build` or the variable
     `model` is used, or NAME, and of the file what that needs. This is your code, and it runs in every process: train
-    only files that you trust. FILE.keras runs no code; its loss and optimizer count.
+    only files that you trust. FILE.keras runs no code; its loss and optimizer count. --from lets a version go on that
+    lies in the database: with its labels, or with --fine-tune also with new ones.
 
     Strategies:
 
@@ -83,6 +94,11 @@ def train(
 
         $ dbinfer train unet --data strokes --set size=128 --set depth=3 --ranks 2 --batch 4 --out runs/strokes
 
+        $ dbinfer train digits --data "SELECT img, label, id FROM scans" --deploy digits --activate
+        ...
+        deployed digits@1 (classification, 441.4 kB, 2 of 2 parts new, active)
+        ...
+
         $ dbinfer train finder --data "SELECT img, boxes, id FROM written" --epochs 20 --augment --out runs/finder
 
         $ dbinfer train unet --data "SELECT img, mask, id FROM cars" --ranks 4 --hosts a:2,b:2 --out runs/cars
@@ -93,11 +109,15 @@ def train(
 
         $ dbinfer train keras:MobileNetV2 --set weights=none --set input_shape=[96,96,3] --data photos
 
+        $ dbinfer train --from flowers@3 --data "SELECT img, label, id FROM newer" --lr 0.0001
+
         $ dbinfer train unet --data strokes --config run.toml --resume --out runs/strokes
     """
+    if network and version:
+        raise UsageError(f"the network is {network!r}, and --from {version!r}: give one of them")
     values = read_options(config) if config else {}
     settings = {**values.get("network_options", {}), **options.pop("network_options", {})}
-    named = {"network": network, "data": data, "dsn": dsn, **options, "network_options": settings}
+    named = {"network": version or network, "data": data, "dsn": dsn, **options, "network_options": settings}
     job = make_job({**values, **{name: value for name, value in named.items() if value is not None}})
     if not json:
         _print_job(job)
@@ -127,6 +147,9 @@ def _print_steps(job: TrainJob, json: bool) -> None:
 def _print_report(report: dbinfer.TrainReport) -> None:
     metrics = ", ".join(f"{name} {value:.4f}" for name, value in report.metrics.items())
     say(f"{report.model}: epoch {report.run['epoch']}, {metrics} ({report.run['seconds']:.1f} s)")
+    if report.deployed:
+        print_deployed(report.deployed)
+        return
     say(f"next: dbinfer convert {report.model} -o {report.model.with_suffix('.xml')}")
 
 

@@ -76,6 +76,7 @@ class NewVersion(NamedTuple):
         activate: make it the version that the plain name means.
         trial: what it took when it was tried.
         choice: of its precision, where that was left open.
+        source: content of its Keras file; empty without one.
     """
 
     name: str
@@ -85,6 +86,13 @@ class NewVersion(NamedTuple):
     prepared: PreparedModel
     trial: Result
     choice: Choice | None = None
+    source: bytes = b""
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The content of its files, by their kind."""
+        files = {"xml": self.prepared.xml, "bin": self.prepared.bin}
+        return {**files, "keras": self.source} if self.source else files
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -130,7 +138,7 @@ def find_version(cur: Cursor, name: str, digests: list[str]) -> Stored | None:
 def store(cur: Cursor, version: NewVersion, progress: OnProgress) -> Stored:
     """Send the parts that the registry lacks and register the version."""
     prepared = version.prepared
-    parts = {"xml": _split(prepared.xml), "bin": _split(prepared.bin)}
+    parts = {kind: _split(data) for kind, data in version.files.items()}
     sent = _send(cur, {digest: block for kind in parts for digest, block in parts[kind]}, progress)
     row = {
         "source_digest": version.digest,
@@ -193,6 +201,12 @@ class DeployOptions:
     activate: bool = option(True, "Let the model's plain name mean the new version.")
     default: bool = option(False, "Make it the default model, for calls that name none.")
     private: bool = option(False, "Let nobody else run a new model until you grant it.")
+    source: Path | None = option(
+        None,
+        "Keras file that the model was converted from, to keep in the database, too: `dbinfer train --from` begins "
+        "with it.",
+        metavar="FILE.keras",
+    )
     isolation: str | None = option(
         None,
         "Whether the host's engine runs this model, outside of the database's processes: {choices}. Default: as "
@@ -226,6 +240,7 @@ class DeployReport(Report):
         choice: of the precision, where the manifest left it open and the version is new.
         classes: how many scores a classifier gives; None of other models.
         tables_only: whether workers score there, and no SQL functions.
+        source_size: bytes of the Keras file that is kept with it.
     """
 
     name: str
@@ -241,6 +256,7 @@ class DeployReport(Report):
     choice: Choice | None = None
     classes: int | None = None
     tables_only: bool = False
+    source_size: int = 0
 
 
 def deploy(
@@ -262,6 +278,7 @@ def deploy(
         DataError: the query for images fails or gives none.
     """
     from dbinfer.models.ir import check_files, digests
+    from dbinfer.models.keras_file import read_source
     from dbinfer.models.prepare import understand
 
     options, path = options or DeployOptions(), Path(path)
@@ -270,7 +287,8 @@ def deploy(
     known, prepared = understand(path, options.values, options.layout, progress)
     name = checked_name(options.name or known.manifest.name or path.stem)
     # Both forms, because older registries know versions by the older one
-    contents = [_digest(each, known.manifest) for each in digests(path, weights)]
+    source = read_source(options.source, known.manifest) if options.source else b""
+    contents = [_digest(each, known.manifest, source) for each in digests(path, weights)]
     with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
         there, limits = find_version(cur, name, contents), read_limits(cur)
     # Outside of any transaction: a trial may take minutes, and no other deploy shall wait for it
@@ -285,7 +303,7 @@ def deploy(
         new, first = stored is None, not has_model(cur, name)
         if stored is None:
             tried = tried or attempt(progress)  # another client has dropped it meanwhile
-            version = NewVersion(name, contents[0], tried.manifest, options.activate, *tried[1:])
+            version = NewVersion(name, contents[0], tried.manifest, options.activate, *tried[1:], source)
             stored = store(cur, version, progress)
         _name_version(cur, name, stored.version, options, first)
         tables_only = detect(conn).tables_only
@@ -304,6 +322,7 @@ def deploy(
         choice=tried.choice if new and tried else None,
         classes=known.info.classes if known.manifest.task == "classification" else None,
         tables_only=tables_only,
+        source_size=len(source),
     )
 
 
@@ -321,9 +340,11 @@ def checked_name(name: str) -> str:
     return name
 
 
-def _digest(files: str, manifest: Manifest) -> str:
+def _digest(files: str, manifest: Manifest, source: bytes) -> str:
     """Return by what the registry knows content again: other labels on the same network are another version."""
-    return hashlib.sha256(f"{files}\0{manifest.to_json()}".encode()).hexdigest()
+    # Versions never change, so one that gets its Keras file later is a new one, too; it shares the other parts
+    more = f"\0{hashlib.sha256(source).hexdigest()}" if source else ""
+    return hashlib.sha256(f"{files}\0{manifest.to_json()}{more}".encode()).hexdigest()
 
 
 def _name_version(cur: Cursor, name: str, version: int, options: DeployOptions, first: bool) -> None:

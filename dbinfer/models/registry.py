@@ -15,6 +15,9 @@ from dbinfer.base.report import Report
 from dbinfer.database.connection import one, session
 from dbinfer.database.sql import read
 
+# For whoever may have the files of a version; worker and training fetch them part by part
+FILES = "SELECT dbinfer._model_files(%s, dbinfer._ask('dbinfer worker'))"
+PART = "SELECT dbinfer._model_part(%s, %s, %s, dbinfer._ask('dbinfer worker'))"
 UNUSED_DAYS = 30
 MAY_KEEP = "SELECT pg_catalog.has_function_privilege('dbinfer._keep_usage()', 'EXECUTE')"
 

@@ -14,6 +14,7 @@ from dbinfer.database.connection import one
 from dbinfer.database.platform import Platform
 from dbinfer.database.sql import TableName, column, read, shortened
 from dbinfer.images.stores import image_of, refers
+from dbinfer.models.registry import FILES
 from dbinfer.score.marks import COLUMNS, DIGEST, Marks, by_column, by_writer
 from dbinfer.score.options import BY_TASK, Arguments, Function, ScoreOptions, choose
 from dbinfer.score.queue import queue_name
@@ -342,9 +343,6 @@ def _check_names(key: Key, function: Function, marks: Marks | None) -> None:
                 f"the key column {name!r} has the name of a column of the results",
                 "Make a view that names it otherwise, and name the view with --table.",
             )
-
-
-FILES = "SELECT dbinfer._model_files(%s, dbinfer._ask('dbinfer worker'))"
 
 
 def _ask_for_workers(cur: Cursor, table: TableName, img: Column, function: Function, reference: str) -> None:

@@ -20,9 +20,10 @@ STATE, WEIGHTS, OPTIMIZER = "checkpoint.json", "weights.npz", "optimizer.npz"
 # What a run must have in common with the one that it continues; epochs, hosts and launcher may differ
 FIXED = (
     *("network", "network_options", "data", "batch", "optimizer", "momentum", "lr", "seed"),
-    *("shuffle", "augment", "strategy", "mesh", "ranks", "sharding", "fine_tune"),
+    *("shuffle", "augment", "strategy", "mesh", "ranks", "sharding", "fine_tune", "version"),
 )
-BEFORE = {"momentum": 0.9, "strategy": "horovod", "mesh": ""}  # what checkpoints of 0.1.0 do not say
+# What older checkpoints do not say
+BEFORE = {"momentum": 0.9, "strategy": "horovod", "mesh": "", "version": ""}
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,12 @@ def read(folder: Path, epoch: int) -> Checkpoint:
         raise TrainError(
             f"the checkpoint {path.parent} cannot be read: {err}", "Resume from an earlier one."
         ) from err
+
+
+def is_same(config: dict[str, Any], job: TrainJob) -> bool:
+    """Return whether a run with these options can be continued as the job says."""
+    ours = job.to_dict()
+    return all(config.get(key, BEFORE.get(key)) == ours[key] for key in FIXED)
 
 
 def check_same(state: Checkpoint, job: TrainJob) -> None:

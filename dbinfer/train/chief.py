@@ -27,9 +27,10 @@ import tensorflow as tf
 from scipy.optimize import minimize
 
 from dbinfer.base.errors import TrainError
+from dbinfer.train.answers import Reading, joined
 from dbinfer.train.course import Pass, Schedule, StepReports, follow
 from dbinfer.train.listening import check_listening
-from dbinfer.train.loader import Seed, read_batches
+from dbinfer.train.loader import Pipeline, Seed, read_batches
 from dbinfer.train.model import Metrics, Pure, build
 from dbinfer.train.options import DEFAULT_OPTIMIZER, TrainJob
 from dbinfer.train.processes import how_to_go_on, send
@@ -264,17 +265,25 @@ class Led:
         if self.val is None:
             return {}
         self.metrics.reset()
-        truths: dict[int, Any] = {}
+        for truths, scores in self._validated(self.val):
+            self.metrics.add(scores, truths)
+        return self.metrics.values("val_")
+
+    def scored(self, reading: Reading) -> tuple[Any, Any]:
+        assert self.val is not None
+        return joined((truths, reading(scores)) for truths, scores in self._validated(self.val))
+
+    def _validated(self, val: Pipeline) -> Iterator[tuple[Any, Any]]:
+        """Yield truths and scores of the batches, in the order in which workers have done them."""
+        waiting: dict[int, Any] = {}
 
         def pieces() -> Iterator[tuple[Any, ...]]:
-            assert self.val is not None
-            for number, (images, truth) in enumerate(read_batches(self.val, self.val.validation())):
-                truths[number] = truth
+            for number, (images, truths) in enumerate(read_batches(val, val.validation())):
+                waiting[number] = truths
                 yield (images,)
 
         for number, scores in self.work.results(self._scores, pieces(), again=True):
-            self.metrics.add(scores, truths.pop(number))
-        return self.metrics.values("val_")
+            yield waiting.pop(number), scores
 
     def about(self) -> dict[str, Any]:
         """Return where all processes listened, and how many pieces of work each worker did."""

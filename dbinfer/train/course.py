@@ -6,13 +6,16 @@ import math
 import time
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any, Protocol
 
 from dbinfer.train import checkpoint
+from dbinfer.train.answers import Reading, classes_of, confusion
 from dbinfer.train.options import TrainJob
 from dbinfer.train.report import (
     CURVES,
     HISTORY,
+    RUN,
     Epoch,
     OnEvent,
     best_epoch,
@@ -137,6 +140,9 @@ class Trainer(Trained, Protocol):
     def evaluate(self) -> dict[str, float]:
         """Return val_loss and the validation's metrics; nothing without a validation."""
 
+    def scored(self, reading: Reading) -> tuple[Any, Any]:
+        """Return truths and readings of the scores of all validation images; they count in the first process."""
+
 
 @dataclass
 class Training:
@@ -171,7 +177,19 @@ def follow(trainer: Trainer, on_event: OnEvent) -> None:
     on_event({"event": "start", **start})
     for number in range(first, job.epochs + 1):
         _epoch(training, trainer, number)
-    finish(training, started)
+    finish(training, started, _answered(training, trainer))
+
+
+def _answered(training: Training, trainer: Trainer) -> dict[str, Any]:
+    """Return what run.json says of the answers to the validation images; all processes make this call together."""
+    setup = training.trainer.setup
+    if setup.val is None or setup.manifest.task != "classification":
+        return {}
+    if trainer.first:
+        choose(training)
+    trainer.begin()  # the others have the last epoch's weights
+    truths, answers = trainer.scored(partial(classes_of, manifest=setup.manifest))
+    return {"confusion": confusion(truths, answers, setup.manifest.labels)} if trainer.first else {}
 
 
 def _resume(training: Training, trainer: Trainer) -> int:
@@ -187,8 +205,9 @@ def _resume(training: Training, trainer: Trainer) -> int:
             checkpoint.load(folder, done, trainer.model)
             training.history = state.history
         else:
-            # Otherwise a later --resume would continue an earlier run
+            # Otherwise a later --resume would continue an earlier run, or find it complete
             checkpoint.clear(folder)
+            (folder / RUN).unlink(missing_ok=True)
     trainer.begin()
     told = trainer.share([epoch.to_dict() for epoch in training.history])
     training.history = [Epoch.from_dict(epoch) for epoch in told]
@@ -226,19 +245,25 @@ def record(training: Training) -> None:
         checkpoint.prune(folder, job.keep, best)
 
 
-def finish(training: Training, started: datetime) -> None:
+def choose(training: Training) -> tuple[int, int]:
+    """Give the network the weights of the epoch that is kept; return that epoch and the best one."""
+    job, history = training.job, training.history
+    best = best_epoch(history, training.metric)
+    # With --keep 0 no checkpoint of the best epoch exists
+    chosen = best if job.final == "best" and best in checkpoint.epochs(job.folder) else len(history)
+    if chosen != len(history):
+        checkpoint.load_weights(job.folder, chosen, training.trainer.model)
+    return chosen, best
+
+
+def finish(training: Training, started: datetime, answered: dict[str, Any] | None = None) -> None:
     """Write the model, its manifest, run.json and the curves."""
     trainer, job, history = training.trainer, training.job, training.history
     # Before the other processes leave: all must take part
     about = trainer.about()
     if not trainer.first:
         return
-    best = best_epoch(history, training.metric)
-    there = checkpoint.epochs(job.folder)
-    # With --keep 0 no checkpoint of the best epoch exists
-    chosen = best if job.final == "best" and best in there else len(history)
-    if chosen != len(history):
-        checkpoint.load_weights(job.folder, chosen, trainer.model)
+    chosen, best = choose(training)
     setup = trainer.setup
     run = {
         "config": job.to_dict(),
@@ -251,6 +276,7 @@ def finish(training: Training, started: datetime) -> None:
         "epoch": chosen,
         "best_epoch": best,
         "metrics": metrics_of(history, chosen),
+        **(answered or {}),
         "history": [entry.to_dict() for entry in history],
     }
     # The plain network: no other program knows our classes

@@ -91,7 +91,7 @@ def held_for_ranks(job: TrainJob) -> Iterator[dict[str, str]]:
 
 
 def _queries(job: TrainJob, snapshot: Snapshot) -> Iterator[tuple[str, Source]]:
-    labels: tuple[str, ...] = ()
+    labels = job.settled_labels
     for part, text in (("data", job.data), ("val", job.val)):
         if is_query(text):
             source = find_source(text, snapshot, labels)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dbinfer.base.apart import cores
 from dbinfer.base.errors import DataError, TrainError
 from dbinfer.images.boxes import Boxes, average_precision
+from dbinfer.train.answers import Reading, joined
 from dbinfer.train.course import Pass, Schedule, follow
 from dbinfer.train.device import choose_device, limit_threads
 from dbinfer.train.loader import Pipeline, Seed, read_batches
@@ -158,6 +159,13 @@ class Rank:
         if self.setup.network.finds_boxes:
             values.update(precision(self.model, self._val, self.setup.manifest, self._ranks))
         return values
+
+    def scored(self, reading: Reading) -> tuple[Any, Any]:
+        own: list[list[Any]] = []
+        if self._val is not None:
+            for images, truths in read_batches(self._val, self._val.validation()):
+                own.append([truths.tolist(), reading(self.plain.predict_on_batch(images)).tolist()])
+        return joined((truths, read) for part in self._ranks.gather(own) for truths, read in part)
 
     def about(self) -> dict[str, Any]:
         return {"hosts": hosts_of(self._ranks)}

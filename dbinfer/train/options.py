@@ -24,6 +24,7 @@ SCHEDULES = ("constant", "cosine")
 SHARDINGS = ("split", "all")
 ON_BAD = ("error", "skip")
 KEEPS = ("best", "last")
+FOLLOWING = ("described", "version", "labels")  # what nobody sets
 RENAMED = {"options": "network_options", "workers": "decode_threads"}
 
 
@@ -51,6 +52,8 @@ def _setting(text: str) -> tuple[str, Any]:
 # A network of the user's own: FILE.py, FILE.py:NAME or FILE.keras; else it may be MODULE:FUNCTION
 FILE = re.compile(r"(?P<file>.+\.(?:py(?=$|:)|keras$))(?::(?P<name>\w+))?")
 MODULE = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<function>\w+)")
+# A version in the database that was deployed with its Keras file
+VERSION = re.compile(r"(?P<model>[A-Za-z_][\w.-]*)@(?P<version>[\w.-]+)")
 
 
 def own_name(network: str) -> str:
@@ -58,6 +61,8 @@ def own_name(network: str) -> str:
     if found := FILE.fullmatch(network):
         # Also of NAME.start.keras, which dbinfer.train writes
         return re.sub(r"\W", "_", Path(found["file"]).name.partition(".")[0]) or "network"
+    if found := VERSION.fullmatch(network):
+        return re.sub(r"\W", "_", found["model"])
     if found := MODULE.fullmatch(network):
         return found["function"] if found["function"] != "build" else found["module"].rpartition(".")[2]
     return ""
@@ -141,6 +146,18 @@ class TrainOptions:
     threads: int = option(
         0, "Threads per rank that compute; 0 shares the host's cores among its ranks.", least=0
     )
+    deploy: str = option(
+        "",
+        "Convert the model, try it and deploy it under this name, with its metrics and --data.",
+        metavar="NAME",
+    )
+    alias: str = option("", "Of --deploy: alias for the new version, for example candidate.")
+    activate: bool = option(
+        False, "Of --deploy: let the model's plain name mean the new version.", "--activate"
+    )
+    source: bool = option(
+        False, "Of --deploy: keep the Keras file in the database, too, for a later --from.", "--source"
+    )
     resume: str = option("", "Continue after this epoch, or after the newest checkpoint.", metavar="[EPOCH]")
 
     def __post_init__(self) -> None:
@@ -155,6 +172,11 @@ class TrainOptions:
             raise UsageError(f"fine_tune is {self.fine_tune}, but must be at least 0 and at most 1")
         if not 0 < self.fine_tune_rate <= 1:
             raise UsageError(f"fine_tune_rate is {self.fine_tune_rate}, but must be above 0 and at most 1")
+        for key in ("alias", "activate", "source"):
+            if getattr(self, key) and not self.deploy:
+                raise UsageError(
+                    f"{key} is {getattr(self, key)!r}, but nothing is deployed", "Add --deploy NAME."
+                )
         if self.resume and self.resume != "last" and not self.resume.isdigit():
             raise UsageError(f"resume is {self.resume!r}, but must be 'last' or the number of an epoch")
 
@@ -164,18 +186,22 @@ class TrainJob(TrainOptions):
     """The options together with what is trained on what: all that a rank must know.
 
     Attributes:
-        network: a name of the zoo, or one of the user's own: FILE.py, FILE.py:NAME, FILE.keras, MODULE:FUNCTION or
-            keras:NAME.
+        network: a name of the zoo, or one of the user's own: FILE.py, FILE.py:NAME, FILE.keras, MODULE:FUNCTION,
+            keras:NAME, or NAME@VERSION in the database.
         data: digits, strokes, strokes:COUNT, written, written:COUNT, a folder, or a SQL query with two columns (image;
             mask, boxes or label).
         dsn: the server of SQL queries (default: dbinfer.database.connection.resolve's).
         described: what follows from a network of the user's own, once dbinfer.train.described has looked at it.
+        version: where the network is the Keras file of a deployed version, which one, as NAME@VERSION.
+        labels: of that version.
     """
 
     network: str
     data: str
     dsn: str = ""
     described: dict[str, Any] = field(default_factory=dict)
+    version: str = ""
+    labels: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -209,6 +235,11 @@ class TrainJob(TrainOptions):
     def name(self) -> str:
         """What the network is called; its model is NAME.keras."""
         return own_name(self.network) or self.network
+
+    @property
+    def settled_labels(self) -> tuple[str, ...]:
+        """The labels that the data must have: of a version that goes on with its head; none where the data decides."""
+        return tuple(self.labels) if self.fine_tune is None else ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; the dsn, which may hold a password, is left out."""
@@ -250,7 +281,7 @@ def make_job(values: dict[str, Any]) -> TrainJob:
         UsageError: an option is unknown, missing, of the wrong kind, or out of range.
     """
     values = renamed(values)
-    known = {entry.name: entry for entry in fields(TrainJob) if entry.name != "described"}
+    known = {entry.name: entry for entry in fields(TrainJob) if entry.name not in FOLLOWING}
     for key, value in values.items():
         if key not in known:
             raise UsageError(f"unknown option {key!r}", f"Options: {', '.join(known)}.")

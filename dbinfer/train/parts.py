@@ -6,6 +6,7 @@ import socket
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from jax.experimental import multihost_utils
 from numpy.typing import NDArray
 
 from dbinfer.base.errors import TrainError
+from dbinfer.train.answers import Reading, joined
 from dbinfer.train.course import Pass, Schedule, StepReports
 from dbinfer.train.loader import Pipeline, Seed
 from dbinfer.train.mesh import Layout, Mesh, model_parallel
@@ -159,12 +161,8 @@ class Part:
     @property
     def plain(self) -> Any:
         """The network as a whole, in the first process's memory: no other program could read it in parts."""
-        before = keras.distribution.distribution()
-        keras.distribution.set_distribution(None)
-        try:
+        with _undistributed():
             whole, _ = build(self.setup.network, self.setup.options)
-        finally:
-            keras.distribution.set_distribution(before)
         whole.set_weights([np.asarray(one) for one in self.model.weights])
         return whole
 
@@ -200,6 +198,18 @@ class Part:
             images += count
         return {f"val_{name}": value / images for name, value in sums.items()}
 
+    def scored(self, reading: Reading) -> tuple[Any, Any]:
+        if not self.first or self._val is None:
+            return np.empty(0), np.empty(0)
+        whole, val = self.plain, self._val
+        rows = range(len(val.loader.samples))
+        batches = [rows[start : start + val.job.batch] for start in rows[:: val.job.batch]]
+        with _undistributed():
+            return joined(
+                (truths, reading(whole.predict_on_batch(images)))
+                for images, truths in map(val.unchanged, batches)
+            )
+
     def about(self) -> dict[str, Any]:
         """Return hosts, the mesh, and the share of the parameters that each process holds."""
         held, whole = held_parameters(self._network)
@@ -210,6 +220,17 @@ class Part:
             "parameters": whole,
             "share_of_parameters": [round(one, 4) for one in gather(held / whole)],
         }
+
+
+@contextmanager
+def _undistributed() -> Iterator[None]:
+    """Let what Keras does here lie in this process alone."""
+    before = keras.distribution.distribution()
+    keras.distribution.set_distribution(None)
+    try:
+        yield
+    finally:
+        keras.distribution.set_distribution(before)
 
 
 def held_parameters(model: Any) -> tuple[int, int]:

@@ -264,7 +264,8 @@ class Query:
         unknown = sorted(set(found) - set(labels)) if labels else []
         if unknown:
             raise DataError(
-                f"the query returns the class {unknown[0]!r}, but the classes are {', '.join(labels)}"
+                f"the query returns the class {unknown[0]!r}, but the classes are {', '.join(labels)}",
+                "Those of the training count, or of the version that goes on; for new ones: --fine-tune 0.3",
             )
         return cls(text=text, snapshot=snapshot, task=task, key=key, labels=labels or found, equals=equals)
 

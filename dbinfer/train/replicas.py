@@ -7,6 +7,7 @@ part of a batch only. Here the scores of all devices come together, and Keras ev
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +16,10 @@ import numpy as np
 import tensorflow as tf
 
 from dbinfer.base.errors import TrainError
+from dbinfer.train.answers import Reading, joined
 from dbinfer.train.course import Pass, Schedule, StepReports
 from dbinfer.train.device import gpus, limit_threads
-from dbinfer.train.loader import Seed, read_batches
+from dbinfer.train.loader import Pipeline, Seed, read_batches
 from dbinfer.train.model import Metrics, Pure, build, compile_model
 from dbinfer.train.options import TrainJob
 from dbinfer.train.report import OnEvent
@@ -104,9 +106,17 @@ class Replicas:
         if self._val is None:
             return {}
         self._metrics.reset()
-        for images, truths in read_batches(self._val, self._val.validation()):
-            self._metrics.add(self._scores(images), truths)
+        for truths, scores in self._validated(self._val):
+            self._metrics.add(scores, truths)
         return self._metrics.values("val_")
+
+    def scored(self, reading: Reading) -> tuple[Any, Any]:
+        assert self._val is not None
+        return joined((truths, reading(scores)) for truths, scores in self._validated(self._val))
+
+    def _validated(self, val: Pipeline) -> Iterator[tuple[Any, Any]]:
+        for images, truths in read_batches(val, val.validation()):
+            yield truths, self._scores(images)
 
     def _inputs(self, images: Any, truths: Any, place: tuple[int, int]) -> Any:
         """Return what each device gets: its images, and the states of its random generators."""

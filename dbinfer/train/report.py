@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbinfer.base.errors import TrainError
 from dbinfer.base.report import Report
@@ -20,6 +20,9 @@ from dbinfer.base.version import __version__
 from dbinfer.train.options import TrainJob, own_name
 from dbinfer_models import write_manifest
 from dbinfer_udf.manifest import Manifest
+
+if TYPE_CHECKING:
+    from dbinfer.models.deployment import DeployReport
 
 OnEvent = Callable[[dict[str, Any]], None]  # gets the events of a run: start, step, epoch
 TRAIN, VALIDATION = "#1f77b4", "#d95f02"
@@ -141,6 +144,7 @@ class TrainReport(Report):
         metrics: of the epoch whose weights the model has.
         best_epoch: number of the epoch with the best validation; 0 without one.
         run: what run.json holds.
+        deployed: the version in the database, of --deploy.
     """
 
     model: Path
@@ -149,6 +153,7 @@ class TrainReport(Report):
     metrics: dict[str, float]
     best_epoch: int
     run: dict[str, Any]
+    deployed: DeployReport | None = None
 
 
 def versions(job: TrainJob) -> dict[str, str]:
@@ -170,10 +175,23 @@ def provenance(run: dict[str, Any]) -> dict[str, Any]:
     """Return the part of run.json that goes with the model into the registry."""
     job = run["config"]
     keys = (
-        *("network", "network_options", "data", "epochs", "batch", "optimizer", "momentum", "lr", "seed"),
+        *(
+            "network",
+            "network_options",
+            "data",
+            "val",
+            "epochs",
+            "batch",
+            "optimizer",
+            "momentum",
+            "lr",
+            "seed",
+        ),
         *("sharding", "strategy", "launcher"),
     )
     training = {key: job[key] for key in keys}
+    if job.get("version"):
+        training["network"] = job["version"]
     if job.get("described"):
         training |= {
             "optimizer": job["optimizer"] or job["described"]["optimizer"]["class_name"],
@@ -181,8 +199,8 @@ def provenance(run: dict[str, Any]) -> dict[str, Any]:
         }
     if job.get("fine_tune") is not None:
         training |= {key: job[key] for key in ("fine_tune", "head_epochs")}
-    outcome = ("started", "seconds", "ranks", "hosts", "versions", "images", "epoch")
-    return {"training": {**training, **{key: run[key] for key in outcome}}}
+    outcome = ("started", "seconds", "ranks", "hosts", "versions", "images", "epoch", "confusion")
+    return {"training": {**training, **{key: run[key] for key in outcome if key in run}}}
 
 
 def save_model(folder: Path, model: Any, manifest: Manifest, run: dict[str, Any]) -> tuple[Path, Path]:

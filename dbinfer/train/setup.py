@@ -136,8 +136,8 @@ def make_setup(job: TrainJob) -> Setup:
     network = find_network(job)
     check_boxes(network, job)
     snapshot = snapshot_of_this_rank(job.dsn)
-    source = find_part(job, "data", snapshot)
-    check_labels(source)
+    source = find_part(job, "data", snapshot, job.settled_labels)
+    check_labels(source, job)
     if isinstance(network, Own) and not job.described:
         job = describe_apart(job, source)
         network = find_network(job)
@@ -150,8 +150,14 @@ def make_setup(job: TrainJob) -> Setup:
     )
 
 
-def check_labels(source: Source) -> None:
-    """Raise DataError where there is no image, or only one class."""
+def check_labels(source: Source, job: TrainJob) -> None:
+    """Raise DataError where there is no image, only one class, or other classes than those of the version."""
+    if job.settled_labels and source.labels and source.labels != job.settled_labels:
+        raise DataError(
+            f"the data has the labels {', '.join(source.labels)}, but {job.version} has "
+            f"{', '.join(job.settled_labels)}",
+            "For new labels, give it a new head: --fine-tune 0.3",
+        )
     if source.task != "detection" and not source.count():
         raise DataError(
             "there are no images to train on", "Let the query return rows with an image and a label or mask."

@@ -15,7 +15,7 @@ from dbinfer.database.pins import install
 from dbinfer.train.device import check_installed, import_tensorflow
 from dbinfer.train.hosts import check_network, check_reachable, hosts_of
 from dbinfer.train.options import STRATEGIES, TrainJob, TrainOptions, own_name
-from dbinfer.train.report import Epoch, OnEvent, TrainReport, line, read_report
+from dbinfer.train.report import RUN, Epoch, OnEvent, TrainReport, line, read_report
 
 if TYPE_CHECKING:
     from dbinfer.train.setup import Setup
@@ -213,8 +213,9 @@ def train(
 
     Args:
         network: digits, unet, finder, vgg19bn, vgg19bn_cifar or alexnet; one of your own: FILE.py, FILE.py:NAME,
-            FILE.keras, MODULE:FUNCTION or keras:NAME, whose code runs; or a Keras model, which is saved in
-            the folder of the run and trained from there. The model in this process stays as it is.
+            FILE.keras, MODULE:FUNCTION or keras:NAME, whose code runs; NAME@VERSION, a version in the database that
+            was deployed with its Keras file; or a Keras model, which is saved in the folder of the run and trained
+            from there. The model in this process stays as it is.
         data: digits, strokes, strokes:COUNT, written, written:COUNT, a folder, or a SQL query with two columns (image;
             mask, boxes or label).
         options: epochs, ranks, folder of the run, ...
@@ -223,14 +224,17 @@ def train(
 
     Raises:
         UsageError, DataError, TrainError: one sentence each; what can be checked is checked before any long work.
+        DbinferError: of --deploy, as dbinfer.convert and dbinfer.deploy; the run's folder is complete then.
     """
     options = options or TrainOptions()
+    from dbinfer.train.deploying import deploy_trained
+
     if not isinstance(network, str):
         from dbinfer.train.own import saved
 
         network = saved(network, options.out)
     job = TrainJob.of(network, data, options, dsn)
-    return run(job, shown_as_progress(job, progress))
+    return deploy_trained(run(job, shown_as_progress(job, progress)), job, progress)
 
 
 def run(job: TrainJob, on_event: OnEvent = lambda event: None) -> TrainReport:
@@ -244,6 +248,10 @@ def run(job: TrainJob, on_event: OnEvent = lambda event: None) -> TrainReport:
     from dbinfer.train.setup import make_setup
 
     setup = _settled(job, on_event)
+    if complete(setup.job):
+        setup.close()
+        on_event({"event": "network", "text": f"the run in {job.folder} is complete"})
+        return read_report(setup.job)
     labels = setup.manifest.labels
     for number, stage in enumerate(stages(setup.job)):
         # The first one has its rows already; a later one reads them anew
@@ -253,6 +261,17 @@ def run(job: TrainJob, on_event: OnEvent = lambda event: None) -> TrainReport:
         _check_folder(stage)
         ALL[stage.strategy].train(setup, on_event)
     return read_report(setup.job)
+
+
+def complete(job: TrainJob) -> bool:
+    """Return whether --resume finds nothing left to train: the run has ended, and with these options."""
+    from dbinfer.train.checkpoint import is_same
+    from dbinfer.train.finetuning import plan
+
+    if job.resume != "last" or not (job.folder / RUN).is_file():
+        return False
+    run, last = read_report(job).run, plan(job)[-1]
+    return is_same(run["config"], last) and len(run["history"]) == job.epochs
 
 
 def dry_run(job: TrainJob) -> list[str]:
@@ -273,13 +292,17 @@ def dry_run(job: TrainJob) -> list[str]:
 
 def _settled(job: TrainJob, on_event: OnEvent) -> Setup:
     """Return all that follows from a job once everything that can be is checked; tell it of the user's own network."""
+    from dbinfer.train.deploying import check_deploy
     from dbinfer.train.described import told
+    from dbinfer.train.fetching import fetched
     from dbinfer.train.finetuning import told_stages
     from dbinfer.train.setup import check_images, make_setup
 
     # First: reading the images may need packages, too, and its hint would name those alone
     check_installed()
     ALL[job.strategy].check(job)
+    check_deploy(job)
+    job = fetched(job)
     if own_name(job.network):
         on_event({"event": "network", "text": ""})
     setup = make_setup(job)

@@ -18,12 +18,11 @@ from psycopg2.extensions import connection as Connection
 from dbinfer.base.errors import DbinferError, ServerError
 from dbinfer.database.connection import connect, one, require_dbinfer, sentence
 from dbinfer.install.content import Content
+from dbinfer.models.registry import FILES, PART
 from dbinfer_udf.errors import UdfError
 from dbinfer_udf.session.outside import Outside
 
 BACK = 15.0  # seconds between two tries to reach the server again, at most
-FILES = "SELECT dbinfer._model_files(%s, dbinfer._ask('dbinfer worker'))"
-PART = "SELECT dbinfer._model_part(%s, %s, %s, dbinfer._ask('dbinfer worker'))"
 # a server that has gone without a word is given up; libpq's own defaults wait for hours
 KEEPALIVE = {
     "keepalives_idle": 10,

@@ -14,7 +14,7 @@ BEGIN
   IF (jsonb_typeof(facts->'manifest') = 'object' AND facts->>'size' ~ '^[0-9]{1,15}$'
       AND facts->>'source_digest' ~ '^[0-9a-f]{64}$' AND facts->>'xml_digest' ~ '^[0-9a-f]{64}$'
       AND facts->>'bin_digest' ~ '^[0-9a-f]{64}$' AND jsonb_typeof(facts->'xml_parts') = 'array'
-      AND jsonb_typeof(facts->'bin_parts') = 'array'
+      AND jsonb_typeof(facts->'bin_parts') = 'array' AND coalesce(jsonb_typeof(facts->'keras_parts'), 'array') = 'array'
       AND coalesce(jsonb_typeof(facts->'trial'), 'object') = 'object') IS NOT TRUE THEN
     RAISE data_exception USING MESSAGE = 'a version needs a manifest, a size, three digests and the lists of its parts',
       HINT = 'Deploy with: dbinfer deploy model.xml';
@@ -50,7 +50,8 @@ BEGIN
       HINT = 'Deploy with: dbinfer deploy model.xml';
   END IF;
   IF EXISTS (SELECT 1 FROM (SELECT jsonb_array_elements_text(facts->'xml_parts') AS digest
-                    UNION ALL SELECT jsonb_array_elements_text(facts->'bin_parts')) d
+                    UNION ALL SELECT jsonb_array_elements_text(facts->'bin_parts')
+                    UNION ALL SELECT jsonb_array_elements_text(facts->'keras_parts')) d
               WHERE NOT EXISTS (SELECT 1 FROM dbinfer_private.part p WHERE p.digest = d.digest)) THEN
     RAISE data_exception USING MESSAGE = 'a part of the version is missing', HINT = 'Deploy with: dbinfer deploy model.xml';
   END IF;

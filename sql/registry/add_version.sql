@@ -20,8 +20,9 @@ BEGIN
   INSERT INTO dbinfer_private.model_version VALUES (new_id, model_name, new_version, facts->>'source_digest',
     facts->>'xml_digest', facts->>'bin_digest', facts->'manifest', (facts->>'size')::bigint, stamp, author, facts->'trial');
   -- one by one: INSERT ... SELECT of jsonb_array_elements_text WITH ORDINALITY crashed a Greenplum coordinator
-  FOREACH k IN ARRAY ARRAY['xml', 'bin'] LOOP
-    FOR i IN 1 .. jsonb_array_length(facts->(k || '_parts')) LOOP
+  FOREACH k IN ARRAY ARRAY['xml', 'bin', 'keras'] LOOP
+    -- few versions have a Keras file
+    FOR i IN 1 .. coalesce(jsonb_array_length(facts->(k || '_parts')), 0) LOOP
       part_digest := facts->(k || '_parts')->>(i - 1);
       INSERT INTO dbinfer_private.model_part VALUES (new_id, k, i, part_digest);
     END LOOP;

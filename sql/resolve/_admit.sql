@@ -50,8 +50,8 @@ BEGIN
   IF dbinfer_private.need_model(v.xml_digest, v.bin_digest, settings) THEN
     PERFORM dbinfer_private.require_registry();
     FOR p IN SELECT m.kind, d.data FROM dbinfer_private.model_part m JOIN dbinfer_private.part d ON d.digest = m.digest
-             -- the files are written in this order, part after part
-             WHERE m.version_id = v.id ORDER BY m.kind, m.part LOOP
+             -- the files are written in this order, part after part; a Keras file is for training alone
+             WHERE m.version_id = v.id AND m.kind <> 'keras' ORDER BY m.kind, m.part LOOP
       PERFORM dbinfer_private.feed_part(p.kind, p.data);
     END LOOP;
     PERFORM dbinfer_private.finish_model();

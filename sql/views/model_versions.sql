@@ -9,7 +9,9 @@ SELECT v.model AS name,
        CASE WHEN s.shown THEN v.created_at END AS created_at,
        CASE WHEN s.shown THEN v.created_by END AS created_by,
        CASE WHEN s.shown THEN v.manifest END AS manifest,
-       CASE WHEN s.shown THEN v.trial END AS trial
+       CASE WHEN s.shown THEN v.trial END AS trial,
+       CASE WHEN s.shown THEN (SELECT sum(octet_length(d.data)) FROM dbinfer_private.model_part p
+         JOIN dbinfer_private.part d ON d.digest = p.digest WHERE p.version_id = v.id AND p.kind = 'keras') END AS source_size
   FROM dbinfer_private.model_version v
   JOIN dbinfer_private.model m ON m.name = v.model
   JOIN dbinfer._shown_models s ON s.model = v.model;
@@ -26,4 +28,5 @@ COMMENT ON COLUMN dbinfer.model_versions.created_at IS 'when it was deployed';
 COMMENT ON COLUMN dbinfer.model_versions.created_by IS 'who deployed it';
 COMMENT ON COLUMN dbinfer.model_versions.manifest IS 'how images become its input, and what its output means';
 COMMENT ON COLUMN dbinfer.model_versions.trial IS 'what dbinfer deploy measured: milliseconds by number of threads, batches, precision';
+COMMENT ON COLUMN dbinfer.model_versions.source_size IS 'bytes of its Keras file, with which dbinfer train --from begins; NULL without one';
 GRANT SELECT ON dbinfer.model_versions TO PUBLIC;

@@ -7,5 +7,5 @@ BEGIN
   RETURN (SELECT d.data FROM dbinfer_private.model_part m JOIN dbinfer_private.part d ON d.digest = m.digest
            WHERE m.version_id = of_version AND m.kind = of_kind AND m.part = number);
 END $$;
-COMMENT ON FUNCTION dbinfer._model_part(integer, text, integer, text) IS 'internal: one part of a model''s files, for a worker whose role may run the model';
+COMMENT ON FUNCTION dbinfer._model_part(integer, text, integer, text) IS 'internal: one part of a model''s files, for a worker or a training whose role may have them';
 GRANT EXECUTE ON FUNCTION dbinfer._model_part(integer, text, integer, text) TO PUBLIC;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import threading
+import zipfile
 from pathlib import Path
 
 import psycopg2
@@ -16,8 +17,9 @@ from psycopg2.extensions import make_dsn
 
 from dbinfer.base.errors import ModelFileError, RegistryError
 from dbinfer.base.progress import Progress
-from dbinfer.models import DeployOptions, deploy, deployment, models
+from dbinfer.models import DeployOptions, deploy, deployment, drop, models
 from dbinfer.models.ir import read_model
+from dbinfer.models.keras_file import fetch
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 30, 10))
 COUNTS = "SELECT count(*) FROM dbinfer_private."
@@ -268,3 +270,57 @@ def test_a_damaged_part_in_the_registry_is_found(db: Connection, dsn: str, tmp_p
     assert caught.value.diag.sqlstate == "XX001"
     assert caught.value.diag.message_hint == "Deploy the model again."
     assert ask(db, "SELECT 1") == 1
+
+
+def keras_file(folder: Path, name: str = "model.keras") -> Path:
+    """Write what looks like a Keras file from outside."""
+    path = folder / name
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("config.json", "{}")
+    return path
+
+
+def test_a_keras_file_is_kept_beside_the_version(db: Connection, dsn: str, tmp_path: Path) -> None:
+    """Backends load the version without it; the same version with a file is a new one, of which only that is sent."""
+    path, source = tiny_models.constant(tmp_path, 7, "kept"), keras_file(tmp_path)
+    deploy(path, dsn=dsn)
+    done = deploy(path, DeployOptions(source=source), dsn=dsn)
+    assert (done.version, done.new_parts, done.source_size) == (2, 1, source.stat().st_size)
+    assert deploy(path, DeployOptions(source=source), dsn=dsn).new is False
+    assert ask(db, "SELECT dbinfer.predict(%s, 'kept@2')", IMAGE) == [7, 7, 7]
+    sizes = rows(db, "SELECT source_size FROM dbinfer.model_versions WHERE name = 'kept' ORDER BY version")
+    assert sizes == [(None,), (source.stat().st_size,)]
+    fetch("kept@2", tmp_path / "back.keras", dsn)
+    assert (tmp_path / "back.keras").read_bytes() == source.read_bytes()
+    drop("kept", force=True, dsn=dsn)
+    used = "SELECT digest FROM dbinfer_private.model_part"
+    assert ask(db, f"SELECT count(*) FROM dbinfer_private.part WHERE digest NOT IN ({used})") == 0
+
+
+@pytest.mark.wide
+def test_who_may_not_read_the_weights_gets_no_keras_file(db: Connection, dsn: str, tmp_path: Path) -> None:
+    options = DeployOptions(source=keras_file(tmp_path))
+    deploy(tiny_models.constant(tmp_path, 8, "unseen"), options, dsn=dsn)
+    with role(db) as name:
+        with pytest.raises(RegistryError, match='permission denied for the files of model "unseen"'):
+            fetch("unseen", tmp_path / "no.keras", make_dsn(dsn, options=f"-c role={name}"))
+        assert ask(db, "SELECT dbinfer.predict(%s, 'unseen')", IMAGE) == [8, 8, 8]
+    assert not (tmp_path / "no.keras").exists()
+
+
+@pytest.mark.wide
+def test_sources_that_are_refused(db: Connection, dsn: str, tmp_path: Path) -> None:
+    origin = {"provenance": {"source_sha256": "0" * 64}}
+    path = tiny_models.constant(tmp_path, 9, "refused")
+    (tmp_path / "text.keras").write_text("no zip")
+    for source, values, message in [
+        (tmp_path / "none.keras", {}, "cannot be read: No such file"),
+        (tmp_path / "text.keras", {}, "is not a .keras file"),
+        (keras_file(tmp_path, "a.h5"), {}, "is not a .keras file"),
+        (keras_file(tmp_path), origin, "is not the file that the model was converted from"),
+    ]:
+        with pytest.raises(ModelFileError, match=message):
+            deploy(path, DeployOptions(source=source, values=values), dsn=dsn)
+    deploy(path, dsn=dsn)
+    with pytest.raises(RegistryError, match="refused@1 has no Keras file in the database"):
+        fetch("refused", tmp_path / "no.keras", dsn)

@@ -185,6 +185,12 @@ def test_the_other_strategies_fine_tune_too(
     head = job.folder / "head" / result.model.name
     assert changed(trained.model, head) == {"scores"}
     assert changed(head, result.model) == {"scores", "block3_conv", "block2_conv"}
+    cells = result.run["confusion"]
+    right = sum(cell["images"] for cell in cells if cell["label"] == cell["answer"])
+    assert sum(cell["images"] for cell in cells) == result.run["images"]["validation"]
+    # a score that is nearly another one's may fall on the other side
+    expected = result.metrics["val_accuracy"] * result.run["images"]["validation"]
+    assert right == pytest.approx(expected, abs=1)
 
 
 def test_a_dry_run_shows_every_step(job: TrainJob, tmp_path: Path) -> None:
