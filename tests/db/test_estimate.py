@@ -139,6 +139,7 @@ def test_what_cannot_be_estimated_is_one_sentence(db: Connection, subtests: pyte
 
 
 @pytest.mark.wide
+@pytest.mark.postgres_only("the segments of a cluster end before the ten seconds after which it tells")
 def test_a_slow_one_tells_how_far_it_is(db: Connection) -> None:
     db.notices.clear()  # type: ignore[attr-defined]
     (found,) = estimate(db, "pg_sleep(0.03) IS NOT NULL AND id % 4 = 3", "within => 0.04")

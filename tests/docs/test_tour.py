@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = (
     "README.md",
     "docs/how-to/arriving.md",
+    "docs/how-to/compose.md",
     "docs/how-to/estimate.md",
     "docs/how-to/nightly.md",
     "docs/how-to/who-may-use.md",
