@@ -49,7 +49,9 @@ def slide(size: int) -> bytes:
 @pytest.fixture(scope="module")
 def slides(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The dsn of a database with the slide, and a small one, in a table."""
-    deploy(tiny_models.textures(tmp_path_factory.mktemp("irs"), size=(SIDE, SIDE)), dsn=dsn)
+    folder = tmp_path_factory.mktemp("irs")
+    deploy(tiny_models.textures(folder, size=(SIDE, SIDE)), dsn=dsn)
+    deploy(tiny_models.red_mask(folder, side=SIDE), dsn=dsn)
     with closing(psycopg2.connect(dsn)) as connection, connection:
         rows(connection, "CREATE TABLE public.slides (id integer, img bytea)")
         rows(connection, "ALTER TABLE public.slides ALTER img SET STORAGE EXTERNAL")
@@ -70,11 +72,11 @@ def peak(db: Connection) -> int:
 def test_a_slide_goes_through_a_network_in_500_mb(slides: str, isolation: str) -> None:
     with closing(psycopg2.connect(slides)) as db:
         db.autocommit = True
-        rows(db, "SELECT dbinfer.set_isolation('textures', %s)", isolation)
+        rows(db, "SELECT dbinfer.set_isolation('redness', %s)", isolation)
         began = perf_counter()
         query = "SELECT octet_length(m), substr(m, 17, 8), octet_length(img) FROM (SELECT img,"
         query += (
-            " dbinfer.segment(img, 'textures', tile => true) AS m FROM public.slides WHERE id = 0 OFFSET 0) s"
+            " dbinfer.segment(img, 'redness', tile => true) AS m FROM public.slides WHERE id = 0 OFFSET 0) s"
         )
         ((size, sides, file),) = rows(db, query)
         seconds, memory = perf_counter() - began, peak(db)
