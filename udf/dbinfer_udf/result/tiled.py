@@ -18,13 +18,14 @@ from ..image.file import Header
 from ..image.resize import Placement
 from ..image.tiles import Grid
 from ..manifest import Manifest
-from .detection import Detections, Way, detections, detector_labels, literal
+from .detection import COLUMNS, MOST_CLASSES, Detections, Way, detections, detector_labels, literal
 from .mask import pixels
 
 MOST_PNG = (1 << 30) - 1024  # bytes; a value of PostgreSQL has less than 1 GB
 MOST_OBJECTS = 1_000_000
 SAME = 0.5  # intersection over union from which two boxes are of one object
 AT_ONCE = 64  # lines of a PNG
+MOST_PAIRED = 1000  # boxes of a tile that are compared with those of another, each with each
 # Sides that end within so many parts of a tile from its border are cut off there
 BORDER = 64
 
@@ -182,10 +183,11 @@ class Objects:
             )
 
     def _on_image(self, found: bytes, bounds: Tuple[int, int, int, int]) -> np.ndarray:
-        if len(found) % 24 or len(found) > 24 * self._most:
+        size = COLUMNS * np.dtype(np.float32).itemsize
+        if len(found) % size or len(found) > size * self._most:
             raise no_answer()
-        rows = np.frombuffer(found, np.float32).reshape(-1, 6).astype(np.float64)
-        if not np.isfinite(rows).all():
+        rows = np.frombuffer(found, np.float32).reshape(-1, COLUMNS).astype(np.float64)
+        if not (np.isfinite(rows).all() and ((rows[:, 5] >= 0) & (rows[:, 5] < MOST_CLASSES)).all()):
             raise no_answer()
         left, top, right, bottom = bounds
         rows[:, :4] = np.clip(rows[:, :4] + (left, top, left, top), (left, top) * 2, (right, bottom) * 2)
@@ -229,29 +231,48 @@ class Objects:
 def _agreeing(one: _Tile, other: _Tile) -> List[Tuple[int, int]]:
     """Return pairs of boxes of one object.
 
-    Of what both tiles show, two boxes of a class have most in common; or the smaller one, which its tile cuts off, lies
-    mostly within the other. What is cut off belongs to its best partner, all else to one that finds it the best, too.
+    What is cut off belongs to its best partner, all else to one that finds it the best, too.
     """
-    left, top = max(one.bounds[0], other.bounds[0]), max(one.bounds[1], other.bounds[1])
-    right, bottom = min(one.bounds[2], other.bounds[2]), min(one.bounds[3], other.bounds[3])
-    if left >= right or top >= bottom:
+    zone = [*map(max, one.bounds[:2], other.bounds[:2]), *map(min, one.bounds[2:], other.bounds[2:])]
+    mine, theirs = _reaching(one, zone), _reaching(other, zone)
+    if not (len(mine) and len(theirs)):
         return []
-    low, high = (left, top) * 2, (right, bottom) * 2
-    mine, theirs = np.clip(one.rows[:, None, :4], low, high), np.clip(other.rows[None, :, :4], low, high)
-    sides = np.minimum(mine[..., 2:], theirs[..., 2:]) - np.maximum(mine[..., :2], theirs[..., :2])
+    score, to_mine, to_theirs = _likeness(one, mine, other, theirs, zone)
+    best, back = score.argmax(1), score.argmax(0)
+    pairs = [(at, to) for at, to in enumerate(best) if back[to] == at or to_mine[at, to]]
+    pairs += [(at, to) for to, at in enumerate(back) if to_theirs[at, to]]
+    return [(int(mine[at]), int(theirs[to])) for at, to in pairs if score[at, to] > 0]
+
+
+def _reaching(tile: _Tile, zone: List[int]) -> np.ndarray:
+    """Return the numbers of the boxes that reach into a zone; they come highest score first."""
+    left, top, right, bottom = zone
+    rows = tile.rows
+    inside = (rows[:, 0] < right) & (rows[:, 2] > left) & (rows[:, 1] < bottom) & (rows[:, 3] > top)
+    return np.flatnonzero(inside)[:MOST_PAIRED]
+
+
+def _likeness(
+    one: _Tile, mine: np.ndarray, other: _Tile, theirs: np.ndarray, zone: List[int]
+) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return how alike each two boxes are in what both tiles show; and whether the first, or the second, is a part.
+
+    Alike are boxes of one class that have more than half of both in common, or more than half of the smaller one where
+    its tile cuts that off.
+    """
+    low, high = zone[:2] * 2, zone[2:] * 2
+    first, second = one.rows[mine], other.rows[theirs]
+    here, there = np.clip(first[:, None, :4], low, high), np.clip(second[None, :, :4], low, high)
+    sides = np.minimum(here[..., 2:], there[..., 2:]) - np.maximum(here[..., :2], there[..., :2])
     both = np.clip(sides, 0, None).prod(2)
-    areas = (mine[..., 2:] - mine[..., :2]).prod(2), (theirs[..., 2:] - theirs[..., :2]).prod(2)
+    areas = (here[..., 2:] - here[..., :2]).prod(2), (there[..., 2:] - there[..., :2]).prod(2)
     same = both / np.maximum(areas[0] + areas[1] - both, 1e-9)
     smaller = areas[0] <= areas[1]
-    cut = np.where(smaller, one.cut[:, None], other.cut[None])
+    cut = np.where(smaller, one.cut[mine][:, None], other.cut[theirs][None])
     within = np.where(cut, both / np.maximum(np.minimum(*areas), 1e-9), same)
-    agree = (np.maximum(same, within) > SAME) & (one.rows[:, None, 5] == other.rows[None, :, 5])
+    agree = (np.maximum(same, within) > SAME) & (first[:, None, 5] == second[None, :, 5])
     # an equal box is a better partner than a large one around it
-    score = np.where(agree, same + within, 0)
-    best, back = score.argmax(1), score.argmax(0)
-    belongs = [(at, to) for at, to in enumerate(best) if back[to] == at or (cut & smaller)[at, to]]
-    belongs += [(at, to) for to, at in enumerate(back) if (cut & ~smaller)[at, to]]
-    return [(int(at), int(to)) for at, to in belongs if score[at, to] > 0]
+    return np.where(agree, same + within, 0), cut & smaller, cut & ~smaller
 
 
 def _joined(rows: np.ndarray, cut: np.ndarray) -> np.ndarray:
