@@ -10,6 +10,7 @@ from psycopg2.extensions import connection as Connection
 from tiled_tiffs import tiled
 
 from dbinfer.models import deploy
+from dbinfer.score import ScoreOptions, score
 from dbinfer_udf.manifest import ManifestError
 
 
@@ -125,6 +126,15 @@ def test_whole_tables_and_columns_follow_the_manifest(db: Connection, isolation:
     assert (diag.message_primary or "").startswith("dbinfer: row 1: not an image")
     reason = "SELECT dbinfer.problem(img, 'bytiles') FROM public.slides WHERE id = 1"
     assert "not an image" in ask(db, reason)
+
+
+@pytest.mark.wide
+def test_a_job_follows_the_manifest(db: Connection, dsn: str) -> None:
+    make_images(db, "slides", [tiny_models.file(scene()), b"no image at all, but text"])
+    done = score("public.slides", "public.masks", ScoreOptions(model="bytiles"), dsn)
+    assert (done.rows, done.errors) == (1, 1)
+    found = tiny_models.pixels(ask(db, "SELECT mask FROM public.masks"))
+    assert (found == mask(db, tiny_models.file(scene()), "onepass")).all()
 
 
 def test_bad_calls_are_one_sentence(db: Connection, isolation: str) -> None:

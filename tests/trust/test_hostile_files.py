@@ -82,6 +82,24 @@ def test_damaged_films_and_animations(kind: str) -> None:
     assert set(outcomes) <= {"frames", "22P03", "54000"}
 
 
+@pytest.mark.timeout(3600)
+def test_damaged_tiffs_by_tiles() -> None:
+    """Each strip or tile is wrapped anew, with what the damaged directory says of it."""
+    count = ALL // 20 if figures.long() else 15
+    outcomes = Counter(_tiles(data) for _, data in mutants("TIFF", count, SEED))
+    figures.record("damaged TIFF files, by tiles", inputs=count, wrong=0)
+    assert sum(outcomes.values()) == count
+    assert set(outcomes) <= {"tiles", "22P03", "54000"}
+
+
+def _tiles(data: bytes) -> str:
+    settings = {"venv": sys.prefix, "isolation": "always"}
+    try:
+        return "tiles" if list(images.tiles(settings, data, (64, 16))) else "nothing"
+    except ImageError as err:
+        return err.sqlstate
+
+
 def _films(count: int) -> Iterator[tuple[str, bytes]]:
     sound = [film("mp4", "mp4v", 35, 10), film("avi", "MJPG", 35, 10), film("mkv", "mp4v", 35, 10)]
     for number in range(count):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
@@ -102,6 +103,66 @@ def test_an_object_that_a_tile_shows_whole_keeps_that_box() -> None:
     # the second tile begins at 48, and sees the last 10 columns a little too wide
     one.add(1, np.array([[0, 8, 12, 31, 0.75, 0]], np.float32).tobytes())
     assert unpacked(one.result()) == [(0, 0.5, 30, 10, 28, 20)]
+
+
+def test_a_long_object_that_lies_aslant_is_one() -> None:
+    """Its boxes in neighbouring tiles agree less than those of an upright one."""
+    where = grid(300, 200)
+    one = Objects(where, DETECTOR)
+    for number, (x, y) in enumerate(where.places):
+        # a band from (20, 40) to (280, 150), 30 pixels thick, of which each tile sees the box of its part
+        across = np.arange(max(20, x), min(280, x + SIDE))
+        middle = 40 + (across - 20) * 110 / 260
+        seen = (middle + 15 > y + 2) & (middle - 15 < y + SIDE - 2)
+        rows = np.empty((0, 6), np.float32)
+        if seen.any():
+            left, right = across[seen][0], across[seen][-1] + 1
+            top, bottom = middle[seen][0] - 15, middle[seen][-1] + 15
+            box = np.clip([left - x, top - y, right - x, bottom - y], 0, SIDE)
+            rows = np.array([[*box, 0.5, 0]], np.float32)
+        one.add(number, rows.tobytes())
+    ((_, _, x, y, width, height),) = unpacked(one.result())
+    assert (x, width) == (20, 260)
+    assert abs(y - 25) < 1
+    assert abs(height - 140) < 1
+
+
+def test_blots_at_random_are_those_of_the_whole_image() -> None:
+    """Each connected part of a picture is an object, of which a tile shows the box of what it sees."""
+    random = np.random.default_rng(3)
+    blots = np.zeros((700, 1000), np.uint8)
+    for _ in range(60):
+        axes = random.integers(8, 30, 2)
+        cv2.ellipse(blots, random.integers(20, 680, 2), axes, random.integers(0, 180), 0, 360, 1, -1)
+    cv2.ellipse(blots, (520, 360), (330, 26), 20, 0, 360, 1, -1)
+    target = io.BytesIO()
+    Image.fromarray(blots).save(target, "PNG")
+    where = grid_of(target.getvalue(), Cut(256, 256, 64, 64, 32, 0), DEFAULT_LIMITS)
+    one = Objects(where, Manifest("detection", 256, 256))
+    for number, (x, y) in enumerate(where.places):
+        one.add(number, parts(blots[y : y + 256, x : x + 256]).tobytes())
+    found = {row[2:] for row in unpacked(one.result())}
+    boxes = parts(blots)[:, :4]
+    wanted = {(x, y, right - x, bottom - y) for x, y, right, bottom in boxes.tolist()}
+    assert len(wanted) > 30
+    assert found == wanted
+
+
+def parts(picture: np.ndarray) -> np.ndarray:
+    """Return the connected parts of a picture as objects, float32 (n, 6)."""
+    boxes = cv2.connectedComponentsWithStats(picture)[2][1:, :4]
+    rows = np.zeros((len(boxes), 6), np.float32)
+    rows[:, :4], rows[:, 4] = np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]]), 0.5
+    return rows
+
+
+def test_a_small_neighbour_does_not_take_the_place_of_a_long_object() -> None:
+    where = grid(112, 64)
+    one = Objects(where, DETECTOR)
+    one.add(0, np.array([[0, 20, 64, 40, 0.5, 0]], np.float32).tobytes())
+    # the second tile cuts off what it takes for a part of its own
+    one.add(1, np.array([[0, 22, 30, 42, 0.5, 0], [0, 24, 6, 30, 0.75, 0]], np.float32).tobytes())
+    assert unpacked(one.result()) == [(0, 0.75, 0, 20, 78, 22)]
 
 
 def test_what_lies_in_the_padding_is_nothing() -> None:

@@ -41,13 +41,14 @@ def scored(
     grid = grid_of(img, cut, image_limits(settings))
     whole = imported(FUNCTIONS[function].tiled)(grid, manifest)
     count = 0
-    for number, tile in enumerate(tiles(settings, img, cut, elsewhere)):
+    # never more than there are places: a process that was taken over may send any number
+    for number, (_, tile) in enumerate(zip(grid.places, tiles(settings, img, cut, elsewhere))):
         if interrupts.cancelled():
             raise CancelledError("the statement was cancelled while it scored the tiles of an image")
         whole.add(number, found_in(tile))
         count += 1
     if count != len(grid.columns) * len(grid.rows):
-        raise no_result()  # by a process that was taken over
+        raise no_result()
     return whole.result()
 
 

@@ -18,12 +18,14 @@ from ..image.file import Header
 from ..image.resize import Placement
 from ..image.tiles import Grid
 from ..manifest import Manifest
-from .detection import Detections, Way, detections, detector_labels, literal
+from .detection import COLUMNS, MOST_CLASSES, Detections, Way, detections, detector_labels, literal
 from .mask import pixels
 
 MOST_PNG = (1 << 30) - 1024  # bytes; a value of PostgreSQL has less than 1 GB
 MOST_OBJECTS = 1_000_000
 SAME = 0.5  # intersection over union from which two boxes are of one object
+AT_ONCE = 64  # lines of a PNG
+MOST_PAIRED = 1000  # boxes of a tile that are compared with those of another, each with each
 # Sides that end within so many parts of a tile from its border are cut off there
 BORDER = 64
 
@@ -87,6 +89,10 @@ class PngWriter:
 
     def add(self, lines: np.ndarray) -> None:
         """Write the next lines, uint8 (n, width)."""
+        for first in range(0, len(lines), AT_ONCE):
+            self._add(lines[first : first + AT_ONCE])
+
+    def _add(self, lines: np.ndarray) -> None:
         up = np.empty((lines.shape[0], lines.shape[1] + 1), np.uint8)
         up[:, 0] = 2  # the filter
         np.subtract(lines[0], self._before, up[0, 1:])
@@ -114,10 +120,17 @@ class PngWriter:
 
 
 class _Tile(NamedTuple):
-    """What was found in a tile: `rows` as Objects.found gives them, but on the image; `first` of them in all."""
+    """What was found in a tile.
+
+    Attributes:
+        rows: as Objects.found gives them, but on the image.
+        cut: which of them end at a border of the tile that is none of the image.
+        first: number of the first one among all.
+    """
 
     bounds: Tuple[int, int, int, int]
     rows: np.ndarray
+    cut: np.ndarray
     first: int
 
 
@@ -152,7 +165,7 @@ class Objects:
         rows = self._on_image(found, bounds)
         if not len(rows):
             return
-        tile = _Tile(bounds, rows, self._count)
+        tile = _Tile(bounds, rows, self._cut_off(rows, bounds), self._count)
         self._near = [other for other in self._near if other.bounds[3] > y]
         for other in self._near:
             for mine, theirs in _agreeing(tile, other):
@@ -170,10 +183,11 @@ class Objects:
             )
 
     def _on_image(self, found: bytes, bounds: Tuple[int, int, int, int]) -> np.ndarray:
-        if len(found) % 24 or len(found) > 24 * self._most:
+        size = COLUMNS * np.dtype(np.float32).itemsize
+        if len(found) % size or len(found) > size * self._most:
             raise no_answer()
-        rows = np.frombuffer(found, np.float32).reshape(-1, 6).astype(np.float64)
-        if not np.isfinite(rows).all():
+        rows = np.frombuffer(found, np.float32).reshape(-1, COLUMNS).astype(np.float64)
+        if not (np.isfinite(rows).all() and ((rows[:, 5] >= 0) & (rows[:, 5] < MOST_CLASSES)).all()):
             raise no_answer()
         left, top, right, bottom = bounds
         rows[:, :4] = np.clip(rows[:, :4] + (left, top, left, top), (left, top) * 2, (right, bottom) * 2)
@@ -190,7 +204,7 @@ class Objects:
     def result(self) -> str:
         """Return the literal of dbinfer.detection[], highest score first."""
         rows = np.concatenate([np.empty((0, 6)), *(tile.rows for tile in self._tiles)])
-        cut = np.concatenate([np.empty(0, bool), *(self._cut_off(tile) for tile in self._tiles)])
+        cut = np.concatenate([np.empty(0, bool), *(tile.cut for tile in self._tiles)])
         parts: Dict[int, List[int]] = {}
         for number in {*self._same, *self._same.values()}:
             parts.setdefault(self._root(number), []).append(number)
@@ -204,39 +218,70 @@ class Objects:
         classes = rows[:, 5].astype(np.int32).tolist()
         return literal(Detections(rows[:, :4], rows[:, 4].tolist(), classes), self._labels)
 
-    def _cut_off(self, tile: _Tile) -> np.ndarray:
-        """Return which boxes end at a border of the tile that is none of the image."""
-        left, top, right, bottom = tile.bounds
+    def _cut_off(self, rows: np.ndarray, bounds: Tuple[int, int, int, int]) -> np.ndarray:
+        left, top, right, bottom = bounds
         width, height = self._grid.size
         near = self._grid.cut.width / BORDER, self._grid.cut.height / BORDER
-        low, high = tile.rows[:, :2] - (left, top), (right, bottom) - tile.rows[:, 2:4]
+        low, high = rows[:, :2] - (left, top), (right, bottom) - rows[:, 2:4]
         inner = np.array([left > 0, top > 0]), np.array([right < width, bottom < height])
         ends: np.ndarray = (((low < near) & inner[0]) | ((high < near) & inner[1])).any(1)
         return ends
 
 
 def _agreeing(one: _Tile, other: _Tile) -> List[Tuple[int, int]]:
-    """Return pairs of boxes of one class that are the same in what both tiles show, each with its best partner."""
-    left, top = max(one.bounds[0], other.bounds[0]), max(one.bounds[1], other.bounds[1])
-    right, bottom = min(one.bounds[2], other.bounds[2]), min(one.bounds[3], other.bounds[3])
-    if left >= right or top >= bottom:
+    """Return pairs of boxes of one object.
+
+    What is cut off belongs to its best partner, all else to one that finds it the best, too.
+    """
+    zone = [*map(max, one.bounds[:2], other.bounds[:2]), *map(min, one.bounds[2:], other.bounds[2:])]
+    mine, theirs = _reaching(one, zone), _reaching(other, zone)
+    if not (len(mine) and len(theirs)):
         return []
-    low, high = (left, top) * 2, (right, bottom) * 2
-    mine, theirs = np.clip(one.rows[:, None, :4], low, high), np.clip(other.rows[None, :, :4], low, high)
-    sides = np.minimum(mine[..., 2:], theirs[..., 2:]) - np.maximum(mine[..., :2], theirs[..., :2])
+    score, to_mine, to_theirs = _likeness(one, mine, other, theirs, zone)
+    best, back = score.argmax(1), score.argmax(0)
+    pairs = [(at, to) for at, to in enumerate(best) if back[to] == at or to_mine[at, to]]
+    pairs += [(at, to) for to, at in enumerate(back) if to_theirs[at, to]]
+    return [(int(mine[at]), int(theirs[to])) for at, to in pairs if score[at, to] > 0]
+
+
+def _reaching(tile: _Tile, zone: List[int]) -> np.ndarray:
+    """Return the numbers of the boxes that reach into a zone; they come highest score first."""
+    left, top, right, bottom = zone
+    rows = tile.rows
+    inside = (rows[:, 0] < right) & (rows[:, 2] > left) & (rows[:, 1] < bottom) & (rows[:, 3] > top)
+    return np.flatnonzero(inside)[:MOST_PAIRED]
+
+
+def _likeness(
+    one: _Tile, mine: np.ndarray, other: _Tile, theirs: np.ndarray, zone: List[int]
+) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return how alike each two boxes are in what both tiles show; and whether the first, or the second, is a part.
+
+    Alike are boxes of one class that have more than half of both in common, or more than half of the smaller one where
+    its tile cuts that off.
+    """
+    low, high = zone[:2] * 2, zone[2:] * 2
+    first, second = one.rows[mine], other.rows[theirs]
+    here, there = np.clip(first[:, None, :4], low, high), np.clip(second[None, :, :4], low, high)
+    sides = np.minimum(here[..., 2:], there[..., 2:]) - np.maximum(here[..., :2], there[..., :2])
     both = np.clip(sides, 0, None).prod(2)
-    either = (mine[..., 2:] - mine[..., :2]).prod(2) + (theirs[..., 2:] - theirs[..., :2]).prod(2) - both
-    share = np.where(one.rows[:, None, 5] == other.rows[None, :, 5], both / np.maximum(either, 1e-9), 0)
-    best, back = share.argmax(1), share.argmax(0)
-    return [(at, int(to)) for at, to in enumerate(best) if back[to] == at and share[at, to] > SAME]
+    areas = (here[..., 2:] - here[..., :2]).prod(2), (there[..., 2:] - there[..., :2]).prod(2)
+    same = both / np.maximum(areas[0] + areas[1] - both, 1e-9)
+    smaller = areas[0] <= areas[1]
+    cut = np.where(smaller, one.cut[mine][:, None], other.cut[theirs][None])
+    within = np.where(cut, both / np.maximum(np.minimum(*areas), 1e-9), same)
+    agree = (np.maximum(same, within) > SAME) & (first[:, None, 5] == second[None, :, 5])
+    # an equal box is a better partner than a large one around it
+    return np.where(agree, same + within, 0), cut & smaller, cut & ~smaller
 
 
 def _joined(rows: np.ndarray, cut: np.ndarray) -> np.ndarray:
-    """Return the row of an object: the best one that is whole, else all its parts together."""
+    """Return the row of an object: the best one that is whole, unless that is but a small part; else all together."""
+    joined: np.ndarray = rows[rows[:, 4].argmax()].copy()
+    joined[:2], joined[2:4] = rows[:, :2].min(0), rows[:, 2:4].max(0)
     whole = rows[~cut]
     if len(whole):
         best: np.ndarray = whole[whole[:, 4].argmax()]
-        return best
-    joined: np.ndarray = rows[rows[:, 4].argmax()].copy()
-    joined[:2], joined[2:4] = rows[:, :2].min(0), rows[:, 2:4].max(0)
+        if (best[2:4] - best[:2]).prod() > SAME * (joined[2:4] - joined[:2]).prod():
+            return best
     return joined
