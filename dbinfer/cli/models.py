@@ -46,7 +46,7 @@ def deploy(
         $ dbinfer deploy resnet50.xml --name flowers --alias production --labels @flowers.txt
     """
     from dbinfer.cli.progress import progress_bar  # Rich's bars, which a list of models does not need
-    from dbinfer.score.options import BY_TASK
+    from dbinfer.score.options import BY_TASK, OF_TEXTS
 
     options = replace(options, values=said.values, layout=said.layout)
     with progress_bar() as progress:
@@ -81,6 +81,9 @@ def deploy(
         say(f"  labels: none{_unnamed(function, done.classes)}")
     if done.tables_only:
         say(f"  try: dbinfer score --table images --model {done.name}")
+        return
+    if function in OF_TEXTS:
+        say(f"  try: SELECT dbinfer.{function}('some words', '{done.name}')")
         return
     say(f"  try: SELECT dbinfer.{function}(img, '{done.name}') FROM images")
     if others := done.manifest.outputs[1:]:

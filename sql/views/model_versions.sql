@@ -12,7 +12,8 @@ SELECT v.model AS name,
        CASE WHEN s.shown THEN v.trial END AS trial
   FROM dbinfer_private.model_version v
   JOIN dbinfer_private.model m ON m.name = v.model
-  JOIN dbinfer._shown_models s ON s.model = v.model;
+  JOIN dbinfer._shown_models s ON s.model = v.model
+ WHERE v.tower IS NULL;
 COMMENT ON VIEW dbinfer.model_versions IS
   'one row per version of every model; only those who may use or administer a model see more than its name, versions, task and which is active, e.g. SELECT name, version, active, trial FROM dbinfer.model_versions';
 COMMENT ON COLUMN dbinfer.model_versions.name IS 'name of the model';

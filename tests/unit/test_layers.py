@@ -36,6 +36,7 @@ SCORING = (
     "image.draw.",
     "image.frames.",
     "image.resize.",
+    "image.words.",
     "result.",
     "model.model.",
     "model.functions.",

@@ -65,6 +65,7 @@ class Task:
         model_type: the name that OpenVINO's Model API has for the task, if any.
         model_info: keys that Model API reads for such models, see manifest.MODEL_INFO.
         one_size: all images get one size, as the layout depends on it.
+        reads_text: it takes a text in place of an image; see image.words.
     """
 
     def __init__(
@@ -76,8 +77,9 @@ class Task:
         model_type: str = "",
         model_info: Tuple[str, ...] = (),
         one_size: bool = False,
+        reads_text: bool = False,
     ) -> None:
-        self.one_size = one_size
+        self.one_size, self.reads_text = one_size, reads_text
         self.name, self.functions, self.layout = name, functions, layout
         self.keys, self.model_type, self.model_info = keys, model_type, model_info
         for function in functions:
@@ -132,6 +134,11 @@ TASKS: Dict[str, Task] = {
         Task(
             "embedding",
             Function("embed", 5, "result.vectors:embed", {"embedding": FLOATS}),
+        ),
+        Task(
+            "text_embedding",
+            Function("embed_text", 15, "result.vectors:embed", {"embedding": FLOATS}, batch=""),
+            reads_text=True,
         ),
         Task(
             "detection",

@@ -20,9 +20,11 @@ from ..host.housekeeping import COMPILE_SECONDS
 from ..host.libraries import signals_blocked
 from ..host.memory import memory_for
 from ..host.process import processor
+from ..host.tokenizers import add_where_needed
 from ..image.decode import Decoder, target_of
 from ..image.file import image_limits
 from ..image.resize import Resizer
+from ..image.words import Words, write
 from ..manifest import ANY_SIZE, Manifest, ManifestError
 from ..result.vectors import quoted
 
@@ -61,6 +63,7 @@ def compile_model(
         sides: height and width, -1 for any; () for those of the file.
     """
     core = _core(openvino)
+    add_where_needed(core, entry.path("xml"), openvino.get_version())
     config = _config(openvino.get_version(), precision, threads)
     blobs = os.path.join(entry.folder, "blobs", _blob_key(openvino, config, rows, sides))
     try:
@@ -320,7 +323,23 @@ class Model:
         self.compiled = self._compile()
         _require_input(self.name, self.compiled.inputs, self.manifest)
         self.threads = threads
-        settings = spec["settings"]
+        self._read_as_told(spec["settings"], shut_in)
+        # what post-processing needs, decided once
+        layout = tasks.TASKS[self.manifest.task].layout
+        self.layout: Any = layout and tasks.imported(layout)(self.output.shape, self.manifest.labels)
+        self.quoted_labels = [quoted(label) for label in self.manifest.labels]
+        tried = read_trial(entry.folder)[0]
+        self._pays = not any_size and tasks.pays(tried.get("milliseconds"), tried.get("batch_milliseconds"))
+        # rows asked for, and their network: that for one image where no batch is possible, so that nobody tries again
+        self._wide: Tuple[int, Compiled] = (1, self.compiled)
+        self._load_milliseconds = 0.0
+
+    def _read_as_told(self, settings: Dict[str, str], shut_in: bool) -> None:
+        """Decide what reads a row, and what brings it into the input tensor."""
+        if tasks.TASKS[self.manifest.task].reads_text:
+            self.decode: Any = Words(self.manifest.width)
+            self.resize: Any = write
+            return
         self.decode = Decoder(
             self.manifest.color,
             image_limits(settings),
@@ -331,15 +350,6 @@ class Model:
         )
         resizer = Resizer(self.manifest)
         self.resize, self._size_for = resizer.resize, resizer.size_for
-        # what post-processing needs, decided once
-        layout = tasks.TASKS[self.manifest.task].layout
-        self.layout: Any = layout and tasks.imported(layout)(self.output.shape, self.manifest.labels)
-        self.quoted_labels = [quoted(label) for label in self.manifest.labels]
-        tried = read_trial(entry.folder)[0]
-        self._pays = not any_size and tasks.pays(tried.get("milliseconds"), tried.get("batch_milliseconds"))
-        # rows asked for, and their network: that for one image where no batch is possible, so that nobody tries again
-        self._wide: Tuple[int, Compiled] = (1, self.compiled)
-        self._load_milliseconds = 0.0
 
     def batch_network(self, rows: int) -> Compiled:
         """Return the network for `rows` images at once; that for one image where it cannot take more.
