@@ -51,6 +51,7 @@ def deploy(
         ...
     """
     from dbinfer.cli.progress import progress_bar  # Rich's bars, which a list of models does not need
+    from dbinfer.score.options import BY_TASK, OF_TEXTS
 
     options = replace(options, values=said.values, layout=said.layout)
     with progress_bar() as progress:
@@ -95,6 +96,9 @@ def print_deployed(done: dbinfer.DeployReport) -> None:
     name = done.name if done.active else reference
     if done.tables_only:
         say(f"  try: dbinfer score --table images --model {name}")
+        return
+    if function in OF_TEXTS:
+        say(f"  try: SELECT dbinfer.{function}('some words', '{name}')")
         return
     say(f"  try: SELECT dbinfer.{function}(img, '{name}') FROM images")
     if others := done.manifest.outputs[1:]:

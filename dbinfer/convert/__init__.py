@@ -16,7 +16,7 @@ from dbinfer.base import apart
 from dbinfer.base.errors import ModelFileError
 from dbinfer.base.progress import OnProgress, silent
 from dbinfer.base.report import restored
-from dbinfer.convert.options import BESIDE, MANIFEST_NAME, Check, ConvertOptions, ConvertReport
+from dbinfer.convert.options import BESIDE, MANIFEST_NAME, TOKENIZERS, Check, ConvertOptions, ConvertReport
 from dbinfer.models.ir import check_output, folder_beside, put_in_place
 from dbinfer_udf.manifest import Manifest
 
@@ -46,6 +46,7 @@ def convert(
     with folder_beside(output) as folder:
         call = {"source": source, "output": folder / output.name, "options": options}
         read = [*_files_of(source), *([options.manifest] if options.manifest else [])]
+        read += _files_of_tokenizer(options.tokenizer or source)
         job = apart.Job(
             function="dbinfer.convert.conversion:convert_apart",
             arguments=call,
@@ -84,6 +85,14 @@ def _files_of(source: Path) -> Iterator[Path]:
             yield from (Path(one) for one in there if one.name.startswith(source.name) and one.is_file())
     except OSError:  # the file may be readable all the same, or its own error says more
         return
+
+
+def _files_of_tokenizer(path: Path) -> Iterator[Path]:
+    """Yield the files of a tokenizer that has been named, or that may lie beside a source."""
+    yield from (path, path.with_suffix(".bin"))
+    yield from (
+        path.with_name(name) for name in (*TOKENIZERS, "openvino_tokenizer.bin", "tokenizer_config.json")
+    )
 
 
 def _believed(said: Any, source: Path) -> ConvertReport:

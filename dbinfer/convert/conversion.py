@@ -33,11 +33,12 @@ from dbinfer.convert.source import (
     settle_names,
     telling_line,
 )
+from dbinfer.convert.towers import with_tower
 from dbinfer.models.graph import GraphInfo, fix_size, graph_info, input_tensor, output_names, port
 from dbinfer.models.ir import (
+    core_for,
     embed_manifest,
     file_or_folder_digest,
-    import_openvino,
     put_in_place,
     written_beside,
 )
@@ -65,10 +66,8 @@ class _Model:
 
 def convert_apart(source: str, output: str, options: dict[str, Any], progress: OnProgress) -> ConvertReport:
     """Convert in this process, as another one asks in JSON."""
-    manifest = options["manifest"] and Path(options["manifest"])
-    return convert_here(
-        Path(source), Path(output), ConvertOptions(**{**options, "manifest": manifest}), progress
-    )
+    paths = {name: options[name] and Path(options[name]) for name in ("manifest", "tokenizer")}
+    return convert_here(Path(source), Path(output), ConvertOptions(**{**options, **paths}), progress)
 
 
 def convert_here(
@@ -81,6 +80,7 @@ def convert_here(
     check_stated(source, options)
     progress(Progress(f"reading {source.name} ({source_format})"))
     original = with_told(cut(FORMATS[source_format].read(source), options.outputs), source)
+    original = with_tower(original, source, options.outputs, options.tokenizer)
     model = _describe(original, source, source_format, options)
     progress(Progress(f"writing {output.name} ({options.weights})"))
     check, written = _write(model, output, options, progress)
@@ -205,7 +205,7 @@ def compare(source: Source, ir: Path, info: GraphInfo, manifest: Manifest, optio
         return Check(
             reason=f"{source.framework} could not run it: {telling_line(err)}", tolerance=options.limit
         )
-    compiled = import_openvino().compile_model(str(ir), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    compiled = core_for(ir).compile_model(str(ir), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     found = [_run(compiled, x) for x in tensors]
     # Each output by its own values: there may be scores of 0..1 beside coordinates of hundreds
     pairs = [_pair([values[place] for values in found], expected) for place in range(len(found[0]))]

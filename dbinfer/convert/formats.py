@@ -22,14 +22,21 @@ from dbinfer.convert.tflite import described
 from dbinfer.database.pins import install
 from dbinfer.models.describe import from_model_info
 from dbinfer.models.graph import graph_info
-from dbinfer.models.ir import import_openvino, read_manifest, read_model, read_model_info, read_properties
+from dbinfer.models.ir import (
+    core_for,
+    import_openvino,
+    read_manifest,
+    read_model,
+    read_model_info,
+    read_properties,
+)
 from dbinfer_udf.manifest import ManifestError
 
 
 def read_ir(path: Path) -> Source:
     """Read an `.xml` file with the `.bin` beside it, and what Model API's `model_info` says of it."""
     openvino = import_openvino()
-    model = read_model(path)
+    model = read_model(path, of_image=False)
     own, told = read_manifest(model.graph), read_model_info(model.graph)
     try:
         values = own.to_dict() if own else from_model_info(told, graph_info(model.graph)) if told else {}
@@ -40,7 +47,7 @@ def read_ir(path: Path) -> Source:
     def run(x: Any) -> list[Any]:
         if not compiled:  # only for a comparison
             compiled.append(
-                openvino.Core().compile_model(str(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+                core_for(path).compile_model(str(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
             )
         answer = compiled[0](x)
         return [answer[place] for place in range(len(compiled[0].outputs))]
@@ -98,12 +105,14 @@ def _with_onnxruntime(graph: Any, path: Path) -> Source:
     try:
         with quiet():
             session = _session(str(path))
-            (entry,) = session.get_inputs()
+            entries = session.get_inputs()
     except Exception as err:
         return Source(graph, reason=f"{framework} cannot run it ({type(err).__name__})")
 
     def run(x: Any) -> list[Any]:
-        return arrays(session.run(None, {entry.name: x}))
+        # a tower of texts may take two, by their names
+        given = x if isinstance(x, dict) else {entries[0].name: x}
+        return arrays(session.run(None, given))
 
     return Source(graph, "", framework, run, first_difference=partial(_first_difference, path))
 

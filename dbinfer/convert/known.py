@@ -222,14 +222,37 @@ TORCH_FAMILIES = (
     ("Vision Transformer", (r"\bconv_proj\b", r"encoder_layer_0\b")),
     ("VGG or AlexNet", (r"features\.0\b", r"features\.10\b", r"classifier\.6\b")),
 )
+# Towers for images that are compared with texts, as open_clip and Hugging Face name their modules
+CLIP: dict[str, Any] = {
+    "color": "RGB",
+    "mean": (122.770938, 116.746013, 104.093936),
+    "scale": (68.500533, 66.632158, 70.323163),
+    "resize": "crop",
+    "interpolation": "cubic",
+    "l2_normalize": True,
+}
+SIGLIP: dict[str, Any] = {**TF, "resize": "standard", "interpolation": "cubic", "l2_normalize": True}
+TOWERS = (
+    ("SigLIP", (rf"visual{STEP}trunk{STEP}attn_pool\b", rf"visual{STEP}trunk{STEP}blocks\b"), SIGLIP),
+    ("SigLIP", (rf"vision_model{STEP}head{STEP}attention\b", rf"vision_model{STEP}encoder\b"), SIGLIP),
+    ("CLIP", (rf"visual{STEP}conv1\b", rf"visual{STEP}transformer{STEP}resblocks\b"), CLIP),
+    (
+        "CLIP",
+        (rf"vision_model{STEP}embeddings{STEP}patch_embedding\b", rf"vision_model{STEP}pre_layrnorm\b"),
+        CLIP,
+    ),
+)
 HEAD = re.compile(r"(^|/)(fc|classifier|head|heads)\b")
 # Torchvision scales their short side to 8/7 of what it cuts out, or so; the manifest's crop takes all of it
 RESIZE = "crop"
 
 
 def known_torch(path: Path) -> Known | None:
-    """Return which network of torchvision an ONNX file holds; None for any other."""
+    """Return which network of torchvision, or which tower of CLIP or SigLIP, an ONNX file holds; None for any other."""
     names = _names(path)
+    for network, modules, pixels in TOWERS:
+        if all(any(re.search(module, name) for name in names) for module in modules):
+            return Known(network, pixels, 0, head=False)
     for family, patterns in TORCH_FAMILIES:
         if all(any(re.search(pattern, name) for name in names) for pattern in patterns):
             head = any(HEAD.search(name) for name in names)

@@ -31,6 +31,7 @@ DETECTORS = (
 )
 MANIFEST_NAME = "manifest.json"
 # What exporters write beside a model
+TOKENIZERS = ("openvino_tokenizer.xml", "tokenizer.json")
 BESIDE = ("metadata.yaml", "config.json", "preprocessor_config.json")
 TOLERANCE = {"fp32": 1e-3, "fp16": 1e-2}
 
@@ -53,6 +54,11 @@ class ConvertOptions:
     )
     force: bool = option(False, "Overwrite an output that has different content.")
     manifest: Path | None = option(None, "Manifest to read instead of the one next to the source.")
+    tokenizer: Path | None = option(
+        None,
+        "Tokenizer of a network that takes texts: tokenizer.json of Hugging Face, or an OpenVINO tokenizer's .xml. "
+        "Default: the one next to the source.",
+    )
     network: str | None = option(None, "Use the preprocessing of this network of the zoo.")
     layout: str | None = None
     output_name: str | Sequence[str] | None = option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import psycopg2
 from psycopg2.extensions import cursor as Cursor
 
-from dbinfer.base.errors import RegistryError
+from dbinfer.base.errors import ModelFileError, RegistryError
 from dbinfer.base.options import check, documented, option
 from dbinfer.base.progress import OnProgress, Progress, silent
 from dbinfer.base.report import Report
@@ -25,6 +26,7 @@ from dbinfer.models.precision import Choice
 from dbinfer.models.prepare import PreparedModel
 from dbinfer_udf.manifest import Manifest
 from dbinfer_udf.model.trial import Limits, Result
+from dbinfer_udf.tasks import TASKS
 
 
 class Tried(NamedTuple):
@@ -77,6 +79,7 @@ class NewVersion(NamedTuple):
         trial: what it took when it was tried.
         choice: of its precision, where that was left open.
         source: content of its Keras file; empty without one.
+        text: its tower for texts, of whose fields only those of the network count.
     """
 
     name: str
@@ -87,6 +90,7 @@ class NewVersion(NamedTuple):
     trial: Result
     choice: Choice | None = None
     source: bytes = b""
+    text: NewVersion | None = None
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -137,9 +141,30 @@ def find_version(cur: Cursor, name: str, digests: list[str]) -> Stored | None:
 
 def store(cur: Cursor, version: NewVersion, progress: OnProgress) -> Stored:
     """Send the parts that the registry lacks and register the version."""
+    row, blocks = _row(version)
+    if version.text:
+        row["text"], more = _row(version.text)
+        row["size"] += row["text"]["size"]
+        blocks += more
+    sent = _send(cur, dict(blocks), progress)
+    cur.execute(
+        "SELECT dbinfer._add_version(%s, %s, %s, dbinfer._ask('dbinfer deploy'))",
+        (version.name, json.dumps(row), version.activate),
+    )
+    return Stored(
+        version=one(cur),
+        active=version.activate,
+        size=row["size"],
+        precision=version.manifest.precision,
+        parts=len(blocks),
+        new_parts=sent,
+    )
+
+
+def _row(version: NewVersion) -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
+    """Return what the registry keeps of a network, and the parts of its files, by their digests."""
     prepared = version.prepared
     parts = {kind: _split(data) for kind, data in version.files.items()}
-    sent = _send(cur, {digest: block for kind in parts for digest, block in parts[kind]}, progress)
     row = {
         "source_digest": version.digest,
         "manifest": version.manifest.to_dict(),
@@ -149,19 +174,7 @@ def store(cur: Cursor, version: NewVersion, progress: OnProgress) -> Stored:
         "size": prepared.size,
         **{f"{kind}_parts": [digest for digest, _ in parts[kind]] for kind in parts},
     }
-    cur.execute(
-        "SELECT dbinfer._add_version(%s, %s, %s, dbinfer._ask('dbinfer deploy'))",
-        (version.name, json.dumps(row), version.activate),
-    )
-    count = sum(len(blocks) for blocks in parts.values())
-    return Stored(
-        version=one(cur),
-        active=version.activate,
-        size=prepared.size,
-        precision=version.manifest.precision,
-        parts=count,
-        new_parts=sent,
-    )
+    return row, [block for kind in parts for block in parts[kind]]
 
 
 def _split(data: bytes) -> list[tuple[str, bytes]]:
@@ -206,6 +219,10 @@ class DeployOptions:
         "Keras file that the model was converted from, to keep in the database, too: `dbinfer train --from` begins "
         "with it.",
         metavar="FILE.keras",
+    )
+    text: Path | None = option(
+        None,
+        "IR of the tower for texts, of a model that compares them with images; dbinfer.embed_text runs it.",
     )
     isolation: str | None = option(
         None,
@@ -285,10 +302,14 @@ def deploy(
     progress(Progress(f"reading {path.name}"))
     weights = check_files(path)
     known, prepared = understand(path, options.values, options.layout, progress)
+    tower = _tower(options.text, path, known.manifest, prepared, progress) if options.text else None
     name = checked_name(options.name or known.manifest.name or path.stem)
     # Both forms, because older registries know versions by the older one
     source = read_source(options.source, known.manifest) if options.source else b""
     contents = [_digest(each, known.manifest, source) for each in digests(path, weights)]
+    if tower:
+        of_text = digests(tower.path, check_files(tower.path))[0]
+        contents = [_digest(f"{contents[0]}\0{of_text}", tower.manifest, b"")]
     with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
         there, limits = find_version(cur, name, contents), read_limits(cur)
     # Outside of any transaction: a trial may take minutes, and no other deploy shall wait for it
@@ -296,14 +317,19 @@ def deploy(
         path=path, manifest=known.manifest, prepared=prepared, limits=limits, images=options.check, dsn=dsn
     )
     tried = None if there else attempt(progress)
+    text = tower and not there and replace(tower, limits=limits)(progress)
     with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
         # Two deploys of one model would both take the next number
         cur.execute("SELECT dbinfer._lock_registry()")
         stored = find_version(cur, name, contents)
         new, first = stored is None, not has_model(cur, name)
         if stored is None:
-            tried = tried or attempt(progress)  # another client has dropped it meanwhile
+            # another client has dropped it meanwhile
+            tried = tried or attempt(progress)
+            text = text or (tower and replace(tower, limits=limits)(progress))
             version = NewVersion(name, contents[0], tried.manifest, options.activate, *tried[1:], source)
+            if text:
+                version = version._replace(text=version._replace(manifest=text.manifest, source=b"", **_network(text)))
             stored = store(cur, version, progress)
         _name_version(cur, name, stored.version, options, first)
         tables_only = detect(conn).tables_only
@@ -323,6 +349,40 @@ def deploy(
         classes=known.info.classes if known.manifest.task == "classification" else None,
         tables_only=tables_only,
         source_size=len(source),
+    )
+
+
+def _network(tried: Tried) -> dict[str, Any]:
+    return {"prepared": tried.prepared, "trial": tried.trial, "choice": tried.choice}
+
+
+def _tower(
+    path: Path, images: Path, manifest: Manifest, prepared: PreparedModel, progress: OnProgress
+) -> Attempt:
+    """Return what tries the tower for texts, under the default limits.
+
+    Args:
+        images: the file of the tower for images; manifest, prepared: what that is.
+
+    Raises:
+        ModelFileError: the two give no vectors that can be compared.
+    """
+    from dbinfer.models.prepare import understand
+
+    known, tower = understand(Path(path), {}, None, progress)
+    if manifest.task != "embedding" or not TASKS[known.manifest.task].reads_text:
+        raise ModelFileError(
+            f"{images} is for {manifest.task} and {path} for {known.manifest.task}, but a model that compares images "
+            "with texts has one network for embedding and one for text_embedding",
+            "Convert the towers: dbinfer convert image.onnx and dbinfer convert text.onnx.",
+        )
+    if math.prod(tower.output) != math.prod(prepared.output):
+        raise ModelFileError(
+            f"{images} gives {math.prod(prepared.output)} values and {path} gives {math.prod(tower.output)}",
+            "Convert both towers of one model, up to the vectors that are compared.",
+        )
+    return Attempt(
+        path=Path(path), manifest=known.manifest, prepared=tower, limits=Limits(), images=None, dsn=None
     )
 
 

@@ -17,6 +17,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from dbinfer.base.errors import ModelFileError
+from dbinfer_udf.errors import ModelError
+from dbinfer_udf.host.tokenizers import add_where_needed
 from dbinfer_udf.manifest import Manifest, ManifestError
 
 
@@ -102,8 +104,11 @@ class ModelFile:
     older_digest: str
 
 
-def read_model(path: Path) -> ModelFile:
+def read_model(path: Path, of_image: bool = True) -> ModelFile:
     """Read `model.xml` with the `model.bin` beside it.
+
+    Args:
+        of_image: it must take a single image; else it may be what `dbinfer convert` makes such a model of.
 
     Raises:
         ModelFileError: a file is missing, broken or truncated, or the graph takes no single image.
@@ -111,7 +116,8 @@ def read_model(path: Path) -> ModelFile:
     weights = check_files(path)
     _check_xml(path)
     graph = _read_graph(path, weights)
-    _check_ports(path, graph)
+    if of_image:
+        _check_ports(path, graph)
     return ModelFile(path, graph, *digests(path, weights))
 
 
@@ -147,13 +153,23 @@ def _check_xml(path: Path) -> None:
 
 def _read_graph(path: Path, weights: Path) -> Any:
     try:
-        return import_openvino().Core().read_model(path, weights)
+        return core_for(path).read_model(path, weights)
+    except ModelError as err:
+        raise ModelFileError(f"{path}: {err.message}", err.hint) from err
     except Exception as err:  # OpenVINO raises what its C++ raises: IndexError, MemoryError, ...
         size = weights.stat().st_size
         raise ModelFileError(
             f"OpenVINO cannot read {path} with {weights.name} ({size} bytes): {last_line(err)}",
             "The .bin file may be truncated or belong to another model; convert or copy both files again.",
         ) from err
+
+
+def core_for(path: Path) -> Any:
+    """Return OpenVINO's core, with the operations of its tokenizers where an IR has such."""
+    openvino = import_openvino()
+    core = openvino.Core()
+    add_where_needed(core, str(path), openvino.get_version())
+    return core
 
 
 def _check_ports(path: Path, graph: Any) -> None:

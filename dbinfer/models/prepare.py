@@ -147,11 +147,13 @@ def _with_preprocessing(graph: Any, manifest: Manifest, layout: str) -> Any:
     entry = processor.input()
     entry.tensor().set_element_type(ov.Type.u8).set_layout(ov.Layout("NHWC"))
     entry.model().set_layout(ov.Layout(layout))
-    steps = entry.preprocess().convert_element_type(ov.Type.f32)
-    if manifest.mean:
-        steps.mean(_per_channel(manifest.mean, manifest.channels))
-    if manifest.scale:
-        steps.scale(_per_channel(manifest.scale, manifest.channels))
+    # a tokenizer takes bytes as they are
+    if not TASKS[manifest.task].reads_text:
+        steps = entry.preprocess().convert_element_type(ov.Type.f32)
+        if manifest.mean:
+            steps.mean(_per_channel(manifest.mean, manifest.channels))
+        if manifest.scale:
+            steps.scale(_per_channel(manifest.scale, manifest.channels))
     # Whatever the network computes in, backends read float32
     for index in range(len(graph.outputs)):
         processor.output(index).tensor().set_element_type(ov.Type.f32)

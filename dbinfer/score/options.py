@@ -14,6 +14,8 @@ from dbinfer.database.connection import one
 from dbinfer.database.sql import read
 from dbinfer_udf import tasks
 
+# These take no image
+OF_TEXTS = {one.sql for task in tasks.TASKS.values() if task.reads_text for one in task.functions}
 BY_TASK = {name: task.functions[0].sql for name, task in tasks.TASKS.items() if task.functions}
 
 
@@ -94,7 +96,7 @@ class Function:
 FUNCTIONS = {
     function.name: function
     for function in (
-        *map(Function.of_runtime, tasks.FUNCTIONS.values()),
+        *(Function.of_runtime(one) for one in tasks.FUNCTIONS.values() if one.sql not in OF_TEXTS),
         Function(
             "image_info",
             ("format", "width", "height", "channels", "bytes"),
@@ -116,6 +118,11 @@ def choose(cur: Cursor, function: str | None, model: str | None) -> Function:
     if function is None:
         cur.execute(read("client/task.sql"), {"name": model.partition("@")[0] if model else None})
         function = BY_TASK.get(one(cur), "predict")
+    if function in OF_TEXTS:
+        raise UsageError(
+            f"dbinfer.{function} takes texts, but this command scores images",
+            f"Call it in SQL: SELECT dbinfer.{function}('some words', 'model')",
+        )
     if function not in FUNCTIONS:
         raise UsageError(
             f"{function!r} is not a function of dbinfer", f"Choose one of {', '.join(FUNCTIONS)}."

@@ -2,7 +2,7 @@
 -- what it holds and hands over the k nearest.
 CREATE OR REPLACE FUNCTION dbinfer.similar(images regclass, img bytea DEFAULT NULL, model text DEFAULT NULL, k integer DEFAULT 10,
   on_error text DEFAULT 'error', id_column name DEFAULT 'id', source_column name DEFAULT NULL, embedding real[] DEFAULT NULL,
-  condition text DEFAULT NULL)
+  condition text DEFAULT NULL, text text DEFAULT NULL)
 RETURNS TABLE(id bigint, distance double precision, key text) LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 10 COST 1000000 AS $$
 DECLARE
   wanted pg_catalog.float4[] := embedding;
@@ -15,8 +15,10 @@ DECLARE
 BEGIN
   IF k IS NULL OR k OPERATOR(pg_catalog.<) 1 THEN
     RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('dbinfer: k is %s, but must be 1 or more', coalesce(k::pg_catalog.text, 'NULL'));
-  ELSIF img IS NOT NULL AND embedding IS NOT NULL THEN
-    RAISE invalid_parameter_value USING MESSAGE = 'dbinfer: similar finds what is like an image or like an embedding, but has got both';
+  ELSIF img IS NOT NULL AND embedding IS NOT NULL OR text IS NOT NULL AND coalesce(embedding::pg_catalog.text, img::pg_catalog.text) IS NOT NULL THEN
+    RAISE invalid_parameter_value USING MESSAGE = 'dbinfer: similar finds what is like an image, an embedding or a text, but has got several';
+  ELSIF text IS NOT NULL THEN
+    wanted := dbinfer.embed_text(text, model, on_error);
   ELSIF embedding IS NULL THEN
     wanted := dbinfer.embed(img, model, on_error);
   END IF;
@@ -36,6 +38,6 @@ BEGIN
   END IF;
 -- include shared/raise_again.sql
 END $$;
-COMMENT ON FUNCTION dbinfer.similar(regclass, bytea, text, integer, text, name, name, real[], text) IS
-  'the k rows most like an image or an embedding, nearest first, from a table of embeddings or of images; embedding: in place of an image, needs no model; condition: only rows for which it holds, as after WHERE, read with the caller''s rights; key: the key as text, whatever its type; id: the same as a number, NULL where it is none, e.g. SELECT * FROM dbinfer.similar(''embeddings'', (SELECT img FROM images WHERE id = 1), ''features'', 5, condition => ''id > 1'')';
-GRANT EXECUTE ON FUNCTION dbinfer.similar(regclass, bytea, text, integer, text, name, name, real[], text) TO PUBLIC;
+COMMENT ON FUNCTION dbinfer.similar(regclass, bytea, text, integer, text, name, name, real[], text, text) IS
+  'the k rows most like an image, a text or an embedding, nearest first, from a table of embeddings or of images; text: words, for a model with a tower for texts; embedding: in place of an image, needs no model; condition: only rows for which it holds, as after WHERE, read with the caller''s rights; key: the key as text, whatever its type; id: the same as a number, NULL where it is none, e.g. SELECT * FROM dbinfer.similar(''embeddings'', (SELECT img FROM images WHERE id = 1), ''features'', 5, condition => ''id > 1'')';
+GRANT EXECUTE ON FUNCTION dbinfer.similar(regclass, bytea, text, integer, text, name, name, real[], text, text) TO PUBLIC;

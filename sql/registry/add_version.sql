@@ -2,8 +2,9 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.add_version(model_name text, facts jsonb, activate boolean, author text) RETURNS integer
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  -- computed here and not in the INSERT: every copy of a replicated table must get the same
-  new_id integer := nextval('dbinfer_private.version_id');
+  new_id integer;
+  tower text;
+  f jsonb;
   new_version integer;
   stamp timestamptz := now();
   k text;
@@ -17,14 +18,19 @@ BEGIN
   IF NOT EXISTS (SELECT 1 FROM dbinfer_private.model m WHERE m.name = model_name) THEN
     INSERT INTO dbinfer_private.model VALUES (model_name, NULL);
   END IF;
-  INSERT INTO dbinfer_private.model_version VALUES (new_id, model_name, new_version, facts->>'source_digest',
-    facts->>'xml_digest', facts->>'bin_digest', facts->'manifest', (facts->>'size')::bigint, stamp, author, facts->'trial');
-  -- one by one: INSERT ... SELECT of jsonb_array_elements_text WITH ORDINALITY crashed a Greenplum coordinator
-  FOREACH k IN ARRAY ARRAY['xml', 'bin', 'keras'] LOOP
-    -- few versions have a Keras file
-    FOR i IN 1 .. coalesce(jsonb_array_length(facts->(k || '_parts')), 0) LOOP
-      part_digest := facts->(k || '_parts')->>(i - 1);
-      INSERT INTO dbinfer_private.model_part VALUES (new_id, k, i, part_digest);
+  FOREACH tower IN ARRAY CASE WHEN facts ? 'text' THEN ARRAY[NULL, 'text'] ELSE ARRAY[NULL::text] END LOOP
+    -- computed here and not in the INSERT: every copy of a replicated table must get the same
+    new_id := nextval('dbinfer_private.version_id');
+    f := CASE WHEN tower IS NULL THEN facts ELSE facts->tower END;
+    INSERT INTO dbinfer_private.model_version VALUES (new_id, model_name, new_version, f->>'source_digest',
+      f->>'xml_digest', f->>'bin_digest', f->'manifest', (f->>'size')::bigint, stamp, author, f->'trial', tower);
+    -- one by one: INSERT ... SELECT of jsonb_array_elements_text WITH ORDINALITY crashed a Greenplum coordinator
+    FOREACH k IN ARRAY ARRAY['xml', 'bin', 'keras'] LOOP
+      -- few versions have a Keras file
+      FOR i IN 1 .. coalesce(jsonb_array_length(f->(k || '_parts')), 0) LOOP
+        part_digest := f->(k || '_parts')->>(i - 1);
+        INSERT INTO dbinfer_private.model_part VALUES (new_id, k, i, part_digest);
+      END LOOP;
     END LOOP;
   END LOOP;
   IF activate THEN

@@ -1,7 +1,9 @@
 CREATE OR REPLACE FUNCTION dbinfer_private.find_version(reference text) RETURNS integer
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  wanted text := reference;
+  -- what dbinfer.embed_text adds, for the default model to nothing; no name has this sign
+  of_text boolean := reference LIKE '%#text';
+  wanted text := nullif(regexp_replace(reference, '#text$', ''), CASE WHEN reference LIKE '%#text' THEN '' END);
   base text;
   suffix text;
   number integer;
@@ -30,7 +32,10 @@ BEGIN
   ELSE
     SELECT a.version INTO number FROM dbinfer_private.alias a WHERE a.model = base AND a.alias = suffix;
   END IF;
-  SELECT v.id INTO found_id FROM dbinfer_private.model_version v WHERE v.model = base AND v.version = number;
+  -- a version of one tower has it for whatever it takes
+  SELECT v.id INTO found_id FROM dbinfer_private.model_version v
+   WHERE v.model = base AND v.version = number AND (v.tower IS NULL OR of_text)
+   ORDER BY v.tower NULLS LAST LIMIT 1;
   IF found_id IS NULL THEN
     PERFORM dbinfer_private.raise_unknown(base, suffix);
   END IF;

@@ -12,7 +12,7 @@ BEGIN
   END IF;
   IF EXISTS (SELECT 1 FROM dbinfer_private.model m WHERE m.name = base) THEN
     SELECT string_agg(x.n, ', ' ORDER BY x.n) INTO known FROM (
-      SELECT base || '@' || v.version AS n FROM dbinfer_private.model_version v WHERE v.model = base
+      SELECT base || '@' || v.version AS n FROM dbinfer_private.model_version v WHERE v.model = base AND v.tower IS NULL
       UNION ALL
       SELECT base || '@' || a.alias FROM dbinfer_private.alias a WHERE a.model = base
     ) x;

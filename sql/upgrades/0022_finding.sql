@@ -9,3 +9,6 @@ BEGIN
   END IF;
 END $$;
 DROP FUNCTION IF EXISTS dbinfer._embeddings(regclass, text, text, name, name, integer);
+-- A version of a model that compares images with texts has two rows: its tower for images, and that for texts.
+ALTER TABLE dbinfer_private.model_version ADD COLUMN tower text;
+COMMENT ON COLUMN dbinfer_private.model_version.tower IS 'text: the network that dbinfer.embed_text runs, beside that of the same version for images; else NULL';

@@ -14,7 +14,8 @@ SELECT v.model AS name,
          JOIN dbinfer_private.part d ON d.digest = p.digest WHERE p.version_id = v.id AND p.kind = 'keras') END AS source_size
   FROM dbinfer_private.model_version v
   JOIN dbinfer_private.model m ON m.name = v.model
-  JOIN dbinfer._shown_models s ON s.model = v.model;
+  JOIN dbinfer._shown_models s ON s.model = v.model
+ WHERE v.tower IS NULL;
 COMMENT ON VIEW dbinfer.model_versions IS
   'one row per version of every model; only those who may use or administer a model see more than its name, versions, task and which is active, e.g. SELECT name, version, active, trial FROM dbinfer.model_versions';
 COMMENT ON COLUMN dbinfer.model_versions.name IS 'name of the model';

@@ -4,7 +4,7 @@ SELECT m.name,
        m.active AS version,
        v.manifest->>'task' AS task,
        coalesce(m.name = (SELECT s.value FROM dbinfer_private.setting s WHERE s.name = 'default_model'), false) AS is_default,
-       (SELECT count(*) FROM dbinfer_private.model_version w WHERE w.model = m.name) AS versions,
+       (SELECT count(*) FROM dbinfer_private.model_version w WHERE w.model = m.name AND w.tower IS NULL) AS versions,
        CASE WHEN s.shown THEN ARRAY(SELECT a.alias || '=' || a.version::text FROM dbinfer_private.alias a WHERE a.model = m.name ORDER BY 1) END AS aliases,
        CASE WHEN s.shown THEN ARRAY(SELECT g.role FROM dbinfer_private.model_grant g WHERE g.model = m.name ORDER BY 1) END AS granted_to,
        CASE WHEN s.shown THEN v.manifest->>'precision' END AS precision,
@@ -19,7 +19,7 @@ SELECT m.name,
        CASE WHEN s.shown THEN m.isolation END AS isolation
   FROM dbinfer_private.model m
   JOIN dbinfer._shown_models s ON s.model = m.name
-  LEFT JOIN dbinfer_private.model_version v ON v.model = m.name AND v.version = m.active;
+  LEFT JOIN dbinfer_private.model_version v ON v.model = m.name AND v.version = m.active AND v.tower IS NULL;
 COMMENT ON VIEW dbinfer.models IS
   'one row per model, with its active version, e.g. SELECT name, version, task, input FROM dbinfer.models';
 COMMENT ON COLUMN dbinfer.models.name IS 'name of the model';

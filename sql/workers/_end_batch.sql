@@ -16,7 +16,8 @@ BEGIN
       HINT = 'This worker was silent for too long; what it had scored is not written twice.';
   END IF;
   -- not called in a query of the table, which a segment of Greenplum would run, and segments cannot write
-  ran := (SELECT v.id FROM dbinfer_private.model_version v WHERE v.model = j.facts->>'model' AND v.version = (j.facts->>'version')::integer);
+  ran := (SELECT v.id FROM dbinfer_private.model_version v WHERE v.model = j.facts->>'model' AND v.version = (j.facts->>'version')::integer
+    AND v.tower IS NULL);
   IF ran IS NOT NULL THEN
     PERFORM dbinfer_private.count_scored((j.facts->>'role_oid')::oid, ran, scored + bad, took);
   END IF;

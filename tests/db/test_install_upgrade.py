@@ -86,8 +86,10 @@ CREATE VIEW public.shown AS SELECT dbinfer.segment(%s, 'redness') AS mask, dbinf
 """
 
 BEFORE_FINDING = """
-DROP FUNCTION dbinfer.similar(regclass, bytea, text, integer, text, name, name, real[], text);
+DROP FUNCTION dbinfer.similar(regclass, bytea, text, integer, text, name, name, real[], text, text);
 ALTER FUNCTION dbinfer._similar_to_image(regclass, bytea, text, integer, text, name, name) RENAME TO "similar";
+DROP VIEW dbinfer.models, dbinfer.model_versions;
+ALTER TABLE dbinfer_private.model_version DROP COLUMN tower;
 DELETE FROM dbinfer_private.upgrade WHERE name = '0022_finding';
 CREATE VIEW public.found AS SELECT * FROM dbinfer.similar('public.own', NULL, 'nobody')
 """

@@ -115,7 +115,7 @@ def test_bad_conditions(db: Connection, subtests: pytest.Subtests) -> None:
     for call, message in (
         (
             "img => '\\x00', embedding => '{1}'",
-            "finds what is like an image or like an embedding, but has got both",
+            "finds what is like an image, an embedding or a text, but has got several",
         ),
         ("embedding => '{1,2}'", "the embeddings of own have 24 values, but the one looked for has 2"),
     ):

@@ -31,12 +31,12 @@ def _write(build: Any, folder: Path, name: str, manifest: Manifest | None) -> Pa
     return path
 
 
-def _graph(head: Any, shape: Sequence[int] = (1, SIDE, SIDE, 3)) -> Any:
-    """Return a model: parameter NHWC float32, then what `head(opset, parameter)` makes of it."""
+def _graph(head: Any, shape: Sequence[int] = (1, SIDE, SIDE, 3), element: type = np.float32) -> Any:
+    """Return a model: parameter NHWC, then what `head(opset, parameter)` makes of it."""
     ov = import_openvino()
     from openvino import opset13 as ops
 
-    image = ops.parameter(list(shape), np.float32, name="image")
+    image = ops.parameter(list(shape), element, name="image")
     end = ops.result(head(ops, image))
     end.get_output_tensor(0).set_names({"answer"})
     return ov.Model([end], [image], "tiny")
@@ -100,6 +100,23 @@ def red_mask(folder: Path, name: str = "redness", side: int = SIDE, **values: An
 def colour_embedding(folder: Path, name: str = "vector", **values: Any) -> Path:
     """Write an embedding of three numbers, the mean colour; length one with l2_normalize."""
     return _write(_graph(_mean), folder, name, manifest("embedding", **{"l2_normalize": True} | values))
+
+
+def word_embedding(folder: Path, name: str = "words", most: int = 64, **values: Any) -> Path:
+    """Write an embedding of texts: how many R, G and B are among their letters."""
+
+    def head(ops: Any, text: Any) -> Any:
+        letters = ops.reshape(text, np.array([-1, most]), False)
+        counts = [
+            ops.reduce_sum(ops.convert(ops.equal(letters, np.uint8(ord(letter))), "f32"), np.array([1]), True)
+            for letter in "RGB"
+        ]
+        return ops.concat(counts, 1)
+
+    graph = _graph(head, (1, 1, most, 1), np.uint8)
+    values = {"height": 1, "width": most, "channels": 1, "color": "GRAY", "l2_normalize": True} | values
+    graph.get_parameters()[0].set_layout(import_openvino().Layout("NHWC"))
+    return _write(graph, folder, name, manifest("text_embedding", **values))
 
 
 def two_outputs(folder: Path, name: str = "two", foreign: bool = False) -> Path:

@@ -37,6 +37,7 @@ SCORING = (
     "image.frames.",
     "image.resize.",
     "image.tiles.",
+    "image.words.",
     "result.",
     "model.model.",
     "model.functions.",

@@ -100,7 +100,7 @@ class Manifest:
 
     Attributes:
         task: what the network does; decides which SQL functions accept the model.
-        height, width: size of the input tensor in pixels.
+        height, width: size of the input tensor in pixels; for a text 1 and its most bytes in UTF-8.
         channels: 1 or 3.
         name: under which `dbinfer deploy` stores the model, unless `--name` says another.
         color: order of the channels with which the network was trained.

@@ -69,6 +69,7 @@ class Task:
         one_size: all images get one size, as the layout depends on it.
         tiled: the class that makes one result of the first function of what was found in the tiles of an image, as
             `module:name`; "" where there is none.
+        reads_text: it takes a text in place of an image; see image.words.
     """
 
     def __init__(
@@ -81,8 +82,9 @@ class Task:
         model_info: Tuple[str, ...] = (),
         one_size: bool = False,
         tiled: str = "",
+        reads_text: bool = False,
     ) -> None:
-        self.one_size, self.tiled = one_size, tiled
+        self.one_size, self.tiled, self.reads_text = one_size, tiled, reads_text
         self.name, self.functions, self.layout = name, functions, layout
         self.keys, self.model_type, self.model_info = keys, model_type, model_info
         for function in functions:
@@ -142,6 +144,11 @@ TASKS: Dict[str, Task] = {
         Task(
             "embedding",
             Function("embed", 5, "result.vectors:embed", {"embedding": FLOATS}),
+        ),
+        Task(
+            "text_embedding",
+            Function("embed_text", 15, "result.vectors:embed", {"embedding": FLOATS}, batch=""),
+            reads_text=True,
         ),
         Task(
             "detection",

@@ -20,9 +20,11 @@ from ..host.housekeeping import COMPILE_SECONDS
 from ..host.libraries import signals_blocked
 from ..host.memory import memory_for
 from ..host.process import processor
+from ..host.tokenizers import add_where_needed
 from ..image.decode import Decoder, target_of
 from ..image.file import image_limits
 from ..image.resize import Resizer
+from ..image.words import Words, write
 from ..manifest import ANY_SIZE, Manifest, ManifestError
 from ..result.vectors import quoted
 from . import tiled
@@ -62,6 +64,7 @@ def compile_model(
         sides: height and width, -1 for any; () for those of the file.
     """
     core = _core(openvino)
+    add_where_needed(core, entry.path("xml"), openvino.get_version())
     config = _config(openvino.get_version(), precision, threads)
     blobs = os.path.join(entry.folder, "blobs", _blob_key(openvino, config, rows, sides))
     try:
@@ -322,17 +325,8 @@ class Model:
         _require_input(self.name, self.compiled.inputs, self.manifest)
         self.threads = threads
         self.tile = self.manifest.tile
-        self._settings = settings = spec["settings"]
-        self.decode = Decoder(
-            self.manifest.color,
-            image_limits(settings),
-            target_of(self.manifest),
-            None if shut_in else settings,
-            # the engine's worker has one model
-            keeps=not shut_in,
-        )
-        resizer = Resizer(self.manifest)
-        self.resize, self._size_for = resizer.resize, resizer.size_for
+        self._settings = spec["settings"]
+        self._read_as_told(spec["settings"], shut_in)
         # what post-processing needs, decided once
         layout = tasks.TASKS[self.manifest.task].layout
         self.layout: Any = layout and tasks.imported(layout)(self.output.shape, self.manifest.labels)
@@ -343,6 +337,23 @@ class Model:
         # rows asked for, and their network: that for one image where no batch is possible, so that nobody tries again
         self._wide: Tuple[int, Compiled] = (1, self.compiled)
         self._load_milliseconds = 0.0
+
+    def _read_as_told(self, settings: Dict[str, str], shut_in: bool) -> None:
+        """Decide what reads a row, and what brings it into the input tensor."""
+        if tasks.TASKS[self.manifest.task].reads_text:
+            self.decode: Any = Words(self.manifest.width)
+            self.resize: Any = write
+            return
+        self.decode = Decoder(
+            self.manifest.color,
+            image_limits(settings),
+            target_of(self.manifest),
+            None if shut_in else settings,
+            # the engine's worker has one model
+            keeps=not shut_in,
+        )
+        resizer = Resizer(self.manifest)
+        self.resize, self._size_for = resizer.resize, resizer.size_for
 
     def batch_network(self, rows: int) -> Compiled:
         """Return the network for `rows` images at once; that for one image where it cannot take more.

@@ -14,7 +14,9 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..errors import ModelError
 from ..host.sandbox import shut_in
+from ..host.tokenizers import add_where_needed
 
 PR_SET_PDEATHSIG = 1
 # How OpenVINO says that it got no memory, or none for a thread
@@ -56,6 +58,8 @@ def child(call: Dict[str, Any]) -> None:
             _measure_threads(call, request, found[1], time.perf_counter() - began)
     except MemoryError:
         _say(error=needs_too_much(call["memory"]))
+    except ModelError as err:
+        _say(error=[err.message])
     except OSError as err:
         # an import lists folders, and the kernel has no room for what it returns
         if err.errno != errno.ENOMEM:
@@ -91,10 +95,10 @@ def _measure(xml: str, precision: str, sample: Optional[List[Any]]) -> Tuple[Tup
     # None makes its import fail: no telemetry, and no thread of it
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     import numpy as np
-    import openvino
 
+    core = _core(xml)
     started = time.perf_counter()
-    request = _request(openvino.Core(), xml, precision)
+    request = _request(core, xml, precision)
     compile_milliseconds = (time.perf_counter() - started) * 1e3
     _say(compiled=compile_milliseconds)
     tensor, random, taken = request.get_input_tensor(0).data, np.random.default_rng(0), []
@@ -113,9 +117,8 @@ def _measure_batch(xml: str, precision: str, milliseconds: float) -> Optional[fl
     if milliseconds > BATCH_MILLISECONDS:
         return None
     import numpy as np
-    import openvino
 
-    core, peak, taken = openvino.Core(), _peak(), []
+    core, peak, taken = _core(xml), _peak(), []
     graph = core.read_model(xml)
     graph.reshape([BATCH, *list(graph.input(0).shape)[1:]])
     request = _request(core, graph, precision)
@@ -133,8 +136,6 @@ def _measure_threads(call: Any, request: Any, milliseconds: float, seconds: floa
     One thread is timed by the processor, several by the clock on the wall: what else runs on the host can only make
     several look worse than they are, never better.
     """
-    import openvino
-
     slow = milliseconds >= SLOW_MILLISECONDS
     # three fast images say little
     alone = milliseconds if slow else _median(request, time.process_time)
@@ -142,7 +143,7 @@ def _measure_threads(call: Any, request: Any, milliseconds: float, seconds: floa
     for number in sorted(call["threads"], reverse=slow):
         if time.perf_counter() > until:
             break
-        several = _request(openvino.Core(), call["xml"], call["precision"], number)
+        several = _request(_core(call["xml"]), call["xml"], call["precision"], number)
         together, busy = _time_together(several, number)
         _say(threads=number, alone=alone, together=together, busy=busy)
         if (not busy and alone >= call["pays"] * number * together) == slow:
@@ -178,6 +179,14 @@ def _waited_for_cores() -> float:
         with contextlib.suppress(OSError, IndexError, ValueError), open(path) as numbers:
             total += int(numbers.read().split()[1])
     return total / 1e9
+
+
+def _core(xml: str) -> Any:
+    import openvino
+
+    core = openvino.Core()
+    add_where_needed(core, xml, openvino.get_version())
+    return core
 
 
 def _request(core: Any, source: Any, precision: str, threads: int = 1) -> Any:

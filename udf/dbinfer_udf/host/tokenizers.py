@@ -1,0 +1,65 @@
+"""OpenVINO's tokenizers: operations that turn a text into a network's numbers, of a package that is optional on hosts.
+
+Their library is loaded only for models that have such operations.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import socket
+from typing import Any, Dict
+
+from ..errors import ModelError
+
+PACKAGE = "openvino_tokenizers"
+LIBRARY = os.path.join("lib", "libopenvino_tokenizers.so")
+# How an IR marks operations that are not OpenVINO's own
+MARK = b'version="extension"'
+# kept: a core that comes after another one may have its number
+_extended: Dict[int, Any] = {}
+
+
+def needed(xml: str) -> bool:
+    """Return whether an IR has operations beyond OpenVINO's own."""
+    with open(xml, "rb") as file:
+        return MARK in file.read()
+
+
+def add_where_needed(core: Any, xml: str, version: str) -> None:
+    """Teach a core the tokenizers' operations if an IR has such.
+
+    Args:
+        version: of OpenVINO, which the package must fit exactly.
+
+    Raises:
+        ModelError: the package is not there, or does not fit.
+    """
+    if id(core) not in _extended and needed(xml):
+        _add(core, version.split("-", maxsplit=1)[0])
+        _extended[id(core)] = core
+
+
+def _add(core: Any, version: str) -> None:
+    spec = importlib.util.find_spec(PACKAGE)
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    if not folders:
+        raise _lacking("needs openvino-tokenizers, which is not installed", version)
+    library = os.path.join(folders[0], LIBRARY)
+    try:
+        # kept open: the graphs of a core outlive it when a process ends, and would call code that is gone
+        ctypes.CDLL(library)
+        core.add_extension(library)
+    except (OSError, RuntimeError) as err:
+        reason = str(err).strip().splitlines()[-1]
+        raise _lacking("cannot use the openvino-tokenizers that is installed (%s)" % reason, version) from err
+
+
+def _lacking(what: str, version: str) -> ModelError:
+    return ModelError(
+        "the model reads text and %s on host %s" % (what, socket.gethostname()),
+        hint="Into the runtime's virtual environment there: pip install openvino-tokenizers==%s.*" % version,
+        sqlstate="58P01",
+        public="the model reads text and %s" % what,
+    )
