@@ -51,7 +51,6 @@ def deploy(
         ...
     """
     from dbinfer.cli.progress import progress_bar  # Rich's bars, which a list of models does not need
-    from dbinfer.score.options import BY_TASK, OF_TEXTS
 
     options = replace(options, values=said.values, layout=said.layout)
     with progress_bar() as progress:
@@ -64,7 +63,7 @@ def deploy(
 
 def print_deployed(done: dbinfer.DeployReport) -> None:
     """Say what was deployed, and how to use it."""
-    from dbinfer.score.options import BY_TASK
+    from dbinfer.score.options import BY_TASK, OF_TEXTS
 
     reference = f"{done.name}@{done.version}"
     state = "active" if done.active else f"not active: dbinfer activate {reference}"

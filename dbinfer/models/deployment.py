@@ -329,7 +329,9 @@ def deploy(
             text = text or (tower and replace(tower, limits=limits)(progress))
             version = NewVersion(name, contents[0], tried.manifest, options.activate, *tried[1:], source)
             if text:
-                version = version._replace(text=version._replace(manifest=text.manifest, source=b"", **_network(text)))
+                version = version._replace(
+                    text=version._replace(manifest=text.manifest, source=b"", **_network(text))
+                )
             stored = store(cur, version, progress)
         _name_version(cur, name, stored.version, options, first)
         tables_only = detect(conn).tables_only

@@ -81,7 +81,7 @@ DROP FUNCTION dbinfer.segment(bytea, text, text, boolean);
 DROP FUNCTION dbinfer.detect(bytea, text, text, boolean);
 ALTER FUNCTION dbinfer._segment_image(bytea, text, text) RENAME TO segment;
 ALTER FUNCTION dbinfer._detect_image(bytea, text, text) RENAME TO detect;
-DELETE FROM dbinfer_private.upgrade WHERE name = '0023_tiles';
+DELETE FROM dbinfer_private.upgrade WHERE name = '0022_tiles';
 CREATE VIEW public.shown AS SELECT dbinfer.segment(%s, 'redness') AS mask, dbinfer.detect(%s, 'redbox') AS found
 """
 
@@ -90,7 +90,7 @@ DROP FUNCTION dbinfer.similar(regclass, bytea, text, integer, text, name, name, 
 ALTER FUNCTION dbinfer._similar_to_image(regclass, bytea, text, integer, text, name, name) RENAME TO "similar";
 DROP VIEW dbinfer.models, dbinfer.model_versions;
 ALTER TABLE dbinfer_private.model_version DROP COLUMN tower;
-DELETE FROM dbinfer_private.upgrade WHERE name = '0022_finding';
+DELETE FROM dbinfer_private.upgrade WHERE name = '0021_finding';
 CREATE VIEW public.found AS SELECT * FROM dbinfer.similar('public.own', NULL, 'nobody')
 """
 
