@@ -13,11 +13,13 @@ import psycopg2
 import pytest
 from asking import ask, rows
 from psycopg2.extensions import connection as Connection
+from variants import wide
 
 import dbinfer
 from dbinfer.base.errors import DataError, TrainError, UsageError
 from dbinfer.images import builtin
 from dbinfer.train import TrainJob, run
+from dbinfer.train.processes import check_built
 from dbinfer.train.setup import make_setup
 
 pytest.importorskip("tensorflow")
@@ -208,3 +210,25 @@ def test_a_seed_repeats_the_run(db: Connection, dsn: str, tmp_path: Path) -> Non
     first, second, other = (run(replace(job, seed=seed)).history[-1].values for seed in (3, 3, 4))
     assert first == second
     assert first["loss"] != other["loss"]
+
+
+@pytest.mark.parametrize("strategy", wide("horovod", "mirrored", "downpour", "split"))
+def test_every_strategy_learns_several_labels(
+    strategy: str, db: Connection, dsn: str, tmp_path: Path
+) -> None:
+    """Two processes or devices, balanced; all images of the validation count once in what is said of the labels."""
+    if strategy == "split":
+        pytest.importorskip("jax")
+    elif strategy == "horovod":
+        check_built("gloo")
+    more = {"layout": "all-by-outputs"} if strategy == "split" else {}
+    having = "SELECT unnest(labels) AS label FROM truths WHERE id BETWEEN 300 AND 360"
+    counts = rows(db, f"SELECT label, count(*) FROM ({having}) x GROUP BY label ORDER BY label")
+    job = TrainJob(
+        network(tmp_path, None), f"{LABELS} WHERE id < 300", val=f"{LABELS} WHERE id BETWEEN 300 AND 360", dsn=dsn,
+        out=str(tmp_path / "run"), strategy=strategy, ranks=2, epochs=2, warmup=0, balance=True, early_stop=1,
+        optimizer="adam", **more  # type: ignore[arg-type]
+    )  # fmt: skip
+    report = run(job)
+    assert [(one["label"], one["images"]) for one in report.run["by_label"]] == counts
+    assert report.run["config"]["described"]["ending"] == ""
