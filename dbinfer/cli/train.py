@@ -75,9 +75,10 @@ def train(
     json: Json = False,
 ) -> None:
     """--data is `digits`, `strokes`, `written`, `mnist`, `cifar10:ARCHIVE`, a folder with CLASS/IMAGE files, a folder
-    with NAME.jpg and NAME_mask.gif, or a SQL query that returns an image, what it shows (a mask, boxes or a label),
-    and a unique key. The run's folder gets NETWORK.keras, manifest.json, history.csv, curves.png, run.json and
-    checkpoints. Convert NETWORK.keras with `dbinfer convert`, or let --deploy bring it into the database.
+    with NAME.jpg and NAME_mask.gif, or a SQL query that returns an image, what it shows (a mask, boxes, a label, an
+    array of labels or a real number), and a unique key. The run's folder gets NETWORK.keras, manifest.json,
+    history.csv, curves.png, run.json and checkpoints. Convert NETWORK.keras with `dbinfer convert`, or let --deploy
+    bring it into the database.
 
     NETWORK is one of the zoo, or any Keras network of one image. Of FILE.py the function `build` or the variable
     `model` is used, or NAME, and of the file what that needs. This is your code, and it runs in every process: train
@@ -130,7 +131,7 @@ def train(
 
 
 def _print_job(job: TrainJob) -> None:
-    shown = {name: value for name, value in job.to_dict().items() if value not in ("", {}, None)}
+    shown = {name: value for name, value in job.to_dict().items() if value not in ("", {}, [], None)}
     console.print("  ".join(f"{name}={value}" for name, value in shown.items()), soft_wrap=True)
 
 

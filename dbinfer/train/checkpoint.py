@@ -20,10 +20,10 @@ STATE, WEIGHTS, OPTIMIZER = "checkpoint.json", "weights.npz", "optimizer.npz"
 # What a run must have in common with the one that it continues; epochs, hosts and launcher may differ
 FIXED = (
     *("network", "network_options", "data", "batch", "optimizer", "momentum", "lr", "seed"),
-    *("shuffle", "augment", "strategy", "mesh", "ranks", "sharding", "fine_tune", "version"),
+    *("shuffle", "augment", "strategy", "mesh", "ranks", "sharding", "fine_tune", "version", "balance"),
 )
 # What older checkpoints do not say
-BEFORE = {"momentum": 0.9, "strategy": "horovod", "mesh": "", "version": ""}
+BEFORE = {"momentum": 0.9, "strategy": "horovod", "mesh": "", "version": "", "balance": False}
 
 
 @dataclass(frozen=True)

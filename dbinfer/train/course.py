@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any, Protocol
 
 from dbinfer.train import checkpoint
-from dbinfer.train.answers import Reading, classes_of, confusion
+from dbinfer.train.answers import Reading, by_label, classes_of, confusion, probabilities_of
 from dbinfer.train.options import TrainJob
 from dbinfer.train.report import (
     CURVES,
@@ -176,20 +177,36 @@ def follow(trainer: Trainer, on_event: OnEvent) -> None:
     start = {"first": first, "epochs": job.epochs, "steps": trainer.steps, "batch": job.batch}
     on_event({"event": "start", **start})
     for number in range(first, job.epochs + 1):
+        # One decides for all: who stops alone leaves the others waiting
+        if trainer.share(is_over(job, training.history, training.metric)):
+            break
         _epoch(training, trainer, number)
     finish(training, started, _answered(training, trainer))
+
+
+def is_over(job: TrainJob, history: Sequence[Epoch], metric: str) -> bool:
+    """Return whether all epochs are trained, or the last `early_stop` were no better than one before them."""
+    best = best_epoch(history, metric)
+    stopped = job.early_stop and best and len(history) - best >= job.early_stop
+    return len(history) >= job.epochs or bool(stopped)
 
 
 def _answered(training: Training, trainer: Trainer) -> dict[str, Any]:
     """Return what run.json says of the answers to the validation images; all processes make this call together."""
     setup = training.trainer.setup
-    if setup.val is None or setup.manifest.task != "classification":
+    task, labels = setup.train.source.task, setup.manifest.labels
+    if setup.val is None or task not in ("classification", "multilabel"):
         return {}
     if trainer.first:
         choose(training)
     trainer.begin()  # the others have the last epoch's weights
-    truths, answers = trainer.scored(partial(classes_of, manifest=setup.manifest))
-    return {"confusion": confusion(truths, answers, setup.manifest.labels)} if trainer.first else {}
+    reading = classes_of if task == "classification" else probabilities_of
+    truths, read = trainer.scored(partial(reading, manifest=setup.manifest))
+    if not trainer.first:
+        return {}
+    if task == "classification":
+        return {"confusion": confusion(truths, read, labels)}
+    return {"by_label": by_label(truths, read, labels)}
 
 
 def _resume(training: Training, trainer: Trainer) -> int:
@@ -280,7 +297,8 @@ def finish(training: Training, started: datetime, answered: dict[str, Any] | Non
         "history": [entry.to_dict() for entry in history],
     }
     # The plain network: no other program knows our classes
-    save_model(job.folder, trainer.plain, setup.manifest, run)
+    thresholds = tuple(found["threshold"] for found in run.get("by_label", ()))
+    save_model(job.folder, trainer.plain, replace(setup.manifest, thresholds=thresholds), run)
     title = f"{job.name}, {job.ranks} {'rank' if job.ranks == 1 else 'ranks'}"
     write_curves(job.folder / CURVES, history, training.metric, title)
     write_run(job.folder, run)

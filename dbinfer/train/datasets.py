@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tarfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from dbinfer.base.errors import DataError
 from dbinfer.images import boxes, builtin
-from dbinfer.train.source import Memory, Samples, Source, Target
+from dbinfer.train.source import Memory, Samples, Source, Target, counted
 from dbinfer_models.vgg19 import CIFAR_LABELS
 
 
@@ -37,6 +38,9 @@ class Digits:
     def open(self, rows: Sequence[int]) -> Samples:
         everything = list(builtin.digit_files(self.part))
         return Memory([everything[row] for row in rows], f"{self.part} digit")
+
+    def counts(self) -> Sequence[int]:
+        return counted(self.open(range(self.count())), len(self.labels))
 
     def heldout(self) -> Source | None:
         return Digits("heldout")
@@ -59,6 +63,9 @@ class Strokes:
 
     def open(self, rows: Sequence[int]) -> Samples:
         return Memory(list(builtin.stroke_files(self.part, rows=rows)), f"{self.part} stroke image")
+
+    def counts(self) -> Sequence[int]:
+        return ()
 
     def heldout(self) -> Source | None:
         return Strokes("heldout", max(1, self.size // 5))
@@ -85,6 +92,9 @@ class Written:
         found = zip(rows, builtin.written(self.part, rows), strict=True)
         pairs = [(one.image, boxes.packed(one.boxes, numbers, f"{title} {row}")) for row, one in found]
         return Memory(pairs, title)
+
+    def counts(self) -> Sequence[int]:
+        return ()
 
     def heldout(self) -> Source | None:
         return Written("heldout", max(1, self.size // 5))
@@ -138,6 +148,9 @@ class Published:
     def open(self, rows: Sequence[int]) -> Samples:
         images, targets = self._part()
         return Encoded(images[list(rows)], targets[list(rows)], f"{self.name} {self.part} image")
+
+    def counts(self) -> Sequence[int]:
+        return [int(count) for count in np.bincount(self._part()[1], minlength=len(self.labels))]
 
     def heldout(self) -> Source | None:
         return Published(self.name, self.path, "heldout")
@@ -232,6 +245,10 @@ class Folder:
     def fingerprint(self) -> str:
         names = [f"{image.parent.name}/{image.name}" for image, _ in self.pairs]
         return hashlib.md5("\n".join(names).encode()).hexdigest()
+
+    def counts(self) -> Sequence[int]:
+        found = Counter(target for _, target in self.pairs)
+        return [found[number] for number in range(len(self.labels))]
 
     def open(self, rows: Sequence[int]) -> Samples:
         return Files([self.pairs[row] for row in rows])

@@ -15,8 +15,8 @@ from typing import Any
 from dbinfer.base.errors import TrainError, UsageError
 from dbinfer.convert.known import known_keras, scales_inside
 from dbinfer.convert.source import telling_line
-from dbinfer.train.finetuning import outputs_for, planned
-from dbinfer.train.objective import name_of
+from dbinfer.train.finetuning import ending, outputs_for, planned
+from dbinfer.train.objective import KINDS, name_of
 from dbinfer.train.options import DEFAULT_OPTIMIZER, DEFAULT_RATE, TrainJob
 from dbinfer.train.own import CLASSES, Own, users_errors
 from dbinfer.train.processes import (
@@ -33,8 +33,6 @@ from dbinfer.train.processes import (
 from dbinfer.train.source import Source
 from dbinfer_udf.manifest import Manifest, ManifestError
 
-# Layers behind which the scores are still those of the activation before them
-PASSING = ("Reshape", "Flatten", "Permute", "Identity", "Dropout", "Squeeze")
 # One process sums up each image's loss itself; these leave that to Keras
 BY_KERAS = ("horovod", "split")
 
@@ -84,6 +82,16 @@ def settled(job: TrainJob, facts: dict[str, Any]) -> TrainJob:
             f"the loss of {job.network} gives one number for a whole batch, but the strategy {job.strategy} needs one "
             f"for each image",
             "Leave out its mean over the batch.",
+        )
+    if job.balance and not facts["each"]:
+        raise UsageError(
+            f"the loss of {job.network} gives one number for a whole batch, but balance weighs each image",
+            "Leave out its mean over the batch, or --balance.",
+        )
+    if job.balance and facts["task"] == "multilabel" and facts["loss"] != "binary_crossentropy":
+        raise UsageError(
+            f"the loss of {job.network} is {facts['loss']}, but balance weighs the labels in binary_crossentropy",
+            "Leave out the loss of your own, or --balance.",
         )
     # The rate belongs to the optimizer that was compiled
     rate = facts.get("lr", DEFAULT_RATE) if optimizer is None else DEFAULT_RATE
@@ -135,7 +143,12 @@ def facts_of(network: Own, task: str, labels: int) -> dict[str, Any]:
         raise UsageError(
             f"{network.source} has no weights to train", "Set trainable = True for some of its layers."
         )
-    ending = _ending(model)
+    ends = ending(model)
+    if ends not in KINDS[task].endings:
+        raise UsageError(
+            f"{network.source} ends with {ends}, but the images of the data have {KINDS[task].truth}",
+            f"End it with {_head(task, labels)}. For a new head on trained weights: --fine-tune 0.3",
+        )
     outputs = _fitting_outputs(network, model, task, labels)
     manifest = _manifest(network, model, task, options)
     facts = {
@@ -146,7 +159,7 @@ def facts_of(network: Own, task: str, labels: int) -> dict[str, Any]:
         "stages": planned(model, network.fine_tune) if network.fine_tune is not None else [],
         "weights": model.count_params(),
         "outputs": outputs,
-        "ending": ending,
+        "ending": ends,
         "manifest": manifest.to_dict(),
         "each": True,
     }
@@ -155,7 +168,7 @@ def facts_of(network: Own, task: str, labels: int) -> dict[str, Any]:
     facts["metrics"] = [name_of(one) for one in network.make_metrics()]
     if (optimizer := network.compiled.get("optimizer")) is not None:
         facts |= _optimizer(network, optimizer)
-    facts["each"] = _try(network, model, manifest)
+    facts["each"] = _try(network, model, task)
     try:
         return dict(json.loads(json.dumps(facts)))
     except TypeError as err:
@@ -209,32 +222,26 @@ def _fitting_outputs(network: Own, model: Any, task: str, labels: int) -> int:
                 "End it with Conv2D(1, 1, activation='sigmoid') at the size of the input.",
             )
         return 1
-    if len(shape) != 2 or shape[1] not in outputs_for(labels):
+    if len(shape) != 2 or shape[1] not in outputs_for(labels, task):
         named = next((name for name in CLASSES if name in (network.maker.options or ())), "")
         raise UsageError(
-            f"the output of {network.source} has the shape {_shown(shape)}, but the data has {labels} labels",
+            f"the output of {network.source} has the shape {_shown(shape)}, but "
+            + (f"the data has {labels} labels" if labels else f"images have {KINDS[task].truth}"),
             f"Leave out --set {named}={network.options[named]}."
             if named in network.options
-            else f"End it with Dense({labels}, activation='softmax'); build(classes) gets the number of labels. For a "
+            else f"End it with {_head(task, labels)}; build(classes) gets the number of labels. For a "
             "new head on trained weights: --fine-tune 0.3",
         )
     return int(shape[1])
 
 
+def _head(task: str, labels: int) -> str:
+    activation = KINDS[task].head
+    return f"Dense({labels or 1}{activation and f', activation={activation!r}'})"
+
+
 def _shown(shape: tuple[Any, ...]) -> str:
     return f"({', '.join('any' if size is None else str(size) for size in shape[1:])})"
-
-
-def _ending(model: Any) -> str:
-    """Return the activation that the model ends with: softmax, sigmoid, or nothing for raw scores."""
-    for step in reversed(list(getattr(model, "operations", None) or model.layers)):
-        if hasattr(step, "layers"):
-            return _ending(step)
-        if type(step).__name__ in PASSING:
-            continue
-        name = getattr(getattr(step, "activation", None), "__name__", type(step).__name__.lower())
-        return name if name in ("softmax", "sigmoid") else ""
-    return ""
 
 
 def _manifest(network: Own, model: Any, task: str, options: dict[str, Any]) -> Manifest:
@@ -242,7 +249,10 @@ def _manifest(network: Own, model: Any, task: str, options: dict[str, Any]) -> M
     _, height, width, channels = model.inputs[0].shape
     known = known_keras(model) if channels == 3 else None
     pixels = known.pixels if known and "scale" in known.pixels else {}
-    activation = "none" if _ending(model) else "sigmoid" if model.outputs[0].shape[-1] == 1 else "softmax"
+    # What SQL must do with raw scores; one output for two labels is a probability, too
+    one_score = model.outputs[0].shape[-1] == 1
+    raw = "sigmoid" if one_score or task == "multilabel" else "softmax"
+    activation = "none" if ending(model) or task == "regression" else raw
     values: dict[str, Any] = {
         "name": network.name,
         "color": "GRAY" if channels == 1 else "RGB",
@@ -252,7 +262,7 @@ def _manifest(network: Own, model: Any, task: str, options: dict[str, Any]) -> M
         **pixels,
     }
     values |= _said(network, options)
-    values |= {"task": task, "height": height, "width": width, "channels": channels, "labels": []}
+    values |= {"task": KINDS[task].task, "height": height, "width": width, "channels": channels, "labels": []}
     try:
         return Manifest.from_dict(values)
     except (ManifestError, TypeError, ValueError) as err:
@@ -276,13 +286,14 @@ def _said(network: Own, options: dict[str, Any]) -> dict[str, Any]:
     return said
 
 
-def _try(network: Own, model: Any, manifest: Manifest) -> bool:
+def _try(network: Own, model: Any, task: str) -> bool:
     """Compute loss and metrics of two made-up images; return whether the loss is one number for each image."""
     import numpy as np
 
-    images = np.zeros((2, manifest.height, manifest.width, manifest.channels), np.float32)
-    masks = np.zeros((*images.shape[:3], 1), np.float32)
-    truths = masks if manifest.task == "segmentation" else np.array([0, 1], np.int32)
+    images = np.zeros((2, *model.inputs[0].shape[1:]), np.float32)
+    # Masks, labels and numbers are as large as the output
+    whole = np.zeros((2, *model.outputs[0].shape[1:]), np.float32)
+    truths = np.array([0, 1], np.int32) if task == "classification" else whole
     try:
         loss = network.make_loss()
         shape = tuple(loss(truths, model(images, training=False)).shape)
@@ -291,7 +302,7 @@ def _try(network: Own, model: Any, manifest: Manifest) -> bool:
     except Exception as err:
         raise UsageError(
             f"loss or metrics of {network.source} cannot be computed: {type(err).__name__}: {telling_line(err)}",
-            "They get class numbers of shape (batch,), and scores of shape (batch, classes); of masks both are "
-            "(batch, height, width, 1).",
+            "They get class numbers of shape (batch,), and scores of shape (batch, classes); of labels and numbers "
+            "both are (batch, outputs), of masks (batch, height, width, 1).",
         ) from err
     return shape[:1] == (2,)

@@ -13,12 +13,14 @@ from typing import Any
 
 from dbinfer.base.errors import UsageError
 from dbinfer.train import checkpoint
+from dbinfer.train.objective import KINDS
 from dbinfer.train.options import TrainJob
 from dbinfer.train.report import RUN
 
 HEAD = "head"  # the folder, within the run's, of the training of the head alone
-# Layers behind which the scores are still those of the layer before them
+# Layers behind which the scores are still those of the layer before them, or of its activation
 BEHIND = ("Activation", "Softmax", "Flatten", "Reshape", "Dropout", "Identity")
+PASSING = ("Reshape", "Flatten", "Permute", "Identity", "Dropout", "Squeeze")
 
 
 def plan(job: TrainJob) -> list[TrainJob]:
@@ -50,23 +52,25 @@ def stages(job: TrainJob) -> Iterator[TrainJob]:
     yield last
 
 
-def with_head(model: Any, labels: int) -> tuple[Any, str]:
-    """Return a classifier for so many labels, and where its new head stands, in words; "" where it keeps its own.
+def with_head(model: Any, labels: int, task: str = "classification") -> tuple[Any, str]:
+    """Return a network for so many labels, and where its new head stands, in words; "" where it keeps its own.
 
-    A new head is a Dense layer with softmax. It takes what the old one took (the last Dense layer, or a convolution of
-    one pixel), or the features that the network ends in.
+    A new head is a Dense layer. It takes what the old one took (the last Dense layer, or a convolution of one pixel),
+    or the features that the network ends in.
 
     Args:
         model: Functional Keras model of one image.
         labels: how many the data has.
+        task: of the data; decides on the head's activation.
 
     Raises:
         UsageError: the network does not end in a list of features.
     """
     import keras
 
-    old, scores = head_of(model), model.outputs[0]
-    if old is not None and len(scores.shape) == 2 and scores.shape[1] in outputs_for(labels):
+    old, scores, kind = head_of(model), model.outputs[0], KINDS[task]
+    fits = len(scores.shape) == 2 and scores.shape[1] in outputs_for(labels, task)
+    if old is not None and fits and ending(model) in kind.endings:
         return model, ""
     features = scores if old is None or old not in model.layers else old.input
     if len(features.shape) == 4:
@@ -77,14 +81,29 @@ def with_head(model: Any, labels: int) -> tuple[Any, str]:
             + (f"a model within it, with the head {old.name}" if old else f"the shape {features.shape[1:]}"),
             "Write a file with a function build(classes) that puts a Dense(classes) on its features.",
         )
-    dense = keras.layers.Dense(labels, activation="softmax", name=old.name if old else None)
+    outputs = outputs_for(labels, task)[0]
+    dense = keras.layers.Dense(outputs, activation=kind.head or None, name=old.name if old else None)
     where = f"in place of {old.name}" if old else "on the features"
     return keras.Model(model.inputs[0], dense(features), name=model.name), where
 
 
-def outputs_for(labels: int) -> tuple[int, ...]:
-    """Return how many outputs a classifier of so many labels may have."""
-    return (1, 2) if labels == 2 else (labels,)
+def outputs_for(labels: int, task: str = "classification") -> tuple[int, ...]:
+    """Return how many outputs a network of so many labels may have; a new head has the first."""
+    if task == "regression":
+        return (1,)
+    return (2, 1) if labels == 2 and task == "classification" else (labels,)
+
+
+def ending(model: Any) -> str:
+    """Return the activation that the model ends with: softmax, sigmoid, or nothing for raw scores."""
+    for step in reversed(list(getattr(model, "operations", None) or model.layers)):
+        if hasattr(step, "layers"):
+            return ending(step)
+        if type(step).__name__ in PASSING:
+            continue
+        name = getattr(getattr(step, "activation", None), "__name__", type(step).__name__.lower())
+        return name if name in ("softmax", "sigmoid") else ""
+    return ""
 
 
 def head_of(model: Any) -> Any:

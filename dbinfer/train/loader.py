@@ -81,11 +81,11 @@ def augment(image: Pixels, target: Any, rng: np.random.Generator) -> tuple[Pixel
     Args:
         image: uint8 (height, width, channels).
         target: a mask, uint8 (height, width, 1) of 0 and 255, or boxes, float32 (n, 5), which move with the image; or
-            a class.
+            a class, or a vector, which stay.
         rng: decides how much.
     """
     height, width = image.shape[:2]
-    boxed = isinstance(target, np.ndarray) and target.dtype != np.uint8
+    boxed = isinstance(target, np.ndarray) and target.ndim == 2
     # A turned box is no box any more, and the upright box around it would be too large
     angle = 0.0 if boxed else rng.uniform(-DEGREES, DEGREES)
     move = cv2.getRotationMatrix2D((width / 2, height / 2), angle, rng.uniform(1 - SCALE, 1 + SCALE))
@@ -94,7 +94,7 @@ def augment(image: Pixels, target: Any, rng: np.random.Generator) -> tuple[Pixel
     moved *= rng.uniform(1 - BRIGHTNESS, 1 + BRIGHTNESS)
     if boxed:
         target = inside(_moved_boxes(target, move), (0, 0, width, height))
-    elif isinstance(target, np.ndarray):
+    elif isinstance(target, np.ndarray) and target.ndim == 3:
         # The nearest pixel: values in between would be no mask
         target = _moved(target, move, cv2.INTER_NEAREST)
     return np.clip(moved, 0, 255).astype(np.uint8), target
@@ -148,12 +148,12 @@ class Loader:
         # The padding of an image belongs to no object
         mask = replace(manifest, channels=1, color="GRAY", pad_value=0, mean=(), scale=())
         self._resize_mask = Resizer(mask).resize
-        self._boxes = manifest.task == "detection"
+        self._boxes, self._masks = manifest.task == "detection", manifest.task == "segmentation"
         self._skip_bad = skip_bad
         self._warned: set[int] = set()
 
     def load(self, index: int, seed: Seed | None = None) -> tuple[Float, Any]:
-        """Return one image, float32 (height, width, channels), and its mask (height, width, 1), boxes or class.
+        """Return one image, float32 (height, width, channels), and its mask (height, width, 1), boxes, class or vector.
 
         Boxes are float32 (100, 5): left, top, right, bottom in pixels of the network's input, and class; -1 is no box.
 
@@ -194,7 +194,9 @@ class Loader:
             way = way_to_image(placement, header, reduction_of(header, self._target))
             found = placed(boxes.unpacked(target), way, header.size, self.samples.name(index))
             return tensor, inside(found, placement)
-        return tensor, self._mask(target, header.size, index) if isinstance(target, bytes) else target
+        if self._masks:
+            return tensor, self._mask(target, header.size, index)
+        return tensor, np.frombuffer(target, np.float32) if isinstance(target, bytes) else target
 
     def _mask(self, data: Target, size: tuple[int, int], index: int) -> NDArray[np.uint8]:
         """Return the mask in the network's size, 0 or 255; a file of 0 and 1 is a mask too."""

@@ -1,4 +1,4 @@
-"""What a network of the user's own learns by: its loss and metrics, made to fit class numbers, masks and its scores.
+"""What a network of the user's own learns by: its loss and metrics, made to fit the truths of the data and its scores.
 
 `facts` are those of dbinfer.train.described: `task`, `outputs` (scores for an image or pixel), and `ending`, the
 activation that the network ends with, empty for raw scores.
@@ -7,10 +7,47 @@ activation that the network ends with, empty for raw scores.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 Facts = Mapping[str, Any]
 Loss = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the truth of an image is, and what follows for a network.
+
+    Attributes:
+        task: of the manifest.
+        head: activation of a new head; "" where the outputs are the numbers themselves.
+        endings: the activations that a network may end with.
+        loss: the usual one.
+        truth: what images have, in words.
+    """
+
+    task: str
+    head: str
+    endings: tuple[str, ...]
+    loss: str
+    truth: str
+
+
+# By the task of the data, see dbinfer.train.source.Source
+KINDS = {
+    "classification": Kind(
+        "classification",
+        "softmax",
+        ("softmax", "sigmoid", ""),
+        "sparse_categorical_crossentropy",
+        "one label each",
+    ),
+    "multilabel": Kind(
+        "classification", "sigmoid", ("sigmoid", ""), "binary_crossentropy", "any number of labels each"
+    ),
+    "regression": Kind("tensor", "", ("sigmoid", ""), "mean_squared_error", "a number each"),
+    "segmentation": Kind("segmentation", "sigmoid", ("sigmoid", ""), "binary_crossentropy", "a mask each"),
+}
 
 
 def name_of(given: Any) -> str:
@@ -22,17 +59,20 @@ def name_of(given: Any) -> str:
 
 def usual_loss(facts: Facts) -> str:
     """Return the name of the loss that follows from the output."""
-    binary = facts["outputs"] == 1 or facts["ending"] == "sigmoid"
-    return "binary_crossentropy" if binary else "sparse_categorical_crossentropy"
+    one_score = facts["outputs"] == 1 or facts["ending"] == "sigmoid"
+    if facts["task"] == "classification" and one_score:
+        return "binary_crossentropy"
+    return KINDS[facts["task"]].loss
 
 
-def fitted_loss(given: Any, facts: Facts) -> Loss:
-    """Return a loss as a function of truths (class numbers or masks) and scores: one value for each image, or pixel.
+def fitted_loss(given: Any, facts: Facts, weights: Sequence[float] = ()) -> Loss:
+    """Return a loss as a function of truths and scores: one value for each image, or pixel.
 
     Losses of Keras that do not take class numbers get what they take: one column for each class.
 
     Args:
         given: a name of Keras, an object of Keras, or a function of the user's.
+        weights: of the labels; where images have several, of those that an image has.
     """
     import keras
 
@@ -45,6 +85,8 @@ def fitted_loss(given: Any, facts: Facts) -> Loss:
     kind = type(loss) if isinstance(loss, keras.losses.Loss) else loss
     numbers = "sparse" in name_of(loss).lower() or not str(kind.__module__).startswith("keras.")
     outputs = facts["outputs"]
+    if weights and facts["task"] == "multilabel":
+        return _weighted_labels(weights, not facts["ending"])
 
     def fitted(truths: Any, scores: Any) -> Any:
         if facts["task"] == "classification" and outputs == 1:
@@ -53,16 +95,37 @@ def fitted_loss(given: Any, facts: Facts) -> Loss:
             truths = keras.ops.one_hot(keras.ops.cast(truths, "int32"), outputs, dtype=scores.dtype)
         return function(truths, scores, **more)
 
-    return fitted
+    if not weights:
+        return fitted
+    from dbinfer_models.losses import weighted
+
+    return weighted(fitted, weights)
+
+
+def _weighted_labels(weights: Sequence[float], raw: bool) -> Loss:
+    """Return binary cross-entropy in which a label that an image has counts by its weight, one that it lacks by 1."""
+    import keras
+
+    def binary_crossentropy(truths: Any, scores: Any) -> Any:
+        truths = keras.ops.cast(truths, scores.dtype)
+        more = truths * (keras.ops.convert_to_tensor(list(weights), scores.dtype) - 1)
+        each = keras.ops.binary_crossentropy(truths, scores, from_logits=raw)
+        return keras.ops.mean(each * (1 + more), axis=-1)
+
+    return binary_crossentropy
 
 
 def usual_metrics(facts: Facts) -> list[Any]:
-    """Return new metrics that follow from the output: the accuracy of classes, or the overlap of masks."""
+    """Return new metrics that follow from the output: accuracy, the overlap of masks, F1 of labels, or the error."""
     import keras
 
     raw = not facts["ending"]
     if facts["task"] == "segmentation":
         return [_overlap(raw)]
+    if facts["task"] == "multilabel":
+        return [_f1(raw)]
+    if facts["task"] == "regression":
+        return [keras.metrics.MeanAbsoluteError(name="mean_absolute_error")]
     if facts["outputs"] == 1:
         return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0 if raw else 0.5)]
     return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
@@ -77,6 +140,21 @@ def _overlap(raw: bool) -> Loss:
         return overlap(truths, keras.ops.sigmoid(scores) if raw else scores)
 
     return dice_coefficient
+
+
+def _f1(raw: bool) -> Loss:
+    """Return F1 of the labels of each image: a mean over images is exact however they are spread over processes."""
+    import keras
+
+    def f1(truths: Any, scores: Any) -> Any:
+        truths = keras.ops.cast(truths, scores.dtype)
+        found = keras.ops.cast(scores > (0.0 if raw else 0.5), scores.dtype)
+        both = keras.ops.sum(truths * found, axis=-1)
+        all_ = keras.ops.sum(truths, axis=-1) + keras.ops.sum(found, axis=-1)
+        # Nothing to find and nothing found is right
+        return keras.ops.where(all_ > 0, 2 * both / keras.ops.maximum(all_, 1), 1.0)
+
+    return f1
 
 
 def fresh(metrics: Sequence[Any]) -> list[Any]:

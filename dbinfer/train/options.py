@@ -24,7 +24,7 @@ SCHEDULES = ("constant", "cosine")
 SHARDINGS = ("split", "all")
 ON_BAD = ("error", "skip")
 KEEPS = ("best", "last")
-FOLLOWING = ("described", "version", "labels")  # what nobody sets
+FOLLOWING = ("described", "version", "labels", "weights")  # what nobody sets
 RENAMED = {"options": "network_options", "workers": "decode_threads"}
 
 
@@ -124,6 +124,14 @@ class TrainOptions:
         "Validation data, like --data, or none. Default: the held-out part of the data, else --val-fraction.",
     )
     val_fraction: float = option(0.1, "Share to hold out if the data has no held-out part.")
+    balance: bool = option(
+        False,
+        "Weigh labels in the loss, so that rare ones count as much as frequent ones; at most a hundredfold.",
+        "--balance",
+    )
+    early_stop: int = option(
+        0, "Stop when the validation has not become better in so many epochs; 0: never.", least=0
+    )
     augment: bool = option(False, "Shift, turn and brighten the images a little, at random, in every epoch.")
     shuffle: bool = option(True, "Take the images in a new order in every epoch.")
     sharding: str = option(
@@ -172,6 +180,11 @@ class TrainOptions:
             raise UsageError(f"fine_tune is {self.fine_tune}, but must be at least 0 and at most 1")
         if not 0 < self.fine_tune_rate <= 1:
             raise UsageError(f"fine_tune_rate is {self.fine_tune_rate}, but must be above 0 and at most 1")
+        if self.early_stop and self.val == "none":
+            raise UsageError(
+                f"early_stop is {self.early_stop}, but val is 'none': nothing says when to stop",
+                "Leave out --val none, or --early-stop.",
+            )
         for key in ("alias", "activate", "source"):
             if getattr(self, key) and not self.deploy:
                 raise UsageError(
@@ -194,6 +207,7 @@ class TrainJob(TrainOptions):
         described: what follows from a network of the user's own, once dbinfer.train.described has looked at it.
         version: where the network is the Keras file of a deployed version, which one, as NAME@VERSION.
         labels: of that version.
+        weights: of the data's labels in the loss, where they are to be balanced.
     """
 
     network: str
@@ -202,6 +216,7 @@ class TrainJob(TrainOptions):
     described: dict[str, Any] = field(default_factory=dict)
     version: str = ""
     labels: list[str] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__post_init__()

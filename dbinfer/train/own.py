@@ -247,6 +247,7 @@ class Own(Network):
             facts=facts,
             fine_tune=job.fine_tune,
             begin=read_file(begin) if begin and os.path.exists(begin) else b"",
+            weights=tuple(job.weights),
         )
 
     @cached_property
@@ -306,8 +307,8 @@ class Own(Network):
 
     def _to_tune(self, model: Any) -> Any:
         """Return the model with a head for the labels and the weights that it begins with; only some layers learn."""
-        if self.facts["task"] == "classification":
-            model, head = with_head(model, self.facts["labels"])
+        if self.facts["task"] != "segmentation":
+            model, head = with_head(model, self.facts["labels"], self.facts["task"])
             self.facts["head"] = head
             if head:
                 self.compiled.pop("loss", None)  # of the old head
@@ -330,7 +331,7 @@ class Own(Network):
         return beside["loss"] if "loss" in beside else self.compiled.get("loss") or usual_loss(self.facts)
 
     def make_loss(self) -> Any:
-        return fitted_loss(self.given_loss, self.facts)
+        return fitted_loss(self.given_loss, self.facts, self.weights)
 
     def make_metrics(self) -> list[Any]:
         beside = self.maker.beside
@@ -385,7 +386,7 @@ def find_network(job: TrainJob) -> Network:
             f"there is no network {job.network!r}; there are {', '.join(sorted(NETWORKS))}",
             f"A network of your own is {KINDS}.",
         )
-    return NETWORKS[job.network]
+    return replace(NETWORKS[job.network], weights=tuple(job.weights))
 
 
 def saved(model: Any, out: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,7 +18,7 @@ from dbinfer.base.errors import DataError, TrainError
 from dbinfer.database.connection import one, sentence, session
 from dbinfer.database.platform import detect
 from dbinfer.images import boxes
-from dbinfer.train.source import Samples, Source, Spool, check_value
+from dbinfer.train.source import Samples, Source, Spool, Target, check_value, vector
 
 SETTINGS = (
     "SET LOCAL idle_in_transaction_session_timeout = 0",  # it waits while ranks start
@@ -95,10 +96,18 @@ class Snapshot:
 BYTEA, NUMBERS, TEXTS = 17, (20, 21, 23), (18, 19, 25, 1042, 1043)
 HINT = (
     "Write it as SELECT image, mask, key FROM ..., SELECT image, boxes, key or SELECT image, label, key; image and "
-    "mask are bytea, and key, which may be left out, is unique."
+    "mask are bytea, label is one text or whole number, an array of such, or a real number, and key, which may be left "
+    "out, is unique."
 )
 JSONS = (114, 3802)  # json, jsonb
-TASKS = {BYTEA: "segmentation", **dict.fromkeys((*NUMBERS, *TEXTS), "classification")}
+ARRAYS = (1005, 1007, 1009, 1015, 1016)  # int2[], int4[], text[], varchar[], int8[]
+REALS = (700, 701, 1700)  # float4, float8, numeric
+TASKS = {
+    BYTEA: "segmentation",
+    **dict.fromkeys((*NUMBERS, *TEXTS), "classification"),
+    **dict.fromkeys(ARRAYS, "multilabel"),
+    **dict.fromkeys(REALS, "regression"),
+}
 # Arrays of rows, as dbinfer.detect returns them: their elements are of a composite type
 IS_LIST_OF_ROWS = """
 SELECT e.typtype OPERATOR(pg_catalog.=) 'c'
@@ -174,15 +183,21 @@ def check_tables(snapshot: Snapshot, text: str) -> None:
         )
 
 
-def classes(snapshot: Snapshot, text: str, key: str) -> tuple[str, ...]:
-    """Return the distinct labels: whole numbers in order, texts by their characters."""
+def classes(snapshot: Snapshot, text: str, key: str, each: str = "target") -> tuple[str, ...]:
+    """Return the distinct labels: whole numbers in order, texts by their characters.
+
+    Args:
+        each: makes the labels of the second column.
+    """
     names = "image, target, key" if key else "image, target"
     with snapshot.cursor() as cursor:
-        cursor.execute(f"SELECT DISTINCT target FROM ({text}) AS q({names}) WHERE target IS NOT NULL")
+        labels = f"SELECT {each} AS label FROM ({text}) AS q({names})"
+        cursor.execute(f"SELECT DISTINCT label FROM ({labels}) AS l WHERE label IS NOT NULL")
         # Sorted here: the server's order of texts depends on its collation
         found = sorted(row[0] for row in cursor.fetchall())
     if not found:
-        raise DataError("the query returns no rows", HINT)
+        none = "no row of the query has a label" if each != "target" else "the query returns no rows"
+        raise DataError(none, HINT)
     return tuple(str(label) for label in found)
 
 
@@ -224,9 +239,10 @@ CHANGED = (
 
 @dataclass(frozen=True)
 class Query:
-    """The rows of a query with an image (bytea), a mask (bytea), boxes or a label (text, number), and maybe a key.
+    """The rows of a query with an image (bytea), a mask (bytea), boxes, labels or a number, and maybe a key.
 
-    Boxes are json, jsonb or an array of rows with label, x, y, width and height, as dbinfer.detect returns it.
+    Boxes are json, jsonb or an array of rows with label, x, y, width and height, as dbinfer.detect returns it. A label
+    is a text or a whole number; an array of them are several at once. Any other number is what the network predicts.
 
     Rows have numbers, from 0 on, which all ranks must see alike: by the key; else by the query's own ORDER BY; else by
     the md5 of their content, for which the server reads every image.
@@ -258,9 +274,12 @@ class Query:
         task, key, equals = columns(snapshot, text)
         if task == "detection" and not key and snapshot.on_segments:
             raise DataError("on Greenplum a query for boxes needs a unique key as its third column", HINT)
-        if task == "segmentation":
+        if task in ("segmentation", "regression"):
             return cls(text, snapshot, task, key, equals=equals)
-        found = (classes_of_boxes if task == "detection" else classes)(snapshot, text, key)
+        if task == "detection":
+            found = classes_of_boxes(snapshot, text, key)
+        else:
+            found = classes(snapshot, text, key, f"{UNNEST}(target)" if task == "multilabel" else "target")
         unknown = sorted(set(found) - set(labels)) if labels else []
         if unknown:
             raise DataError(
@@ -314,10 +333,20 @@ class Query:
     def heldout(self) -> Source | None:
         return None
 
+    def counts(self) -> Sequence[int]:
+        names = "image, target, key" if self.key else "image, target"
+        each = f"{UNNEST}(target)" if self.task == "multilabel" else "target"
+        labels = f"SELECT {each} AS label FROM ({self.text}) AS q({names})"
+        with self.snapshot.cursor() as cursor:
+            cursor.execute(f"SELECT label, pg_catalog.count(*) FROM ({labels}) AS l GROUP BY label")
+            found = {str(label): int(count) for label, count in cursor.fetchall()}
+        return [found.get(label, 0) for label in self.labels]
+
     @property
     def _target(self) -> str:
-        """The second column as psycopg2 reads it: an array of rows it would leave as text."""
-        return "pg_catalog.to_json(target)" if self.task == "detection" else "target"
+        """The second column as psycopg2 reads it: an array of rows it would leave as text, numeric as Decimal."""
+        changed = {"detection": "pg_catalog.to_json(target)", "regression": "target::pg_catalog.float8"}
+        return changed.get(self.task, "target")
 
     @property
     def _ordered(self) -> str:
@@ -357,7 +386,7 @@ class Query:
         for row, image, target in self._read(rows):
             # Sizes for large values, because the listing has not read the images either
             sizes = [
-                value if isinstance(value, int | str | list | None) else len(value)
+                value if isinstance(value, int | float | str | list | None) else len(value)
                 for value in (image, target)
             ]
             if not self.key and tuple(sizes) != self._rows[row]:
@@ -372,9 +401,30 @@ class Query:
         numbers = {label: number for number, label in enumerate(self.labels)}
         for row, image, target in rows:
             check_value(row, image, target)
-            if self.task == "detection":
-                spool.add(row, image, boxes.packed(target, numbers, f"row {row} of the query"))
-            else:
-                spool.add(row, image, numbers[str(target)] if self.labels else target)
+            spool.add(row, image, self._truth(row, target, numbers))
         spool.sort()
         return spool
+
+    def _truth(self, row: int, target: Any, numbers: dict[str, int]) -> Target:
+        """Return what Samples.read returns of a row's second column."""
+        if self.task == "classification":
+            return numbers[str(target)]
+        if self.task == "detection":
+            return boxes.packed(target, numbers, f"row {row} of the query")
+        if self.task == "multilabel":
+            return _marked(row, target, numbers)
+        return _number(row, target) if self.task == "regression" else target
+
+
+def _marked(row: int, labels: Sequence[Any], numbers: dict[str, int]) -> bytes:
+    """Return 1 for each label that the row has and 0 for each other one, in the order of the labels."""
+    if None in labels:
+        raise DataError(f"row {row} of the query has a NULL among its labels", "Use array_remove(..., NULL).")
+    has = {numbers[str(label)] for label in labels}
+    return vector(float(number in has) for number in range(len(numbers)))
+
+
+def _number(row: int, value: float) -> bytes:
+    if not math.isfinite(value):
+        raise DataError(f"row {row} of the query has the number {value}", "Leave out such rows.")
+    return vector([value])

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from dbinfer.models.deployment import DeployReport
 
 OnEvent = Callable[[dict[str, Any]], None]  # gets the events of a run: start, step, epoch
+# Metrics of Keras of which less is better
+ERRORS = ("mean_absolute_error", "mean_squared_error", "root_mean_squared_error")
 TRAIN, VALIDATION = "#1f77b4", "#d95f02"
 
 
@@ -63,9 +65,10 @@ class Epoch:
 
 
 def best_epoch(history: Sequence[Epoch], metric: str) -> int:
-    """Return the epoch with the highest val_`metric` (the first of equals); 0 without a validation."""
+    """Return the epoch with the best val_`metric` (the first of equals); 0 without a validation."""
     scored = [entry for entry in history if f"val_{metric}" in entry.values]
-    return max(scored, key=lambda entry: entry.values[f"val_{metric}"]).epoch if scored else 0
+    choose = min if metric in ERRORS else max
+    return choose(scored, key=lambda entry: entry.values[f"val_{metric}"]).epoch if scored else 0
 
 
 def write_csv(path: Path, history: Sequence[Epoch]) -> None:
@@ -130,6 +133,7 @@ def _dress(axes: Any, title: str) -> None:
     axes.legend(frameon=False, fontsize=8)
 
 
+ANSWERS = ("confusion", "by_label")  # of the validation images, see dbinfer.train.answers
 RUN, HISTORY, CURVES = "run.json", "history.csv", "curves.png"
 
 
@@ -190,6 +194,8 @@ def provenance(run: dict[str, Any]) -> dict[str, Any]:
         *("sharding", "strategy", "launcher"),
     )
     training = {key: job[key] for key in keys}
+    if job.get("balance"):
+        training["balance"] = True
     if job.get("version"):
         training["network"] = job["version"]
     if job.get("described"):
@@ -199,7 +205,7 @@ def provenance(run: dict[str, Any]) -> dict[str, Any]:
         }
     if job.get("fine_tune") is not None:
         training |= {key: job[key] for key in ("fine_tune", "head_epochs")}
-    outcome = ("started", "seconds", "ranks", "hosts", "versions", "images", "epoch", "confusion")
+    outcome = ("started", "seconds", "ranks", "hosts", "versions", "images", "epoch", *ANSWERS)
     return {"training": {**training, **{key: run[key] for key in outcome if key in run}}}
 
 

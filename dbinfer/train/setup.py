@@ -21,6 +21,7 @@ from dbinfer_udf.manifest import Manifest, ManifestError
 
 # 2^32 / golden ratio: consecutive multiples spread evenly over 0..2^32 (Knuth, vol. 3, 6.4)
 GOLDEN = 2654435761
+HEAVIEST = 100.0  # a label of one image in a million would drown all others
 SAME_IMAGES = (
     "Put the same files on every host. "
     "A query needs a unique key as its third column or at the end of ORDER BY."
@@ -142,9 +143,17 @@ def make_setup(job: TrainJob) -> Setup:
         job = describe_apart(job, source)
         network = find_network(job)
     check_task(network, source.task)
+    if job.balance and not job.weights:
+        job = replace(job, weights=balanced(source))
+        network = find_network(job)
     options, manifest = _settle(network, job.network_options, source.labels)
     train, val = _parts(job, source, snapshot)
     check_enough(len(train.rows), job.ranks if job.sharding == "split" else 1)
+    if job.early_stop and val is None:
+        raise UsageError(
+            f"early_stop is {job.early_stop}, but no image validates: nothing says when to stop",
+            "Give a validation with --val or --val-fraction, or leave out --early-stop.",
+        )
     return Setup(
         job=job, network=network, options=options, manifest=manifest, train=train, val=val, snapshot=snapshot
     )
@@ -162,11 +171,28 @@ def check_labels(source: Source, job: TrainJob) -> None:
         raise DataError(
             "there are no images to train on", "Let the query return rows with an image and a label or mask."
         )
-    if source.task == "classification" and len(source.labels) == 1:
+    if source.task in ("classification", "multilabel") and len(source.labels) == 1:
         raise DataError(
-            f"all images have the label {source.labels[0]!r}, so there is nothing to tell apart",
+            f"all images have the label {source.labels[0]!r}, so there is nothing to tell apart"
+            if source.task == "classification"
+            else f"the only label is {source.labels[0]!r}, so there is nothing to tell apart",
             "Train on images of two labels or more.",
         )
+
+
+def balanced(source: Source) -> list[float]:
+    """Return the weight of each label: one of several, by how rare it is; of images with several, as lacking / having.
+
+    Raises:
+        UsageError: the data has no labels.
+    """
+    if source.task not in ("classification", "multilabel"):
+        raise UsageError(f"balance weighs labels, but the data is for {source.task}", "Leave out --balance.")
+    images, counts = source.count(), source.counts()
+    each = len(counts) if source.task == "classification" else 1
+    lacking = 0 if source.task == "classification" else 1
+    weights = [(images - lacking * count) / (each * count) if count else 1.0 for count in counts]
+    return [min(max(weight, 1 / HEAVIEST), HEAVIEST) for weight in weights]
 
 
 def check_boxes(network: Network, job: TrainJob) -> None:
@@ -183,11 +209,12 @@ def check_boxes(network: Network, job: TrainJob) -> None:
 
 def check_task(network: Network, task: str) -> None:
     """Raise TrainError where the network is for another task than the data."""
-    own = network.manifest().task
+    own = network.facts["task"] if isinstance(network, Own) else network.manifest().task
     if own != task:
         raise TrainError(
             f"the data is for {task}, but the network {network.name} is for {own}",
-            "Choose another network, or data of the other kind (masks, boxes or classes).",
+            "Choose another network (one of your own learns several labels at once, and numbers), or data of the other "
+            "kind (masks, boxes or classes).",
         )
 
 

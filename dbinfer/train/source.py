@@ -6,7 +6,8 @@ import os
 import pickle
 import tempfile
 import weakref
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
@@ -15,13 +16,20 @@ from dbinfer.base.errors import DataError
 Target = bytes | int
 
 
+def vector(values: Iterable[float]) -> bytes:
+    """Return numbers as float32, as the loader takes them."""
+    return array("f", values).tobytes()
+
+
 class Samples(Protocol):
     """Images that can be read one by one, in any order, from several threads."""
 
     def __len__(self) -> int: ...
 
     def read(self, index: int) -> tuple[bytes, Target]:
-        """Return the image file, and the mask file, the boxes (dbinfer.images.boxes) or the number of the class."""
+        """Return the image file, and the mask file, the boxes (dbinfer.images.boxes), the number of the class, or a
+        `vector` of labels or of one number.
+        """
 
     def name(self, index: int) -> str:
         """Return the image's name for messages."""
@@ -32,11 +40,13 @@ class Source(Protocol):
 
     @property
     def task(self) -> str:
-        """Classification, segmentation or detection."""
+        """What images have: classification (one label), multilabel (any number of them), regression (a number),
+        segmentation or detection.
+        """
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the classes, in the order of their numbers; empty for masks."""
+        """Names of the classes, in the order of their numbers; empty for masks and numbers."""
 
     def count(self) -> int:
         """Return how many images there are."""
@@ -49,6 +59,24 @@ class Source(Protocol):
 
     def heldout(self) -> Source | None:
         """Return the data set's own validation part, where it has one."""
+
+    def counts(self) -> Sequence[int]:
+        """Return how many images have each label, in the order of the labels; of images with labels."""
+
+
+def counted(samples: Samples, labels: int) -> list[int]:
+    """Return how many samples have each of so many labels; reads all of them."""
+    found = [0] * labels
+    for index in range(len(samples)):
+        target = samples.read(index)[1]
+        has = (
+            [target]
+            if isinstance(target, int)
+            else [place for place, one in enumerate(array("f", target)) if one]
+        )
+        for number in has:
+            found[number] += 1
+    return found
 
 
 @dataclass(frozen=True)
@@ -95,6 +123,9 @@ class Kept:
     def fingerprint(self) -> str:
         return self.source.fingerprint()
 
+    def counts(self) -> Sequence[int]:
+        return self.source.counts()
+
     def open(self, rows: Sequence[int]) -> Samples:
         return self.samples if list(rows) == list(self.rows) else self.source.open(rows)
 
@@ -127,7 +158,7 @@ class Spool:
         self.entries = list(entries)
 
     def add(self, row: int, image: Any, target: Any) -> None:
-        """Append one row: `target` is a mask, or the number of a class."""
+        """Append one row: `target` is the number of a class, or bytes as `Samples.read` returns them."""
         masked = not isinstance(target, int)
         start = self._file.tell()
         self._file.write(image)
@@ -188,6 +219,9 @@ class Spooled:
     def fingerprint(self) -> str:
         # All ranks of the host read this same file
         return self.path
+
+    def counts(self) -> Sequence[int]:
+        return counted(self.open(range(self.count())), len(self.labels))
 
     def open(self, rows: Sequence[int]) -> Samples:
         file = open(self.path, "rb")  # noqa: SIM115  (lives as long as the spool)

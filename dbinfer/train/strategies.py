@@ -248,7 +248,7 @@ def run(job: TrainJob, on_event: OnEvent = lambda event: None) -> TrainReport:
     from dbinfer.train.setup import make_setup
 
     setup = _settled(job, on_event)
-    if complete(setup.job):
+    if complete(setup):
         setup.close()
         on_event({"event": "network", "text": f"the run in {job.folder} is complete"})
         return read_report(setup.job)
@@ -263,15 +263,17 @@ def run(job: TrainJob, on_event: OnEvent = lambda event: None) -> TrainReport:
     return read_report(setup.job)
 
 
-def complete(job: TrainJob) -> bool:
+def complete(setup: Setup) -> bool:
     """Return whether --resume finds nothing left to train: the run has ended, and with these options."""
     from dbinfer.train.checkpoint import is_same
+    from dbinfer.train.course import is_over
     from dbinfer.train.finetuning import plan
 
+    job = setup.job
     if job.resume != "last" or not (job.folder / RUN).is_file():
         return False
-    run, last = read_report(job).run, plan(job)[-1]
-    return is_same(run["config"], last) and len(run["history"]) == job.epochs
+    report, last = read_report(job), plan(job)[-1]
+    return is_same(report.run["config"], last) and is_over(job, report.history, setup.network.metrics[0])
 
 
 def dry_run(job: TrainJob) -> list[str]:

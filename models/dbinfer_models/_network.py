@@ -35,6 +35,7 @@ class Network:
         metrics: names of the metrics, the one that decides what is best first.
         trained: returns, of the model that `build` returns, the one that learns: the same layers with one output.
             None where that is the model itself.
+        weights: of the classes in the loss; empty where all count alike.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Network:
     loss: str
     metrics: tuple[str, ...]
     trained: Callable[[Any], Any] | None = None
+    weights: tuple[float, ...] = ()
 
     def learner(self, model: Any) -> Any:
         """Return the model that is trained; it shares its variables with `model`, which is saved."""
@@ -56,7 +58,12 @@ class Network:
 
     def make_loss(self) -> Any:
         """Return the loss for `model.compile` (imports Keras)."""
-        return _resolve(self.loss)
+        loss = _resolve(self.loss)
+        if not self.weights:
+            return loss
+        from dbinfer_models.losses import weighted
+
+        return weighted(loss, self.weights)
 
     def make_metrics(self) -> list[Any]:
         """Return the metrics for `model.compile` (imports Keras where they are our own); none for boxes."""

@@ -1,4 +1,5 @@
-"""Losses and metrics of our own (imports Keras): the overlap of masks, and the loss of maps of centres.
+"""Losses and metrics of our own (imports Keras): the overlap of masks, weights of classes, and the loss of maps of
+centres.
 
 That of centres is from CenterNet (Zhou et al. 2019, "Objects as Points", arXiv:1904.07850, section 3), whose heatmaps
 are those of CornerNet (Law and Deng 2018, arXiv:1808.01244): focal on the heatmap, L1 on size and offset.
@@ -6,7 +7,7 @@ are those of CornerNet (Law and Deng 2018, arXiv:1808.01244): focal on the heatm
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -50,6 +51,23 @@ def dice_coefficient(y_true: Any, y_pred: Any) -> Any:
         mean over images does not depend on how they are spread over batches or ranks.
     """
     return _dice(y_true, y_pred)
+
+
+def weighted(loss: Any, weights: Sequence[float]) -> Loss:
+    """Return a loss of class numbers in which each image counts by the weight of its class.
+
+    Args:
+        loss: as `model.compile` takes it; one value per image.
+        weights: one per class.
+    """
+    function = keras.losses.get(loss)
+
+    def weighed(truths: Any, scores: Any) -> Any:
+        classes = ops.reshape(ops.cast(truths, "int32"), (-1,))
+        each = ops.take(ops.convert_to_tensor(list(weights), scores.dtype), classes)
+        return function(truths, scores) * each
+
+    return weighed
 
 
 @_registered

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+import tiny_models
 from asking import role, rows
 from psycopg2.extensions import make_dsn
 
 import dbinfer
-from dbinfer.base.errors import DataError, RegistryError
+from dbinfer.base.errors import DataError, RegistryError, TrainError
 from dbinfer.images import builtin
 from dbinfer.train import TrainJob, TrainReport, run
 
@@ -129,6 +130,25 @@ def test_fine_tuning_gives_it_a_head_for_other_labels(first: TrainReport, dsn: s
     report = run(job(first, dsn, data, fine_tune=0.3, **more))
     assert report.run["config"]["labels"] == list("0123456789")
     assert report.metrics["val_accuracy"] > 0.8
+
+
+@pytest.mark.wide
+def test_code_in_a_keras_file_is_not_run(first: TrainReport, dsn: str, tmp_path: Path) -> None:
+    """As in convert; who deploys may have made the file without dbinfer."""
+    import keras
+
+    image = keras.Input((8, 8, 3))
+    touched = tmp_path / "touched"
+    harm = keras.layers.Lambda(lambda x, path=str(touched): (__import__("pathlib").Path(path).touch(), x)[1])
+    keras.Model(image, keras.layers.Dense(2)(keras.layers.Flatten()(harm(image)))).save(
+        tmp_path / "code.keras"
+    )
+    touched.unlink()
+    ir = tiny_models.constant(tmp_path, 1, "code")
+    dbinfer.deploy(ir, dbinfer.DeployOptions(source=tmp_path / "code.keras"), dsn)
+    with pytest.raises(TrainError, match="uses a custom layer that only its own program knows"):
+        run(TrainJob("code@1", ALL, dsn=dsn, out=str(tmp_path / "run")))
+    assert not touched.exists()
 
 
 @pytest.mark.wide
