@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import subprocess
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import psycopg2
@@ -35,7 +37,17 @@ def backend_venv() -> Path:
     found = cluster.find()
     assert found.plpython is not None
     with _locked(place.runtimes):
-        return ensure_venv(place, python_at(cluster.linked_python(found.plpython)), print)
+        venv = ensure_venv(place, python_at(cluster.linked_python(found.plpython)), print)
+        _add_tokenizers(venv)
+        return venv
+
+
+def _add_tokenizers(venv: Path) -> None:
+    """Install what hosts need for networks that read texts; where pip cannot, those tests say why they are skipped."""
+    if not list(venv.glob("lib/python3*/site-packages/openvino_tokenizers")):
+        fitting = f"openvino-tokenizers=={version('openvino')}.*"
+        command = [venv / "bin/python", "-m", "pip", "install", "--quiet", "--no-deps", fitting]
+        subprocess.run(command, check=False, umask=0o022)
 
 
 @contextmanager

@@ -147,7 +147,7 @@ TASKS: Dict[str, Task] = {
         ),
         Task(
             "text_embedding",
-            Function("embed_text", 15, "result.vectors:embed", {"embedding": FLOATS}, batch=""),
+            Function("embed_text", 16, "result.vectors:embed", {"embedding": FLOATS}, batch=""),
             reads_text=True,
         ),
         Task(
