@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION dbinfer._nearest(distance text, stored text, k intege
 RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 SELECT CASE WHEN unconditional THEN pg_catalog.format('%s WHERE %s', q.first, q.finite)
             WHEN NOT iterated THEN pg_catalog.format('%s WHERE %s', q.every, q.finite)
-            ELSE pg_catalog.format('WITH first AS MATERIALIZED (%1$s WHERE %3$s),
+            ELSE pg_catalog.format('WITH first AS (%1$s WHERE %3$s),
        every AS (%2$s WHERE %3$s AND (SELECT pg_catalog.count(*) FROM first) OPERATOR(pg_catalog.<) %4$s)
      SELECT f.* FROM first f WHERE (SELECT pg_catalog.count(*) FROM first) OPERATOR(pg_catalog.>=) %4$s
      UNION ALL SELECT e.* FROM every e ORDER BY 2', q.first, q.every, q.finite, k) END

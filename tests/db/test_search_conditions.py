@@ -57,6 +57,17 @@ def nearest(wanted: np.ndarray, below: int) -> list[int]:
     return [int(place) for place in order if place % 100 < below][:K]
 
 
+def plan(db: Connection) -> str:
+    """Return how the planner would find the nearest that fulfil a condition."""
+    stored = ask(
+        db, "SELECT dbinfer._embeddings('own', NULL, 'error', 'id', NULL, %s, true, 'part < 50')", VALUES
+    )
+    wanted = "'" + str([1] * VALUES) + "'" if ".vector(" in stored else "ARRAY" + str([1] * VALUES)
+    distance = ask(db, "SELECT dbinfer._distance('s.e', %s || dbinfer._vector_cast(%s))", wanted, VALUES)
+    query = "SELECT dbinfer._nearest(%s, %s, 10, true, false, dbinfer._iterates('own'))"
+    return str(rows(db, f"EXPLAIN {ask(db, query, distance, stored)}"))
+
+
 def test_the_nearest_that_fulfil_a_condition(db: Connection, index: str, subtests: pytest.Subtests) -> None:
     """At least 0.99 of them where an index is asked, and all where it is not; the planner may not read all rows."""
     rows(db, "SET enable_seqscan = off" if index in ("hnsw", "old") else "RESET enable_seqscan")
@@ -69,6 +80,7 @@ def test_the_nearest_that_fulfil_a_condition(db: Connection, index: str, subtest
                 right += len({*found} & {*nearest(wanted, percent)})
             print(f"\n{index}, {percent} %: {right / (K * len(WANTED)):.4f}")
             assert right >= (0.99 if index == "hnsw" else 1) * K * len(WANTED)
+    assert ("Index Scan using own_" in plan(db)) == (index == "hnsw")
     rows(db, "RESET enable_seqscan")
     if index == "hnsw":
         assert rows(db, "SHOW hnsw.iterative_scan; SHOW hnsw.ef_search") == [("40",)]

@@ -68,6 +68,7 @@ def examples_dsn(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     deploy(tiny_models.colour_embedding(folder, "features"), dsn=dsn)
     deploy(tiny_models.dark_lines(folder), dsn=dsn)
     deploy(tiny_models.colour_reader(folder), dsn=dsn)
+    deploy(tiny_models.word_embedding(folder, "clip"), dsn=dsn)
     return dsn
 
 
