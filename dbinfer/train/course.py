@@ -297,8 +297,10 @@ def finish(training: Training, started: datetime, answered: dict[str, Any] | Non
         "history": [entry.to_dict() for entry in history],
     }
     # The plain network: no other program knows our classes
-    thresholds = tuple(found["threshold"] for found in run.get("by_label", ()))
-    save_model(job.folder, trainer.plain, replace(setup.manifest, thresholds=thresholds), run)
+    manifest = setup.manifest
+    if "by_label" in run:
+        manifest = replace(manifest, thresholds=tuple(found["threshold"] for found in run["by_label"]))
+    save_model(job.folder, trainer.plain, manifest, run)
     title = f"{job.name}, {job.ranks} {'rank' if job.ranks == 1 else 'ranks'}"
     write_curves(job.folder / CURVES, history, training.metric, title)
     write_run(job.folder, run)

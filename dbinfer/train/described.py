@@ -135,7 +135,7 @@ def facts_of(network: Own, task: str, labels: int) -> dict[str, Any]:
     options = (
         maker.as_features(options)
         if tuned and maker.pretrained(options)
-        else maker.with_classes(options, labels)
+        else maker.with_classes(options, 1 if task == "regression" else labels)
     )
     network.facts.update({"task": task, "labels": labels, "head": ""})
     model = network.make(**options)

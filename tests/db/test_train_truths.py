@@ -31,7 +31,7 @@ import keras
 from keras import layers
 
 
-def build(classes=1, ending={ending!r}):
+def build(classes, ending={ending!r}):
     image = x = keras.Input((28, 28, 1))
     for filters in (8, 16):
         x = layers.MaxPooling2D()(layers.Conv2D(filters, 3, activation="relu", padding="same")(x))
