@@ -66,20 +66,23 @@ def _one_tower(source: Source, wanted: tuple[str, ...]) -> Source:
     """Return the source up to the vectors of the tower that is meant."""
     graph = source.graph
     vectors = [out for out in graph.outputs if out.get_names() & {*IMAGES, *TEXTS}]
-    chosen = [out for out in vectors if out.get_names() & {*wanted}] or vectors
-    if len(chosen) != 1 or (len(graph.outputs) == 1 and len(graph.inputs) == 1):
-        if len(vectors) > 1:
-            names = " and ".join(f"--output-name {port(out).name}" for out in vectors)
-            raise ConvertError(
-                "the model has a tower for images and one for texts", f"Convert each: {names}."
-            )
-        return source if not vectors else _of_vectors(source, vectors[0])
-    cut = import_openvino().Model([chosen[0].get_node()], _read_by(chosen[0]), graph.get_friendly_name())
-    several = len(graph.inputs) > len(cut.inputs)
-    reason = "the original runs with both towers alone" if several else source.reason
-    return _of_vectors(
-        replace(source, graph=cut, run=None if several else source.run, reason=reason), chosen[0]
+    if wanted:
+        vectors = [out for out in vectors if out.get_names() & {*wanted}]
+    if len(vectors) > 1:
+        names = " and ".join(f"--output-name {port(out).name}" for out in vectors)
+        raise ConvertError("the model has a tower for images and one for texts", f"Convert each: {names}.")
+    if not vectors:
+        return source
+    chosen = vectors[0]
+    if len(graph.outputs) == len(graph.inputs) == 1:
+        return _of_vectors(source, chosen)
+    cut = import_openvino().Model([chosen.get_node()], _read_by(chosen), graph.get_friendly_name())
+    if len(graph.inputs) == len(cut.inputs):
+        return _of_vectors(replace(source, graph=cut), chosen)
+    alone = replace(
+        source, graph=cut, as_read=cut.clone, run=None, reason="the original runs with both towers alone"
     )
+    return _of_vectors(alone, chosen)
 
 
 def _of_vectors(source: Source, output: Any) -> Source:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from text_towers import LENGTH, write_tokenizer, write_tower
+from text_towers import LENGTH, VALUES, write_tokenizer, write_tower
 
 import dbinfer
 from dbinfer.base.errors import ConvertError
@@ -136,3 +136,38 @@ def test_a_tokenizer_of_sentencepiece(tmp_path: Path) -> None:
         assert np.allclose(run(tmp_path / "text.xml", text), expected(tmp_path, text), rtol=0, atol=1e-4), (
             text
         )
+
+
+@pytest.mark.wide
+def test_one_tower_of_a_file_with_both(folder: Path, tmp_path: Path) -> None:
+    """As Hugging Face's exports have them, with an output that compares the two."""
+    model = onnx.load(str(folder / "text.onnx"))
+    helper, kind = onnx.helper, onnx.TensorProto
+    model.graph.input.append(helper.make_tensor_value_info("pixel_values", kind.FLOAT, [1, 3, 8, 8]))
+    table = np.ones((3, VALUES), np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(table, "mixed"))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([2, 3]), "sides"))
+    model.graph.node.extend(
+        [
+            helper.make_node("ReduceSum", ["pixel_values", "sides"], ["means"], keepdims=0),
+            helper.make_node("MatMul", ["means", "mixed"], ["image_embeds"]),
+            helper.make_node("Mul", ["text_embeds", "image_embeds"], ["logits"]),
+        ]
+    )
+    for name in ("image_embeds", "logits"):
+        model.graph.output.append(helper.make_tensor_value_info(name, kind.FLOAT, [1, VALUES]))
+    onnx.save(model, str(folder / "both.onnx"))
+    with pytest.raises(ConvertError, match="a tower for images and one for texts") as caught:
+        dbinfer.convert(folder / "both.onnx", tmp_path / "text.xml")
+    assert "--output-name image_embeds" in str(caught.value.hint)
+    texts = dbinfer.ConvertOptions(output_name="text_embeds")
+    dbinfer.convert(folder / "both.onnx", tmp_path / "text.xml", texts)
+    assert np.allclose(
+        run(tmp_path / "text.xml", "a red car"), expected(folder, "a red car"), rtol=0, atol=1e-4
+    )
+    images = dbinfer.ConvertOptions(output_name="image_embeds", values={"scale": [255.0]})
+    report = dbinfer.convert(folder / "both.onnx", tmp_path / "image.xml", images)
+    assert report.manifest.task == "embedding"
+    assert report.manifest.l2_normalize
+    assert [port.name for port in report.inputs] == ["pixel_values"]
+    assert "both towers" in report.check.reason
