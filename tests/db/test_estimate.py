@@ -89,7 +89,7 @@ def test_rows_without_an_answer_widen_the_bounds(db: Connection) -> None:
 
 
 def test_all_rows_are_scored_where_so_few_are_there(db: Connection) -> None:
-    (found,) = estimate(db, RED, "within => 0.001")
+    (found,) = estimate(db, RED, "within => 0.00001")
     assert (found["scored"], found["low"], found["estimate"], found["high"]) == (ROWS, 0.25, 0.25, 0.25)
     rows(db, "CREATE TEMP VIEW few AS SELECT * FROM many WHERE id <= 8")
     (found,) = estimate(db, RED, table="few")

@@ -215,6 +215,8 @@ class Remote:
     def rows(self, function: str, null: bool, wanted: Sequence[Tuple[int, Optional[bytes]]]) -> List[Any]:
         """Return the results of many rows, which one request takes to the engine."""
         if wants_tiles(FUNCTIONS[function], None, self.tile):
+            # a segment's process comes here without having decoded anything
+            _libraries(self.spec["settings"])
             from ..model import tiled
 
             return tiled.each(self.by_tiles, function, null, wanted)
