@@ -168,7 +168,7 @@ def core_for(path: Path) -> Any:
     """Return OpenVINO's core, with the operations of its tokenizers where an IR has such."""
     openvino = import_openvino()
     core = openvino.Core()
-    add_where_needed(core, str(path), openvino.get_version())
+    add_where_needed(openvino, core, str(path))
     return core
 
 

@@ -6,14 +6,13 @@ RETURNS TABLE(part text, estimate double precision, low double precision, high d
   scored bigint, rows bigint) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 10 COST 1000000 AS $$
 DECLARE
   kind pg_catalog.text;
-  cuts pg_catalog.float8[];
   kept pg_catalog.float8 := 1;
   state pg_catalog.text;
   found pg_catalog.json;
   told_at pg_catalog.timestamptz := pg_catalog.clock_timestamp();
   -- to a sample of the proxy's values: strata are finer at both ends, where rare answers gather
   edges CONSTANT pg_catalog.float8[] := '{0.004,0.016,0.06,0.25,0.5,0.75,0.94,0.984,0.996}';
-  stratum CONSTANT pg_catalog.text := CASE WHEN proxy IS NULL THEN '0' ELSE 'coalesce(pg_catalog.width_bucket(k.dbinfer_proxy, $1), -1)' END;
+  stratum pg_catalog.text := '0';
   doing pg_catalog.text := pg_catalog.format('dbinfer.estimate was reading %s.', images);
   told pg_catalog.text;
   hinted pg_catalog.text;
@@ -48,43 +47,45 @@ BEGIN
       FROM %s%s', id_column, coalesce("by", 'NULL'), coalesce(proxy, 'NULL'), kept, images,
     CASE WHEN kept OPERATOR(pg_catalog.<) 1 THEN ' WHERE pg_catalog.random() OPERATOR(pg_catalog.<) ' OPERATOR(pg_catalog.||) kept::pg_catalog.text END);
   IF proxy IS NOT NULL THEN
-    SELECT pg_catalog.array_agg(DISTINCT e.edge) INTO cuts
+    -- how many edges lie below: width_bucket is younger than Greenplum 6
+    SELECT pg_catalog.format('coalesce(%s, -1)', coalesce(pg_catalog.string_agg(DISTINCT pg_catalog.format('(k.dbinfer_proxy OPERATOR(pg_catalog.>=) %L::pg_catalog.float8)::integer', e.edge),
+        ' OPERATOR(pg_catalog.+) '), 'NULL')) INTO stratum
       FROM (SELECT pg_catalog.unnest(pg_catalog.percentile_disc(edges) WITHIN GROUP (ORDER BY k.dbinfer_proxy)) AS edge FROM pg_temp.dbinfer_sample k
              WHERE k.dbinfer_proxy IS NOT NULL AND k.dbinfer_at OPERATOR(pg_catalog.<) (1e4 OPERATOR(pg_catalog./) greatest(rows, 1))) e WHERE e.edge IS NOT NULL;
   END IF;
-  EXECUTE pg_catalog.format('SELECT pg_catalog.json_build_object(''share'', $2, ''within'', $3, ''confidence'', $4, ''cells'', coalesce(pg_catalog.json_agg(c), ''[]''))
+  EXECUTE pg_catalog.format('SELECT pg_catalog.json_build_object(''share'', $1, ''within'', $2, ''confidence'', $3, ''cells'', coalesce(pg_catalog.json_agg(c), ''[]''))
       FROM (SELECT k.dbinfer_part AS part, %s AS stratum, k.dbinfer_half AS half, %s AS rows, 0 AS upto, 0 AS taken, 0 AS known, 0 AS total, 0 AS squares
               FROM pg_temp.dbinfer_sample k GROUP BY 1, 2, 3) c', stratum,
       CASE WHEN kept OPERATOR(pg_catalog.<) 1 THEN pg_catalog.format('%s OPERATOR(pg_catalog./) 2.0', rows) ELSE 'pg_catalog.count(*)' END)
-     INTO state USING coalesce(cuts, '{}'), kind OPERATOR(pg_catalog.=) 'boolean', within, confidence;
+     INTO state USING kind OPERATOR(pg_catalog.=) 'boolean', within, confidence;
   LOOP
-    state := dbinfer._text('sampling', pg_catalog.convert_to(state, 'UTF8'), dbinfer._resolve('', false), 'error', 0);
+    state := dbinfer._text('sampling', pg_catalog.convert_to(pg_catalog.format('[%s, %s]', state, coalesce(found, '[]')), 'UTF8'), dbinfer._resolve('', false), 'error', 0);
     EXIT WHEN NOT (state::pg_catalog.json OPERATOR(pg_catalog.->>) 'more')::boolean;
     IF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) told_at OPERATOR(pg_catalog.>) '10 seconds'::pg_catalog.interval THEN
-      RAISE NOTICE USING MESSAGE = (SELECT pg_catalog.format('dbinfer: %s of %s rows scored%s', pg_catalog.sum(g.scored), pg_catalog.sum(g.rows)::bigint,
-          CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.=) 1 AND pg_catalog.count(g.low) OPERATOR(pg_catalog.=) 1 THEN pg_catalog.format(': %s to %s', pg_catalog.round(pg_catalog.min(g.low)::numeric, 4), pg_catalog.round(pg_catalog.max(g.high)::numeric, 4)) END)
-        FROM pg_catalog.json_to_recordset(state::pg_catalog.json OPERATOR(pg_catalog.->) 'groups') g(low pg_catalog.float8, high pg_catalog.float8, scored bigint, rows pg_catalog.float8));
+      RAISE NOTICE USING MESSAGE = (SELECT pg_catalog.format('dbinfer: %s of %s rows scored%s', pg_catalog.sum(r.scored), pg_catalog.sum(r.rows)::bigint,
+          CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.=) 1 AND pg_catalog.count(r.low) OPERATOR(pg_catalog.=) 1 THEN pg_catalog.format(': %s to %s', pg_catalog.round(pg_catalog.min(r.low)::numeric, 4), pg_catalog.round(pg_catalog.max(r.high)::numeric, 4)) END)
+        FROM pg_catalog.json_to_recordset(state::pg_catalog.json OPERATOR(pg_catalog.->) 'groups') r(low pg_catalog.float8, high pg_catalog.float8, scored bigint, rows pg_catalog.float8));
       told_at := pg_catalog.clock_timestamp();
     END IF;
     -- OFFSET 0: the answer is computed once, and then counted
     EXECUTE pg_catalog.format(E'SELECT pg_catalog.json_agg(q) FROM (
         SELECT s.part, s.stratum, s.half, pg_catalog.count(*) AS taken, pg_catalog.count(DISTINCT s.key) AS keys, pg_catalog.count(s.y) AS known,
                coalesce(pg_catalog.sum(s.y), 0) AS total, coalesce(pg_catalog.sum(s.y OPERATOR(pg_catalog.*) s.y), 0) AS squares
-          FROM (SELECT c.part, c.stratum, c.half, k.dbinfer_key AS key, (%s\n)%s::pg_catalog.float8 AS y
-                  FROM pg_temp.dbinfer_sample k JOIN pg_catalog.json_to_recordset($2) c(part pg_catalog.text, stratum integer, half integer, "from" pg_catalog.float8, upto pg_catalog.float8)
+          FROM (SELECT x.part, x.stratum, x.half, x.key, CASE WHEN x.y OPERATOR(pg_catalog.>) ''-Infinity'' AND x.y OPERATOR(pg_catalog.<) ''Infinity'' THEN x.y END AS y FROM (
+                SELECT c.part, c.stratum, c.half, k.dbinfer_key AS key, (%s\n)%s::pg_catalog.float8 AS y
+                  FROM pg_temp.dbinfer_sample k JOIN pg_catalog.json_to_recordset($1) c(part pg_catalog.text, stratum integer, half integer, "from" pg_catalog.float8, upto pg_catalog.float8)
                     ON c.stratum OPERATOR(pg_catalog.=) %s AND c.half OPERATOR(pg_catalog.=) k.dbinfer_half AND coalesce(c.part, '''') OPERATOR(pg_catalog.=) coalesce(k.dbinfer_part, '''')
                    AND (c.part IS NULL) OPERATOR(pg_catalog.=) (k.dbinfer_part IS NULL) AND k.dbinfer_at OPERATOR(pg_catalog.>=) c."from" AND k.dbinfer_at OPERATOR(pg_catalog.<) c.upto
-                  JOIN %s ON %I OPERATOR(pg_catalog.=) k.dbinfer_key OFFSET 0) s GROUP BY 1, 2, 3) q',
+                  JOIN %s ON %I OPERATOR(pg_catalog.=) k.dbinfer_key OFFSET 0) x) s GROUP BY 1, 2, 3) q',
         answer, CASE WHEN kind OPERATOR(pg_catalog.=) 'boolean' THEN '::integer' END, stratum, images, id_column)
-       INTO found USING coalesce(cuts, '{}'), state::pg_catalog.json OPERATOR(pg_catalog.->) 'cells';
-    IF EXISTS (SELECT FROM pg_catalog.json_to_recordset(found) f(taken bigint, keys bigint) WHERE f.taken OPERATOR(pg_catalog.>) f.keys) THEN
+       INTO found USING state::pg_catalog.json OPERATOR(pg_catalog.->) 'cells';
+    IF EXISTS (SELECT FROM pg_catalog.json_to_recordset(found) t(taken bigint, keys bigint) WHERE t.taken OPERATOR(pg_catalog.>) t.keys) THEN
       RAISE data_exception USING MESSAGE = pg_catalog.format('dbinfer: column "%s" of %s has the same value in several rows', id_column, images), HINT = 'Name a key: id_column => ''number''. A table of PostgreSQL that has none has id_column => ''ctid''.';
     END IF;
-    state := pg_catalog.jsonb_set(state::pg_catalog.jsonb, '{found}', coalesce(found, '[]')::pg_catalog.jsonb);
   END LOOP;
   DROP TABLE pg_temp.dbinfer_sample;
-  RETURN QUERY SELECT g.part, g.estimate, g.low, g.high, g.unknown, g.scored, g.rows::bigint FROM pg_catalog.json_to_recordset(state::pg_catalog.json OPERATOR(pg_catalog.->) 'groups')
-    g(part pg_catalog.text, estimate pg_catalog.float8, low pg_catalog.float8, high pg_catalog.float8, unknown pg_catalog.float8, scored bigint, rows pg_catalog.float8) ORDER BY g.part;
+  RETURN QUERY SELECT r.part, r.estimate, r.low, r.high, r.unknown, r.scored, r.rows::bigint FROM pg_catalog.json_to_recordset(state::pg_catalog.json OPERATOR(pg_catalog.->) 'groups')
+    r(part pg_catalog.text, estimate pg_catalog.float8, low pg_catalog.float8, high pg_catalog.float8, unknown pg_catalog.float8, scored bigint, rows pg_catalog.float8) ORDER BY r.part;
 -- include shared/raise_again.sql
 END $$;
 COMMENT ON FUNCTION dbinfer.estimate(regclass, text, double precision, double precision, text, text, name) IS

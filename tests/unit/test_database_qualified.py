@@ -24,7 +24,7 @@ GRAMMAR = {
     "coalesce", "exists", "any", "all", "values", "filter", "in", "case", "over", "array", "row", "returns", "table",
     "format", "on", "by", "select", "and", "or", "not", "where", "from", "as", "distinct", "with", "key", "least",
     "greatest", "operator", "s", "a", "x", "q", "w", "join", "gp_dist_random",
-    "materialized", "lateral", "r", "t", "when",
+    "materialized", "lateral", "r", "t", "when", "group",
 }  # fmt: skip
 TYPES = "text|bytea|json|jsonb|name|oid|regclass|regtype|regprocedure"
 LOOKS_UP_AN_OPERATOR = r"\b(LIKE|ILIKE|SIMILAR TO|BETWEEN|DISTINCT FROM|NULLIF|USING ?\(|IN \()"

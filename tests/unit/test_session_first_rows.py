@@ -47,9 +47,9 @@ def test_so_many_rows_are_the_engines_and_the_others_ours(session: Session) -> N
 
 
 def caller(session: Session) -> Callable[..., Any]:
-    """Return what scores rows with one ticket, as a statement does."""
-    ticket = session._tickets[session.ticket(10, "m", 1, json.dumps(spec()), None)]
-    return lambda task="classify", k=0: ticket.run(Plpy, task, b"img", "error", k)
+    """Return what scores rows with one ticket, as a statement does: another image each time."""
+    ticket, images = session._tickets[session.ticket(10, "m", 1, json.dumps(spec()), None)], count()
+    return lambda task="classify", k=0: ticket.run(Plpy, task, b"img %d" % next(images), "error", k)
 
 
 def test_two_tickets_of_one_model_follow_it_here(session: Session) -> None:

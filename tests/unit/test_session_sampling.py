@@ -71,14 +71,14 @@ def estimate(
         "confidence": confidence,
         "cells": [c.known() for c in table],
     }
-    state = json.loads(next_round(json.dumps(state)))
+    state = json.loads(next_round(json.dumps([state, []])))
     while state["more"]:
         taken = [
             cell.score(wanted["from"], wanted["upto"])
             for cell, wanted in zip(table, state["cells"], strict=True)
             if wanted["upto"] > wanted["from"]
         ]
-        state = json.loads(next_round(json.dumps(state | {"found": taken})))
+        state = json.loads(next_round(json.dumps([state, taken])))
     groups: list[dict[str, Any]] = state["groups"]
     return groups
 

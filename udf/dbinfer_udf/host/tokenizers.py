@@ -5,6 +5,7 @@ Their library is loaded only for models that have such operations.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
 import os
@@ -23,21 +24,20 @@ _extended: Dict[int, Any] = {}
 
 def needed(xml: str) -> bool:
     """Return whether an IR has operations beyond OpenVINO's own."""
-    with open(xml, "rb") as file:
+    # what is wrong with a file that is not there, OpenVINO says
+    with contextlib.suppress(FileNotFoundError), open(xml, "rb") as file:
         return MARK in file.read()
+    return False
 
 
-def add_where_needed(core: Any, xml: str, version: str) -> None:
+def add_where_needed(openvino: Any, core: Any, xml: str) -> None:
     """Teach a core the tokenizers' operations if an IR has such.
 
-    Args:
-        version: of OpenVINO, which the package must fit exactly.
-
     Raises:
-        ModelError: the package is not there, or does not fit.
+        ModelError: the package is not there, or does not fit OpenVINO's version exactly.
     """
     if id(core) not in _extended and needed(xml):
-        _add(core, version.split("-", maxsplit=1)[0])
+        _add(core, openvino.get_version().split("-", maxsplit=1)[0])
         _extended[id(core)] = core
 
 

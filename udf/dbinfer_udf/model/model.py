@@ -64,7 +64,7 @@ def compile_model(
         sides: height and width, -1 for any; () for those of the file.
     """
     core = _core(openvino)
-    add_where_needed(core, entry.path("xml"), openvino.get_version())
+    add_where_needed(openvino, core, entry.path("xml"))
     config = _config(openvino.get_version(), precision, threads)
     blobs = os.path.join(entry.folder, "blobs", _blob_key(openvino, config, rows, sides))
     try:

@@ -185,7 +185,7 @@ def _core(xml: str) -> Any:
     import openvino
 
     core = openvino.Core()
-    add_where_needed(core, xml, openvino.get_version())
+    add_where_needed(openvino, core, xml)
     return core
 
 

@@ -206,12 +206,12 @@ def next_round(asked: str) -> str:
     """Return what to score next, and what is known now, as JSON: cells, groups, and whether to go on.
 
     Args:
-        asked: JSON: share, within, confidence, cells (see Group; with part, the group's name, and half), and what the
-            last round `found` in some of them: taken, known, total and squares.
+        asked: JSON: what is known: share, within, confidence, and cells (see Group; with part, the group's name, and
+            half); and what the last round has found in some of them: taken, known, total and squares.
     """
-    state = json.loads(asked)
+    state, found = json.loads(asked)
     cells = {(cell["part"], cell["stratum"], cell["half"]): cell for cell in state["cells"]}
-    for new in state.pop("found", None) or ():
+    for new in found:
         cell = cells[new["part"], new["stratum"], new["half"]]
         for key in ("taken", "known", "total", "squares"):
             cell[key] += new[key]
