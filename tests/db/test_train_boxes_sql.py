@@ -94,7 +94,7 @@ def test_images_without_objects_are_images(snapshot: Snapshot) -> None:
         ("'[]'::jsonb", "no row of the query has a box"),
         ("boxes->0", r"the boxes of a row of the query are \{.*, but must be a list"),
         ("'[{\"x\": 1}]'::jsonb", "box 1 of a row of the query has the label null"),
-        ("ARRAY[1, 2]", "must return an image and a mask, boxes or label"),
+        ("ARRAY[1.5, 2]", "must return an image and a mask, boxes or label"),
         ("'{}'::point", "invalid input syntax for type point"),
     ],
 )
