@@ -146,6 +146,6 @@ def test_what_cannot_be_estimated_is_one_sentence(db: Connection, subtests: pyte
 @pytest.mark.postgres_only("the segments of a cluster end before the ten seconds after which it tells")
 def test_a_slow_one_tells_how_far_it_is(db: Connection) -> None:
     db.notices.clear()  # type: ignore[attr-defined]
-    (found,) = estimate(db, "pg_sleep(0.03) IS NOT NULL AND id % 4 = 3", "within => 0.04")
+    (found,) = estimate(db, "pg_sleep(0.06) IS NOT NULL AND id % 4 = 3", "within => 0.04")
     assert close(found, 0.25, 0.04)
     assert any("of 4000 rows scored: 0." in notice for notice in db.notices)

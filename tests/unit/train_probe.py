@@ -45,11 +45,11 @@ def watched() -> None:
 
     finish = course.finish
 
-    def leave(training: Any, started: Any) -> None:
+    def leave(training: Any, *more: Any) -> None:
         rank, weights = training.trainer._ranks.rank, training.trainer.model.weights
         named = {weight.path.replace("/", "."): np.asarray(weight) for weight in weights}
         np.savez(training.job.folder / f"rank-{rank}.npz", **named)
-        finish(training, started)
+        finish(training, *more)
 
     course.finish = leave
 
