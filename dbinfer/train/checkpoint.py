@@ -107,21 +107,21 @@ def read(folder: Path, epoch: int) -> Checkpoint:
         ) from err
 
 
-def is_same(config: dict[str, Any], job: TrainJob) -> bool:
-    """Return whether a run with these options can be continued as the job says."""
+def difference(config: dict[str, Any], job: TrainJob) -> str | None:
+    """Return the option for which a run with this configuration cannot be continued as the job says, if any."""
     ours = job.to_dict()
-    return all(config.get(key, BEFORE.get(key)) == ours[key] for key in FIXED)
+    return next((key for key in FIXED if config.get(key, BEFORE.get(key)) != ours[key]), None)
 
 
 def check_same(state: Checkpoint, job: TrainJob) -> None:
     """Raise TrainError where the checkpoint belongs to another network or to a run with other options."""
-    ours = job.to_dict()
-    for key in FIXED:
-        if state.job.get(key, BEFORE.get(key)) != ours[key]:
-            raise TrainError(
-                f"the checkpoint belongs to a run with {key} {state.job.get(key)!r}, but this one has {ours[key]!r}",
-                "Use the same options to continue, or another --out to start over.",
-            )
+    key = difference(state.job, job)
+    if key is not None:
+        ours = job.to_dict()[key]
+        raise TrainError(
+            f"the checkpoint belongs to a run with {key} {state.job.get(key)!r}, but this one has {ours!r}",
+            "Use the same options to continue, or another --out to start over.",
+        )
 
 
 def load(folder: Path, epoch: int, model: Any) -> None:

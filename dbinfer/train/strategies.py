@@ -227,7 +227,7 @@ def train(
         DbinferError: of --deploy, as dbinfer.convert and dbinfer.deploy; the run's folder is complete then.
     """
     options = options or TrainOptions()
-    from dbinfer.train.deploying import deploy_trained
+    from dbinfer.train.versions import deploy_trained
 
     if not isinstance(network, str):
         from dbinfer.train.own import saved
@@ -265,7 +265,7 @@ def run(job: TrainJob, on_event: OnEvent = lambda event: None) -> TrainReport:
 
 def complete(setup: Setup) -> bool:
     """Return whether --resume finds nothing left to train: the run has ended, and with these options."""
-    from dbinfer.train.checkpoint import is_same
+    from dbinfer.train.checkpoint import difference
     from dbinfer.train.course import is_over
     from dbinfer.train.finetuning import plan
 
@@ -273,7 +273,8 @@ def complete(setup: Setup) -> bool:
     if job.resume != "last" or not (job.folder / RUN).is_file():
         return False
     report, last = read_report(job), plan(job)[-1]
-    return is_same(report.run["config"], last) and is_over(job, report.history, setup.network.metrics[0])
+    same = difference(report.run["config"], last) is None
+    return same and is_over(job, report.history, setup.network.metrics[0])
 
 
 def dry_run(job: TrainJob) -> list[str]:
@@ -294,11 +295,10 @@ def dry_run(job: TrainJob) -> list[str]:
 
 def _settled(job: TrainJob, on_event: OnEvent) -> Setup:
     """Return all that follows from a job once everything that can be is checked; tell it of the user's own network."""
-    from dbinfer.train.deploying import check_deploy
     from dbinfer.train.described import told
-    from dbinfer.train.fetching import fetched
     from dbinfer.train.finetuning import told_stages
     from dbinfer.train.setup import check_images, make_setup
+    from dbinfer.train.versions import check_deploy, fetched
 
     # First: reading the images may need packages, too, and its hint would name those alone
     check_installed()

@@ -215,30 +215,32 @@ class Remote:
     def rows(self, function: str, null: bool, wanted: Sequence[Tuple[int, Optional[bytes]]]) -> List[Any]:
         """Return the results of many rows, which one request takes to the engine."""
         if wants_tiles(FUNCTIONS[function], None, self.tile):
-            # a segment's process comes here without having decoded anything
-            _libraries(self.spec["settings"])
-            from ..model import tiled
-
-            return tiled.each(self.by_tiles, function, null, wanted)
+            found: List[Any] = self._tiled().each(self.by_tiles, function, null, wanted)
+            return found
         return score_rows(self._wide, function, null, wanted)
 
     def by_tiles(self, function: str, img: bytes) -> Any:
         """Return the result of an image that is cut here, and goes through the engine's network tile by tile."""
-        settings: Dict[str, str] = self.spec["settings"]
-        _libraries(settings)
-        from ..model import tiled
+        tiled = self._tiled()
         from ..model.model import manifest_of
 
         # the promise of `always`: no image is decoded in a backend
         elsewhere = wanted_isolation(self.spec) == ALWAYS
         return tiled.scored(
             manifest_of(self.spec),
-            settings,
+            self.spec["settings"],
             function,
             img,
             lambda tile: self.ask("tile", tile, None),
             elsewhere,
         )
+
+    def _tiled(self) -> Any:
+        # a process may come here that has decoded nothing yet
+        _libraries(self.spec["settings"])
+        from ..model import tiled
+
+        return tiled
 
 
 class FirstRows(Remote):

@@ -36,40 +36,11 @@ _TAGS = {_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, ORIENTATION, _SAMPL
 _TAGS |= {_TILE_WIDTH, _TILE_HEIGHT}
 # what says how the bytes of a strip or tile become pixels: predictor, colours, JPEG's tables, YCbCr and the like
 _OF_A_BLOCK = {
-    _BITS,
-    _COMPRESSION,
-    _PHOTOMETRIC,
-    266,
-    _SAMPLES,
-    292,
-    293,
-    317,
-    318,
-    319,
-    320,
-    332,
-    333,
-    336,
-    338,
-    339,
-}
-_OF_A_BLOCK |= {340, 341, 347, 529, 530, 531, 532}
-_VALUE_BYTES = {
-    1: 1,
-    2: 1,
-    3: 2,
-    4: 4,
-    5: 8,
-    6: 1,
-    7: 1,
-    8: 2,
-    9: 4,
-    10: 8,
-    11: 4,
-    12: 8,
-    16: 8,
-    17: 8,
-}  # by type
+    _BITS, _COMPRESSION, _PHOTOMETRIC, 266, _SAMPLES, 292, 293, 317, 318, 319, 320, 332, 333, 336, 338, 339,
+    340, 341, 347, 529, 530, 531, 532,
+}  # fmt: skip
+# By type of a value
+_VALUE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 16: 8, 17: 8}
 _MOST_VALUE = 1 << 20  # bytes; a palette of 16 bits has 393,216
 _LONG = 4
 _SEPARATE, _PALETTE, _LAB = 2, 3, 8

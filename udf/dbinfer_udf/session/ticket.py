@@ -19,9 +19,8 @@ HINT = "With on_error => 'null' such an image gives NULL."
 # What tickets do besides the functions of the table of tasks
 BESIDES = PROBLEM, FILL = "problem", "fill"
 IMAGE = "image"  # the only function without a model that may answer NULL
-KEPT_BYTES = (
-    1 << 24
-)  # of an image with a result that a ticket remembers although nobody has asked for its problem
+# Of an image with a result that a ticket remembers although nobody has asked for its problem
+KEPT_BYTES = 1 << 24
 UNKNOWN = object()
 
 

@@ -1,4 +1,6 @@
-"""From a training into the database: its model is converted, compared, tried and deployed, but active only if asked."""
+"""Versions in the database around a training: the Keras file that it begins with, and the model that it leaves there,
+converted, compared, tried and deployed, but active only if asked.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,27 @@ from dbinfer.base.errors import RegistryError
 from dbinfer.base.progress import OnProgress
 from dbinfer.database.connection import session
 from dbinfer.models.deployment import DeployOptions, checked_name, deploy, read_limits
-from dbinfer.train.options import TrainJob
+from dbinfer.models.keras_file import fetch
+from dbinfer.train.options import FILE, VERSION, TrainJob
 from dbinfer.train.report import TrainReport
+from dbinfer_models import write_manifest
+
+FROM = "from"  # the folder, within the run's, of what it begins with
+
+
+def fetched(job: TrainJob) -> TrainJob:
+    """Return the job on the file of the version that it names, with the version's labels; else the job as it is.
+
+    Raises:
+        RegistryError: there is no such version, it has no Keras file, or the role may not have it.
+    """
+    if FILE.fullmatch(job.network) or not VERSION.fullmatch(job.network):
+        return job
+    path = job.folder / FROM / f"{job.name}.keras"
+    found = fetch(job.network, path, job.dsn or None)
+    # Beside the file: how images become its input, as for any other one
+    write_manifest(path.parent, found.manifest)
+    return replace(job, network=str(path), version=found.version, labels=list(found.manifest.labels))
 
 
 def check_deploy(job: TrainJob) -> None:
