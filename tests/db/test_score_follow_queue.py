@@ -26,6 +26,9 @@ from dbinfer.score.statements import Plan
 
 pytestmark = pytest.mark.postgres_only("triggers that write")
 WAITING = "SELECT count(*) FROM predictions_queue WHERE follower IS NULL"
+LOOKED = (
+    "SELECT count(*) FROM predictions_queue WHERE follower IS NOT NULL"  # whether a job has seen all rows
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -172,7 +175,8 @@ def test_too_many_bad_rows_lose_no_key(db: Connection, dsn: str) -> None:
 def test_a_job_that_watches_takes_what_comes(db: Connection, dsn: str, looks: list[Any]) -> None:
     dbinfer.follow(dsn=dsn)
     with watching(dsn) as job:
-        until(lambda: settled(db))
+        # its look at all rows ends after the last of them has its result
+        until(lambda: settled(db) and ask(db, LOOKED))
         looks.clear()
         paint(db, "blue", "id < 10")
         rows(db, "DELETE FROM images WHERE id >= 50; INSERT INTO images VALUES (-1, NULL), (70, 'bad')")
