@@ -26,8 +26,11 @@ BEGIN
     RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('dbinfer: %s is NULL', CASE WHEN images IS NULL THEN 'the table' ELSE 'the answer' END),
       HINT = 'For example: SELECT * FROM dbinfer.estimate(''images'', $q$ (dbinfer.classify(img)).label = ''7'' $q$)';
   END IF;
-  -- the type alone: no row is scored. A line of its own ends a comment in the caller's expression.
-  EXECUTE pg_catalog.format(E'SELECT pg_catalog.pg_typeof(s.y) FROM (SELECT 1) o LEFT JOIN (SELECT (%s\n) AS y FROM %s LIMIT 0) s ON true', answer, images) INTO kind;
+  -- The type alone: no row is scored. By a cursor, which refuses a second statement, as _condition does; a line of its own ends a comment.
+  FOR kind IN EXECUTE pg_catalog.format(E'SELECT pg_catalog.pg_typeof(s.y) FROM (SELECT 1) o LEFT JOIN (SELECT (%s\n) AS y, (%s\n), (%s\n) FROM %s LIMIT 0) s ON true',
+      answer, coalesce("by", 'NULL'), coalesce(proxy, 'NULL'), images) LOOP
+    NULL;
+  END LOOP;
   IF kind OPERATOR(pg_catalog.<>) ALL ('{boolean,smallint,integer,bigint,numeric,real,"double precision"}'::pg_catalog.text[]) THEN
     RAISE datatype_mismatch USING MESSAGE = pg_catalog.format('dbinfer: the answer is of type %s, but must be true or false, or a number', kind),
       HINT = 'For example: (dbinfer.classify(img)).label = ''7''';

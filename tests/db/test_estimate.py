@@ -137,6 +137,8 @@ def test_what_cannot_be_estimated_is_one_sentence(db: Connection, subtests: pyte
         psycopg2.Error, match="the answer is of type text, but must be true or false, or a number"
     ):
         estimate(db, "(dbinfer.classify(img, 'colours')).label")
+    with pytest.raises(psycopg2.Error, match="cannot open multi-query plan as cursor"):
+        estimate(db, "true) AS y FROM many) s ON true; SELECT 1 FROM (SELECT 1) o LEFT JOIN (SELECT (true")
     with pytest.raises(psycopg2.Error, match='model "none" does not exist'):
         estimate(db, "(dbinfer.classify(img, 'none')).label = 'red'")
     assert ask(db, "SELECT to_regclass('pg_temp.dbinfer_sample')") is None
