@@ -36,3 +36,25 @@ def test_a_folder_where_nothing_can_be_made_names_it_and_the_cure(tmp_path: Path
     with pytest.raises(ModelError, match="cannot write to the cache folder") as caught:
         Writer(Entry(str(file), "a", "b"))
     assert "--cache-dir" in caught.value.hint
+
+
+def test_what_could_not_be_fetched_leaves_nothing(tmp_path: Path) -> None:
+    """An empty folder without a mark is nobody's: uninstall left it, as it does what an older release has put there."""
+    digest = hashlib.sha256(b"part").hexdigest()
+    writer = Writer(Entry(str(tmp_path), digest, digest))
+    writer.write("xml", b"part")
+    writer.write("bin", b"damaged")
+    with pytest.raises(ModelError, match="is damaged"):
+        writer.finish()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_there_stays_when_its_like_is_damaged(tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"part").hexdigest()
+    entry = Entry(str(tmp_path), digest, digest)
+    first, second = Writer(entry), Writer(entry)
+    for kind in ("xml", "bin"):
+        first.write(kind, b"part")
+    first.finish()
+    second.abandon()
+    assert entry.good()

@@ -91,6 +91,9 @@ class Writer:
             with contextlib.suppress(OSError):
                 os.unlink(path)
         self.open = {}
+        # without a file it has no mark, either, by which somebody would know that it may go
+        with contextlib.suppress(OSError):
+            os.rmdir(self.entry.folder)  # only where it is empty
 
 
 def _cannot_write(folder: str, err: OSError) -> ModelError:
