@@ -114,6 +114,7 @@ def test_a_flag_is_one_byte(monkeypatch: pytest.MonkeyPatch, old: bool, noted: b
     kinds = SimpleNamespace(c_bool=reads(ctypes.c_bool), c_int=reads(ctypes.c_int))
     monkeypatch.setattr(interrupts, "ctypes", kinds)
     monkeypatch.setattr(interrupts, "is_9_4", lambda: old)
+    monkeypatch.setattr(interrupts, "_flags", {})
     assert interrupts._noted("ProcDiePending") is noted
 
 

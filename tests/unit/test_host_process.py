@@ -86,3 +86,8 @@ def test_without_the_signal_nobody_looks(monkeypatch: pytest.MonkeyPatch, flag: 
     flag.value = 0
     monkeypatch.setattr(interrupts, "postmaster", lambda: 1 / 0)
     assert not interrupts.orphaned()
+
+
+def test_the_servers_symbols_are_opened_once() -> None:
+    """Rows ask for them several times, and each opening makes a class."""
+    assert process.server() is process.server()

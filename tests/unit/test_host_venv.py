@@ -156,3 +156,10 @@ def test_drawing_without_a_python_says_so(tmp_path: Path) -> None:
     ) as caught:
         images.drawn_apart(settings, b"img", (None, None))
     assert caught.value.for_everybody().message == "such images cannot be decoded here"
+
+
+def test_libraries_that_are_there_are_not_imported_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions of images without a model ask at each row, and an import starts a thread that watches for signals."""
+    first = libraries.import_libraries("", 1 << 20)
+    monkeypatch.setattr(libraries, "signals_blocked", None)
+    assert libraries.import_libraries("", 1 << 20) is first

@@ -10,7 +10,7 @@ from .process import is_9_4, postmaster, server
 
 TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
-    from typing import Any, Callable, List, Tuple
+    from typing import Any, Callable, Dict, List, Tuple
 
 # rounds; the coordinator and a segment's own timer each send a signal for one cancel
 MAX_INTERRUPTS = 16
@@ -82,14 +82,20 @@ def cancelled() -> bool:
     return any(_noted(name) for name in FLAGS) or orphaned() or any(reason() for reason in _reasons)
 
 
+# the variables of the server that were looked for; rows ask again
+_flags: Dict[str, Any] = {}
+
+
 def _noted(flag: str) -> bool:
-    try:
-        # the handlers only set these; the C code that acts on them is not reached while Python runs
-        # one byte on Greenplum 6: the next bytes are other flags, such as that enough rows have come
-        kind = ctypes.c_bool if is_9_4() else ctypes.c_int
-        return bool(kind.in_dll(server(), flag).value)
-    except ValueError:
-        return False  # an older server; or none: a test
+    if flag not in _flags:
+        try:
+            # the handlers only set these; the C code that acts on them is not reached while Python runs
+            # one byte on Greenplum 6: the next bytes are other flags, such as that enough rows have come
+            kind = ctypes.c_bool if is_9_4() else ctypes.c_int
+            _flags[flag] = kind.in_dll(server(), flag)
+        except ValueError:
+            _flags[flag] = NoFlag  # an older server; or none: a test
+    return bool(_flags[flag].value)
 
 
 def why_cancelled() -> Tuple[str, str]:

@@ -14,9 +14,15 @@ AFTER_9_4 = 90500  # server_version_num
 COORDINATOR = -1  # its content id
 
 
+_symbols: Any = None
+
+
 def server() -> Any:
     """Return the server's own symbols; calls keep Python's lock, because the server has one thread."""
-    return ctypes.PyDLL(None)
+    global _symbols
+    if _symbols is None:  # once, as below
+        _symbols = ctypes.PyDLL(None)
+    return _symbols
 
 
 def user_function() -> Callable[[], int]:
