@@ -73,20 +73,29 @@ def only_f32() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def tried_once() -> Iterator[None]:
-    """Try the same files once: a trial is a process that imports OpenVINO, and most tests deploy the same models."""
-    from dbinfer.models import precision
+def known_once() -> Iterator[None]:
+    """Read and try the same files once: each is a process that imports OpenVINO, and tests deploy the same models."""
+    from dbinfer.models import precision, prepare
     from dbinfer_udf.model.trial import Result
 
-    really, known = precision.try_model, dict[Any, Result]()
+    really_read, really_try = prepare.understand, precision.try_model
+    read, tried = dict[Any, Any](), dict[Any, Result]()
+
+    def understand(path: Path, values: Any, layout: str | None, progress: Any) -> Any:
+        files = [file.read_bytes() for file in (path, path.with_suffix(".bin")) if file.is_file()]
+        asked = (path.name, *files, repr(sorted(values.items())), layout)
+        if asked not in read:
+            read[asked] = really_read(path, values, layout, progress)
+        return read[asked]
 
     def try_model(path: Path, prepared: Any, kind: str, limits: Any, sample: Any = None) -> Result:
         asked = (prepared.xml, prepared.bin, kind, limits)
-        if sample or asked not in known:
-            known[asked] = really(path, prepared, kind, limits, sample)
-        return known[asked]
+        if sample or asked not in tried:
+            tried[asked] = really_try(path, prepared, kind, limits, sample)
+        return tried[asked]
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prepare, "understand", understand)
         patch.setattr(precision, "try_model", try_model)
         yield
 

@@ -14,6 +14,7 @@ import pytest
 import tiny_models
 from asking import ask, refused, rows
 from psycopg2.extensions import connection as Connection
+from variants import wide
 
 from dbinfer.models import DeployOptions, deploy
 from dbinfer.server import ServerReport
@@ -96,7 +97,9 @@ def _flip(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "damage", ["blob truncated", *wide(*(damage for damage in DAMAGES if damage != "blob truncated"))]
+)
 def test_damage_is_found_and_mended(db: Connection, cache: Path, damage: str) -> None:
     right = ask(db, QUERY, IMAGE)
     before = {kind: only_file(cache, f"model.{kind}").read_bytes() for kind in ("xml", "bin")}

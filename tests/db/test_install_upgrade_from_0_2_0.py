@@ -75,6 +75,7 @@ REGISTRY = (
 )
 
 
+@pytest.mark.wide
 def test_all_is_as_before_and_goes_on(old: str, client: Client) -> None:
     predict = "SELECT dbinfer.predict(%s, %s)"
     with closing(psycopg2.connect(old)) as session:

@@ -49,6 +49,7 @@ def test_only_what_this_version_has_not_scored(db: Connection, dsn: str, tmp_pat
     assert score(dsn=dsn).rows == 14
 
 
+@pytest.mark.wide
 def test_a_new_version_scores_all_rows_and_the_old_results_stay(
     db: Connection, dsn: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

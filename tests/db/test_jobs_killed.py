@@ -12,6 +12,7 @@ import psycopg2
 import pytest
 from asking import rows
 from killing import KILLS, PATIENCE, ROWS, client, stored, wait_for
+from variants import wide
 
 from dbinfer.base.errors import DataError
 from dbinfer.score import ScoreOptions, Scoring, jobs, score
@@ -39,7 +40,7 @@ def test_killed_at_random_each_row_is_there_once(digits: str) -> None:
     killing.finish(digits, KILLS + 1)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGINT, *wide(signal.SIGTERM)])
 def test_a_client_that_is_told_to_end_says_so(digits: str, how: signal.Signals) -> None:
     with closing(psycopg2.connect(digits)) as db:
         db.autocommit = True

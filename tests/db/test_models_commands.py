@@ -128,6 +128,7 @@ def test_grant_and_revoke(dbinfer, db: Connection, tmp_path: Path) -> None:  # t
         assert "hint: To list grants: dbinfer models --json" in refused
 
 
+@pytest.mark.wide
 def test_lists_are_shown_to_a_role_that_may_use_no_model(  # type: ignore[no-untyped-def]
     dbinfer, db: Connection, dsn: str, tmp_path: Path
 ) -> None:

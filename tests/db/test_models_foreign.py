@@ -40,12 +40,14 @@ def test_model_info_is_used(db: Connection, dsn: str, tmp_path: Path) -> None:
     assert ask(db, "SELECT (dbinfer.classify(%s, 'told')).label", IMAGE) == "a_cat"
 
 
+@pytest.mark.wide
 def test_without_reverse_channels_it_is_bgr(db: Connection, dsn: str, tmp_path: Path) -> None:
     done = deploy(tiny_models.foreign(tmp_path, {"model_type": "Classification"}, "bgr"), dsn=dsn)
     assert done.manifest.color == "BGR"
     assert ask(db, "SELECT dbinfer.predict(%s, 'bgr')", IMAGE) == pytest.approx([10, 30, 200])
 
 
+@pytest.mark.wide
 def test_options_override_model_info(db: Connection, dsn: str, tmp_path: Path) -> None:
     info = {"model_type": "Classification", "mean_values": "10 20 5", "labels": "x y z"}
     options: dict[str, Any] = {"color": "RGB", "mean": [0, 0, 0], "labels": ["p", "q", "r"], "task": "tensor"}
@@ -105,6 +107,7 @@ def test_probabilities_are_not_made_probabilities_again(
         ("model_type", "SSD"),
     ],
 )
+@pytest.mark.wide
 def test_model_info_that_cannot_be_used_is_named(dsn: str, tmp_path: Path, info: str, value: str) -> None:
     path = tiny_models.foreign(tmp_path, {"model_type": "Classification", info: value}, "odd")
     with pytest.raises(ModelFileError) as caught:
@@ -112,6 +115,7 @@ def test_model_info_that_cannot_be_used_is_named(dsn: str, tmp_path: Path, info:
     assert "odd.xml" in caught.value.message
 
 
+@pytest.mark.wide
 def test_dynamic_sizes_are_asked_for(db: Connection, dsn: str, tmp_path: Path) -> None:
     path = tiny_models.foreign(tmp_path, {}, "dynamic", shape=(-1, 3, -1, -1))
     with pytest.raises(ModelFileError, match="no fixed size") as caught:

@@ -13,6 +13,7 @@ import tiny_models
 import yolo_heads
 from asking import PLANS, ask, make_images, planned_as, refused, rows
 from psycopg2.extensions import connection as Connection
+from variants import wide
 
 from dbinfer.convert import ConvertOptions, convert
 from dbinfer.models import deploy
@@ -108,7 +109,7 @@ QUERY = (
 )
 
 
-@pytest.mark.parametrize("kind", ["segment", "pose"])
+@pytest.mark.parametrize("kind", ["segment", *wide("pose")])
 def test_instances_are_those_of_the_published_decoding(db: Connection, networks: Path, kind: str) -> None:
     compared = 0
     for image in [*IMAGES, TURNED]:

@@ -87,6 +87,7 @@ def test_every_row_is_as_row_by_row(planned: Connection, subtests: pytest.Subtes
             assert sum(found is None for _, found in many) == 22
 
 
+@pytest.mark.wide
 def test_results_go_into_a_table(db: Connection, subtests: pytest.Subtests) -> None:
     for sister in SISTERS:
         with subtests.test(sister=sister):

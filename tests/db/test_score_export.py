@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import obstore
+import psycopg2
 import pytest
 import tiny_models
 from asking import PARALLEL, ask, make_images, rows
@@ -29,12 +31,16 @@ from dbinfer.score import ExportOptions, export
 
 ROWS = 40
 MASKS = "SELECT 'part ' || id % 3 || '/' || id || '.png', dbinfer.segment(img, 'redness') FROM images"
+SLOWLY = """CREATE FUNCTION slowly(seconds double precision) RETURNS text LANGUAGE plpgsql STABLE AS
+$$ BEGIN PERFORM pg_sleep(seconds); RETURN ''; END $$"""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def models(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     deploy(tiny_models.red_mask(tmp_path_factory.mktemp("irs")), dsn=dsn)
     deploy(tiny_models.colour_classifier(tmp_path_factory.mktemp("irs")), dsn=dsn)
+    with closing(psycopg2.connect(dsn)) as connection, connection:
+        rows(connection, SLOWLY)
 
 
 @pytest.fixture(autouse=True)
@@ -240,7 +246,8 @@ def started(dsn: str, query: str, to: Path | str, *more: str, **env: str) -> sub
 
 
 def slowly(seconds: float) -> str:
-    return f"SELECT n || '.txt', repeat(n::text, 5000) || pg_sleep({seconds}) FROM generate_series(1, 200) n"
+    """Return a query whose rows are slow; by a STABLE function, as a volatile one runs when rows are counted, too."""
+    return f"SELECT n || '.txt', repeat(n::text, 5000) || slowly({seconds}) FROM generate_series(1, 200) n"
 
 
 def until(reached: Callable[[], bool]) -> None:

@@ -58,6 +58,7 @@ def test_changed_rows_are_scored_again_and_those_of_deleted_rows_go(db: Connecti
     assert (last.rows, last.outdated, last.removed) == (0, 0, 0)
 
 
+@pytest.mark.wide
 def test_truncate_and_copy(db: Connection, dsn: str) -> None:
     follow(dsn)
     rows(db, "CREATE TABLE public.kept AS SELECT id, img FROM images WHERE id >= 30")
@@ -94,6 +95,7 @@ def test_what_rolls_back_changes_nothing(db: Connection, dsn: str) -> None:
     assert (again.rows, again.outdated, again.removed) == (0, 0, 0)
 
 
+@pytest.mark.wide
 def test_a_damaged_image_that_is_repaired_and_a_good_one_that_is_damaged(db: Connection, dsn: str) -> None:
     rows(db, "UPDATE images SET img = 'no image' WHERE id IN (0, 3)")
     rows(db, "UPDATE images SET img = NULL WHERE id = 6")
@@ -110,6 +112,7 @@ def test_a_damaged_image_that_is_repaired_and_a_good_one_that_is_damaged(db: Con
     as_now(db)
 
 
+@pytest.mark.wide
 def test_results_of_runs_that_did_not_follow_are_made_again_once(db: Connection, dsn: str) -> None:
     assert score(dsn=dsn).rows == 60
     columns = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'predictions'::regclass AND attname LIKE 'image%%'"
@@ -162,6 +165,7 @@ def test_a_condition_leaves_the_other_rows_alone(db: Connection, dsn: str) -> No
     assert follow(dsn, where="label IS NULL").outdated == 33
 
 
+@pytest.mark.wide
 def test_each_version_follows_for_itself(db: Connection, dsn: str, tmp_path: Any) -> None:
     follow(dsn)
     new = deploy(tiny_models.colour_classifier(tmp_path, labels=["r", "g", "b"]), dsn=dsn).version
@@ -223,6 +227,7 @@ def test_a_job_that_watches(db: Connection, dsn: str, options: dict[str, Any]) -
     assert job.ended[0].state == "cancelled"
 
 
+@pytest.mark.wide
 def test_rows_that_change_while_a_job_follows(db: Connection, dsn: str) -> None:
     """A second session writes all the time; a change that comes after its row was read is seen in a later pass."""
     rows(db, "CREATE UNIQUE INDEX ON images (id)")

@@ -16,6 +16,7 @@ from following import IMAGES, as_now, follow, labels, paint, settled, until, wat
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 from typer.testing import CliRunner
+from variants import wide
 
 import dbinfer
 from dbinfer.base.errors import DataError
@@ -98,7 +99,9 @@ def test_copy_upsert_and_what_rolls_back(db: Connection, dsn: str) -> None:
     as_now(db)
 
 
-@pytest.mark.parametrize("change", ["TRUNCATE images", "ALTER TABLE images ALTER img TYPE bytea USING {}"])
+@pytest.mark.parametrize(
+    "change", ["TRUNCATE images", *wide("ALTER TABLE images ALTER img TYPE bytea USING {}")]
+)
 def test_what_no_trigger_sees_makes_the_next_job_look_at_all_rows(
     db: Connection, dsn: str, looks: list[Any], change: str
 ) -> None:
@@ -115,6 +118,7 @@ def test_what_no_trigger_sees_makes_the_next_job_look_at_all_rows(
     assert looks == []
 
 
+@pytest.mark.wide
 def test_a_trigger_that_was_off_a_crash_and_other_words_make_it_look_at_all_rows(
     db: Connection, dsn: str, looks: list[Any]
 ) -> None:
@@ -147,6 +151,7 @@ def test_a_trigger_that_was_off_a_crash_and_other_words_make_it_look_at_all_rows
     assert looks != []
 
 
+@pytest.mark.wide
 def test_each_version_looks_at_all_rows_first(db: Connection, dsn: str, tmp_path: Any) -> None:
     dbinfer.follow(dsn=dsn)
     follow(dsn, model="colours@1")
@@ -161,6 +166,7 @@ def test_each_version_looks_at_all_rows_first(db: Connection, dsn: str, tmp_path
     dbinfer.activate("colours@1", dsn)
 
 
+@pytest.mark.wide
 def test_too_many_bad_rows_lose_no_key(db: Connection, dsn: str) -> None:
     dbinfer.follow(dsn=dsn)
     follow(dsn)

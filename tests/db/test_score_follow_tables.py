@@ -111,6 +111,7 @@ def test_a_partition_that_takes_the_place_of_another_of_the_same_transaction(
         *wide(('id text COLLATE "C"', "'it''s {' || id", "id"), ("id uuid", "md5(id::text)::uuid", "id")),
     ],
 )
+@pytest.mark.wide
 def test_keys_of_several_columns_and_of_text(
     db: Connection, dsn: str, tmp_path: Path, columns: str, values: str, key: str
 ) -> None:
@@ -177,6 +178,7 @@ def elsewhere(db: Connection, dsn: str) -> Iterator[str]:
 
 @pytest.mark.postgres_only("a segment would connect to the coordinator")
 @pytest.mark.parametrize("column", [None, *wide("at")])
+@pytest.mark.wide
 def test_a_foreign_table(
     db: Connection, dsn: str, tmp_path: Path, elsewhere: str, column: str | None
 ) -> None:

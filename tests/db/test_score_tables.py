@@ -12,6 +12,7 @@ import tiny_models
 from asking import ask, make_images, role, rows
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
+from variants import wide
 
 from dbinfer.base.errors import DataError, UsageError
 from dbinfer.database.platform import detect
@@ -61,16 +62,18 @@ def test_classes_of_all_rows(db: Connection, dsn: str) -> None:
     ("function", "model", "column"),
     [
         ("predict", "colours", "prediction"),
-        ("predict_tensor", "colours", "tensor"),
-        ("classify_top", "colours", "classes"),
-        ("classify_all", "colours", "classes"),
         ("segment", "redness", "mask"),
-        ("embed", "vector", "embedding"),
-        ("instances", "redbox", "instances"),
-        ("find_text", "lines", "lines"),
-        ("read_line", "letters", "text"),
-        ("image_info", None, "width"),
-        ("profile", "colours", "microseconds"),
+        *wide(
+            ("predict_tensor", "colours", "tensor"),
+            ("classify_top", "colours", "classes"),
+            ("classify_all", "colours", "classes"),
+            ("embed", "vector", "embedding"),
+            ("instances", "redbox", "instances"),
+            ("find_text", "lines", "lines"),
+            ("read_line", "letters", "text"),
+            ("image_info", None, "width"),
+            ("profile", "colours", "microseconds"),
+        ),
     ],
 )
 def test_each_function(db: Connection, dsn: str, function: str, model: str | None, column: str) -> None:

@@ -11,6 +11,7 @@ import tiny_models
 from asking import PLANS, ask, planned_as, refused, rows
 from buckets import Door, bucket, cutting, refusing
 from psycopg2.extensions import connection as Connection
+from variants import wide
 
 from dbinfer.models import deploy
 from dbinfer.report import ReportOptions, report
@@ -62,7 +63,7 @@ def faultless(door: Door, db: Connection) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("function", ["classify", "segment", "predict"])
+@pytest.mark.parametrize("function", ["classify", *wide("segment", "predict")])
 def test_a_whole_table(db: Connection, door: Door, plan: str, function: str) -> None:
     planned_as(db, plan)
     model = "redness" if function == "segment" else "colours"
@@ -107,6 +108,7 @@ def test_a_store_that_fails_ends_the_statement(db: Connection, door: Door) -> No
     assert len(rows(db, call)) == ROWS
 
 
+@pytest.mark.wide
 def test_a_busy_store_loses_nothing(db: Connection, door: Door) -> None:
     door.faults[".png"] = refusing(503, times=3)
     found = rows(
@@ -118,7 +120,7 @@ def test_a_busy_store_loses_nothing(db: Connection, door: Door) -> None:
     )
 
 
-@pytest.mark.parametrize("isolation", ["never", "always"])
+@pytest.mark.parametrize("isolation", ["never", *wide("always")])
 def test_a_job(db: Connection, dsn: str, door: Door, isolation: str) -> None:
     rows(db, "SELECT dbinfer.set_isolation('colours', %s)", isolation)
     done = score("scans", "found", ScoreOptions(column="path", model="colours", batch=64), dsn)

@@ -22,6 +22,7 @@ from servers import server_log
 from sqlalchemy import create_engine, select
 from test_image_bad_input import GOOD
 from typer.testing import CliRunner
+from variants import wide
 
 from dbinfer import sqlalchemy as infer
 from dbinfer.cli.app import app
@@ -122,7 +123,7 @@ def test_what_is_in_no_store(db: Connection, door: Door, reference: str) -> None
     assert not door.seen
 
 
-@pytest.mark.parametrize("store", ["photos", "web"])
+@pytest.mark.parametrize("store", ["photos", *wide("web")])
 def test_a_server_that_is_busy_is_asked_again(db: Connection, door: Door, store: str) -> None:
     door.put("2024/busy.png", GOOD)
     door.faults["busy"] = refusing(503, times=2)
@@ -141,13 +142,13 @@ def test_a_server_that_refuses(db: Connection, door: Door, store: str) -> None:
     assert diag.message_primary == f"dbinfer: the store {store} refuses to give 'secret.png'"
 
 
-@pytest.mark.parametrize("store", ["photos", "web"])
+@pytest.mark.parametrize("store", ["photos", *wide("web")])
 def test_an_answer_that_is_cut_is_no_image(db: Connection, door: Door, store: str) -> None:
     door.faults["cut"] = cutting
     refused(db, "58030", "SELECT dbinfer.image(%s, on_error => 'null')", f"{store}/cut.png")
 
 
-@pytest.mark.parametrize("store", ["photos", "web"])
+@pytest.mark.parametrize("store", ["photos", *wide("web")])
 def test_a_slow_server_has_a_limit(db: Connection, door: Door, store: str) -> None:
     url = ask(db, "SELECT url FROM dbinfer.stores WHERE name = %s", store)
     declare(db, "hasty", url, door.url if store == "photos" else None, seconds=1)

@@ -15,6 +15,7 @@ import psycopg2
 import pytest
 from variants import wide
 
+from dbinfer.cli import main
 from dbinfer.images import builtin
 from dbinfer.train.processes import check_built
 
@@ -125,7 +126,16 @@ def test_two_words_are_one_output(shell: Shell) -> None:
     assert accuracy > 0.7
 
 
-def test_mistakes_are_one_sentence(shell: Shell, subtests: pytest.Subtests) -> None:
+def test_mistakes_are_one_sentence(
+    shell: Shell,
+    subtests: pytest.Subtests,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In this process, as each of its own would import TensorFlow."""
+    for name, value in {"COLUMNS": "300", "DBINFER_DSN": shell.dsn}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(shell.folder)
     for words, message, cure in [
         (["own_networks.py"], "the network own_networks.py cannot be read: No such file or directory", ""),
         (["branches.py", "--set", "depth=3"], "branches.py has no option 'depth'", "Options for --set: classes, size."),
@@ -145,10 +155,12 @@ def test_mistakes_are_one_sentence(shell: Shell, subtests: pytest.Subtests) -> N
         ),
     ]:  # fmt: skip
         with subtests.test(words=words):
-            done = shell.try_("train", "--data", QUERY, "--out", "runs/wrong", *words)
-            assert done.returncode in (1, 2)
-            text = " ".join(done.stderr.split())
+            with pytest.raises(SystemExit) as ended:
+                main(["train", "--data", QUERY, "--out", "runs/wrong", *words])
+            assert ended.value.code in (1, 2)
+            told = capsys.readouterr()
+            text = " ".join(told.err.split())
             assert message in text
             assert cure in text
-            assert "Traceback" not in done.stdout + done.stderr
+            assert "Traceback" not in told.out + told.err
     assert not (shell.folder / "runs" / "wrong").exists()

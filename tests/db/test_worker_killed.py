@@ -70,6 +70,7 @@ def finished(dsn: str, *workers: subprocess.Popen[str]) -> list[str]:
     return said
 
 
+@pytest.mark.wide
 def test_two_side_by_side_share_one_job(digits: str) -> None:
     said = finished(digits, *[start(digits, *JOB, "--concurrency", "1") for _ in range(2)])
     assert all('"job"' in each for each in said)
@@ -95,6 +96,7 @@ def test_killed_at_random_moments(digits: str) -> None:
     finished(digits, *[start(digits, *JOB, "--concurrency", "1") for _ in range(2)])
 
 
+@pytest.mark.wide
 def test_a_lane_that_crashes_is_started_again(digits: str) -> None:
     worker = start(digits, *JOB, "--concurrency", "1")
     until(lambda: stored(digits) > 0, "it scores")
@@ -103,6 +105,7 @@ def test_a_lane_that_crashes_is_started_again(digits: str) -> None:
     finished(digits, worker)
 
 
+@pytest.mark.wide
 def test_stopped_for_longer_than_its_lease(digits: str) -> None:
     """Others take over what it holds; when it wakes, it finds that out, writes nothing twice, and goes on."""
     first = start(digits, *JOB, "--concurrency", "1")
@@ -122,6 +125,7 @@ def test_stopped_for_longer_than_its_lease(digits: str) -> None:
     finished(digits, first)
 
 
+@pytest.mark.wide
 def test_a_worker_that_is_told_to_end_writes_what_it_has(digits: str) -> None:
     worker = start(digits, *LEASE, "--concurrency", "1")
     job = start(digits, *JOB, "--concurrency", "1")
@@ -192,7 +196,9 @@ class Wire:
             end.close()
 
 
-@pytest.mark.parametrize("ends", [True, False], ids=["lost", "late"])
+@pytest.mark.parametrize(
+    "ends", [pytest.param(True, id="lost"), pytest.param(False, id="late", marks=pytest.mark.wide)]
+)
 def test_a_worker_that_loses_its_network(digits: str, ends: bool) -> None:
     with closing(Wire(digits)) as wire:
         far = start(make_dsn(digits, host="127.0.0.1", port=wire.port), *JOB, "--concurrency", "1")
@@ -206,6 +212,7 @@ def test_a_worker_that_loses_its_network(digits: str, ends: bool) -> None:
 
 
 @pytest.mark.postgres_only("a segment's row does not say which transaction has written it")
+@pytest.mark.wide
 def test_rows_that_change_while_they_are_scored_are_scored_again(digits: str, tmp_path: Path) -> None:
     """A result belongs to the image that was there when it was written."""
     dbinfer.deploy(tiny_models.loop(tmp_path, 20_000, "slow"), dsn=digits)

@@ -38,6 +38,10 @@ MODELS = {
     "lines": ("find_text",),
     "letters": ("read_line",),
 }
+MAIN = [("colours", "classify"), ("redness", "segment")]
+FURTHER = [
+    (model, each) for model, functions in MODELS.items() for each in functions if (model, each) not in MAIN
+]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +88,7 @@ def results(dsn: str, table: str) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize(
     ("model", "function"),
-    [(model, function) for model, functions in MODELS.items() for function in functions],
+    [*MAIN, *wide(*FURTHER)],
 )
 def test_equal_bit_by_bit(tables: str, full: str, model: str, function: str) -> None:
     options = dbinfer.ScoreOptions(model=model, function=function, top=2)
@@ -101,6 +105,7 @@ def test_workers_know_all_functions_but_two(tables: str) -> None:
 
 
 @pytest.mark.in_backends("the engine has no part of a model to count")
+@pytest.mark.wide
 def test_a_worker_of_an_administrator_scores_beside_a_server_that_can(full: str) -> None:
     dbinfer.score("digits", "served", dbinfer.ScoreOptions(model="colours"), full)
     found = dbinfer.worker("digits", "worked", scoring=dbinfer.ScoreOptions(model="colours"), dsn=full)
@@ -215,6 +220,7 @@ def test_an_error_of_the_worker_ends_its_job(tables: str, command: Callable[...,
         rows(db, "DROP TABLE barred, barred_errors")
 
 
+@pytest.mark.wide
 def test_an_error_of_who_has_joined_ends_the_job_once_it_is_lost(tables: str) -> None:
     kill_a_job(tables, "joined", "--watch", "0.2")
     with closing(psycopg2.connect(tables)) as db:
@@ -229,6 +235,7 @@ def test_an_error_of_who_has_joined_ends_the_job_once_it_is_lost(tables: str) ->
             rows(db, "UPDATE dbinfer_private.job SET updated_at = updated_at - interval '1 minute'")
 
 
+@pytest.mark.wide
 def test_who_waits_for_a_job_is_told_why_it_has_failed(tables: str) -> None:
     watching = dbinfer.ScoreOptions(model="colours", watch=0.2)
     with ThreadPoolExecutor(1) as thread:
@@ -240,6 +247,7 @@ def test_who_waits_for_a_job_is_told_why_it_has_failed(tables: str) -> None:
         assert str(waiting.exception(60)) == "there is no space left"
 
 
+@pytest.mark.wide
 def test_a_job_that_cannot_be_written_stops_no_other(tables: str) -> None:
     with closing(psycopg2.connect(tables)) as db:
         db.autocommit = True
@@ -304,6 +312,7 @@ def test_one_row_on_request(bare: str, service: str) -> None:
             refused(theirs, "42704", "SELECT dbinfer.answer(%s, 0)", number)
 
 
+@pytest.mark.wide
 def test_a_model_that_is_dropped_meanwhile(bare: str, irs: list[Path]) -> None:
     with tables_only(bare) as dsn, closing(psycopg2.connect(dsn)) as db:
         db.autocommit = True

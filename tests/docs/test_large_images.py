@@ -39,6 +39,7 @@ def slides(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     return dsn
 
 
+@pytest.mark.wide
 def test_the_statements_give_what_is_shown(slides: str, subtests: pytest.Subtests) -> None:
     assert len(STEPS) == 3
     for step in STEPS:

@@ -31,6 +31,7 @@ def test_a_bomb_is_refused_with_the_setting_to_change(subtests: pytest.Subtests)
             assert "limit is" in caught.value.message
 
 
+@pytest.mark.wide
 def test_the_setting_named_lets_it_through(subtests: pytest.Subtests) -> None:
     for name in hostile.BOMBS:
         with subtests.test(name=name):

@@ -150,6 +150,7 @@ def test_an_ir_of_ultralytics_says_more_beside_it(
     assert report.told == "Ultralytics 8.3.40"
 
 
+@pytest.mark.wide
 def test_onnx_own_words_for_pixels(tmp_path: Path) -> None:
     words = {"Image.BitmapPixelFormat": "Bgr8", "Image.NominalPixelRange": "Normalized_1_1"}
     report = converted(save_yolo(tmp_path / "net.onnx", words, head="scores"))
@@ -244,6 +245,7 @@ def hugging_face(folder: Path, config: dict[str, Any], processor: dict[str, Any]
 VIT = {"architectures": ["ViTForImageClassification"], "id2label": dict(zip("01234", "abcde", strict=True))}
 
 
+@pytest.mark.wide
 def test_hugging_face_configurations_beside_the_file(tmp_path: Path) -> None:
     processor = {
         "do_normalize": True,

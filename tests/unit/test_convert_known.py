@@ -144,6 +144,7 @@ def test_what_is_stated_wins_and_is_not_mixed() -> None:
     assert manifest.resize == "crop"
 
 
+@pytest.mark.wide
 def test_zoo_network_with_layers_of_the_same_names_is_none() -> None:
     from dbinfer_models import NETWORKS
 
@@ -173,6 +174,7 @@ def test_labels_that_keras_has_on_this_machine(tmp_path: Path, monkeypatch: pyte
         ),
     ],
 )  # fmt: skip
+@pytest.mark.wide
 def test_exports_of_torchvision(tmp_path: Path, names: tuple[str, ...], known: str) -> None:
     source = save_onnx_named(tmp_path / "net.onnx", names)
     report = convert(source, tmp_path / "net.xml")

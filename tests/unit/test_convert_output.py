@@ -83,12 +83,14 @@ def test_source_that_gives_something_else_is_noticed(
         convert_here(source, tmp_path / "net.xml", OPTIONS)
 
 
+@pytest.mark.wide
 def test_not_a_number_is_noticed(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _changed(monkeypatch, lambda scores: np.full((1, 5), np.nan))
     with pytest.raises(ConvertError, match="NaN or infinite"):
         convert_here(source, tmp_path / "net.xml", OPTIONS)
 
 
+@pytest.mark.wide
 def test_result_of_another_size_is_noticed(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +99,7 @@ def test_result_of_another_size_is_noticed(
         convert_here(source, tmp_path / "net.xml", OPTIONS)
 
 
+@pytest.mark.wide
 def test_without_a_framework_it_says_so(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +131,7 @@ def test_output_that_cannot_be_replaced(source: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".net*"))
 
 
+@pytest.mark.wide
 def test_small_outputs_are_compared_by_their_own_scale(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

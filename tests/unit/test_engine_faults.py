@@ -16,6 +16,7 @@ import engine_models
 import pytest
 import tiny_models
 from engine_models import processes, wait_until
+from variants import wide
 
 from dbinfer_udf.engine import client
 from dbinfer_udf.errors import CancelledError, ImageError, RowError
@@ -91,7 +92,7 @@ def busy(engine: client.Engine) -> int:
     return max(processes(engine)["worker"], key=cpu)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS])
+@pytest.mark.parametrize("number", [signal.SIGKILL, *wide(signal.SIGSEGV, signal.SIGBUS)])
 def test_a_worker_that_dies_costs_its_row_alone(
     engine: client.Engine, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -206,7 +207,7 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGKILL, *wide(signal.SIGTERM)])
 def test_nothing_stays_when_the_server_ends(
     engine: client.Engine, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -149,6 +149,7 @@ def _is_child(path: Path) -> bool:
         return False
 
 
+@pytest.mark.wide
 def test_avif_and_heic_apart_are_the_same_pixels(subtests: pytest.Subtests) -> None:
     """A backend has them decoded elsewhere, an engine's worker does it itself."""
     for kind in ("AVIF", "HEIC"):

@@ -129,6 +129,7 @@ def test_a_missing_venv_module_names_the_package(place: Home) -> None:
     assert list(place.runtimes.iterdir()) == [], "no half-made runtime stays"
 
 
+@pytest.mark.wide
 def test_pip_without_a_source_of_packages_is_a_clear_error(
     place: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -287,6 +287,7 @@ def branches(tmp_path_factory: pytest.TempPathFactory) -> TrainJob:
 
 
 @needs_horovod
+@pytest.mark.wide
 def test_two_ranks_equal_one_process_with_twice_the_batch(branches: TrainJob) -> None:
     run(branches)
     alone = replace(branches, out=f"{branches.out}-alone", ranks=1, batch=1438, lr=0.2)

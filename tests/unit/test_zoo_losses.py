@@ -37,6 +37,7 @@ def test_integer_masks_and_soft_scores() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer:UserWarning")
+@pytest.mark.wide
 def test_unet_learns_is_saved_and_loaded_with_its_loss(tmp_path: Path) -> None:
     import keras
 
