@@ -57,6 +57,7 @@ CREATE VIEW public.shown AS SELECT dbinfer.draw(%s, '{}') AS png
 """
 
 
+@pytest.mark.wide
 def test_draw_gained_an_argument(server_dsn: str, venv: Path) -> None:
     """A view holds on to the function that it was made with."""
     image = tiny_models.file(tiny_models.picture(1, 2, 3))

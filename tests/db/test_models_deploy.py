@@ -57,6 +57,7 @@ def test_the_same_content_again_is_already_deployed(db: Connection, dsn: str, tm
     assert counts(db) == before
 
 
+@pytest.mark.wide
 def test_the_files_name_and_place_do_not_matter(dsn: str, tmp_path: Path) -> None:
     path = tiny_models.constant(tmp_path, 4, "moved")
     deploy(path, dsn=dsn)
@@ -131,6 +132,7 @@ def test_private_models_are_granted_to_nobody(dsn: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1st", "a b", "a@1", "x" * 64, "naïve", "a;b", "'", "a\n"])
+@pytest.mark.wide
 def test_names_that_cannot_be(db: Connection, dsn: str, tmp_path: Path, name: str) -> None:
     before = counts(db)
     with pytest.raises(RegistryError, match="is not a valid model name"):
@@ -139,6 +141,7 @@ def test_names_that_cannot_be(db: Connection, dsn: str, tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("alias", ["", "2", "a b", "a@b", "x" * 64])
+@pytest.mark.wide
 def test_aliases_that_cannot_be_leave_nothing(db: Connection, dsn: str, tmp_path: Path, alias: str) -> None:
     before = counts(db)
     with pytest.raises(RegistryError, match="is not a valid alias"):

@@ -83,6 +83,7 @@ def test_a_drop_takes_the_aliases_and_leaves_shared_parts(db: Connection, dsn: s
     assert ask(db, f"SELECT count(*) FROM dbinfer_private.part WHERE digest NOT IN ({used})") == 0
 
 
+@pytest.mark.wide
 def test_the_default_goes_with_its_model(db: Connection, dsn: str, name: str) -> None:
     default(name, dsn)
     assert ask(db, "SELECT (dbinfer.predict(%s))[1]", IMAGE) == 2
@@ -93,6 +94,7 @@ def test_the_default_goes_with_its_model(db: Connection, dsn: str, name: str) ->
     )
 
 
+@pytest.mark.wide
 def test_version_numbers_are_not_used_again(dsn: str, name: str, tmp_path: Path) -> None:
     activate(f"{name}@1", dsn)
     assert deploy(tiny_models.constant(tmp_path, 3, name), dsn=dsn).version == 3

@@ -111,6 +111,7 @@ def test_shape(parallel: Connection, subtests: pytest.Subtests) -> None:
             assert [row[0] for row in rows(parallel, query)] == LABELS
 
 
+@pytest.mark.wide
 def test_a_hash_of_scores_with_jit(parallel: Connection) -> None:
     rows(
         parallel,

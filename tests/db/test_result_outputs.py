@@ -113,6 +113,7 @@ def test_an_output_of_every_row_of_a_table(db: Connection) -> None:
     assert rows(db, query, IMAGE) == [("largest", [200]), ("mean", [200, 30, 10])]
 
 
+@pytest.mark.wide
 def test_an_ir_of_another_tool_has_its_outputs_by_name(dsn: str, db: Connection, models: Path) -> None:
     """Deployed as it is, and converted with the outputs chosen, in another order."""
     foreign = tiny_models.two_outputs(models, "foreign", foreign=True)

@@ -34,6 +34,7 @@ def values(files: list[Path], dsn: str, **options: Any) -> list[Any]:
     return [answer.value for answer in predict(files, PredictOptions(**options), dsn).answers]
 
 
+@pytest.mark.wide
 def test_each_kind_of_result(dsn: str, files: list[Path]) -> None:
     first, second = values(files, dsn)
     assert first == {"class": 0, "label": "red", "score": 200}

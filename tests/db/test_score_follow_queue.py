@@ -178,6 +178,7 @@ def test_too_many_bad_rows_lose_no_key(db: Connection, dsn: str) -> None:
     as_now(db)
 
 
+@pytest.mark.wide
 def test_a_job_that_watches_takes_what_comes(db: Connection, dsn: str, looks: list[Any]) -> None:
     dbinfer.follow(dsn=dsn)
     with watching(dsn) as job:

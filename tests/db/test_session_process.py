@@ -149,6 +149,7 @@ def test_a_timeout_during_the_first_row_leaves_the_session_well(dsn: str) -> Non
             assert len(ask(connection, "SELECT dbinfer.predict(%s, 'conv')", PHOTO)) == 10
 
 
+@pytest.mark.wide
 def test_a_terminated_backend_is_gone_and_the_server_goes_on(db: Connection, dsn: str) -> None:
     with closing(psycopg2.connect(dsn)) as victim:
         pid = ask(victim, "SELECT pg_backend_pid()")

@@ -76,6 +76,7 @@ def test_a_whole_table(db: Connection, door: Door, plan: str, function: str) -> 
 @pytest.mark.postgres_only(
     "a segment's process asks again for what waits at its end, as a parallel worker does"
 )
+@pytest.mark.wide
 def test_the_rows_that_wait_are_fetched_once(db: Connection, door: Door) -> None:
     door.seen.clear()
     rows(db, "SELECT * FROM dbinfer.classify_table('scans', 'colours', 'null', 'id', 'path')")
@@ -141,6 +142,7 @@ def test_a_job_and_its_page(db: Connection, dsn: str, tmp_path: Path) -> None:
     assert "data:image/" in (tmp_path / "page.html").read_text()
 
 
+@pytest.mark.wide
 def test_in_one_transaction(db: Connection, dsn: str) -> None:
     options = ScoreOptions(column="path", model="colours", atomic=True, on_error="null")
     assert score("scans", "found", options, dsn).nulls == 2

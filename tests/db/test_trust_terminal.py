@@ -183,6 +183,7 @@ def run(words: list[str]) -> object:
     return 0
 
 
+@pytest.mark.wide
 def test_the_page_of_a_report_has_text_alone(
     db: Connection, dsn: str, model: Path, named: object, tmp_path: Path
 ) -> None:

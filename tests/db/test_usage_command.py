@@ -94,6 +94,7 @@ def test_drop_names_who_used_a_version_lately(db: Connection, dsn: str, tmp_path
     drop("old", force=True, dsn=dsn)
 
 
+@pytest.mark.wide
 def test_use_of_long_ago_keeps_nobody_from_dropping(db: Connection, dsn: str, tmp_path: Path) -> None:
     for value in (1, 2):
         deploy(tiny_models.constant(tmp_path, value, "aged"), dsn=dsn)

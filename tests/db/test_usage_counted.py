@@ -229,6 +229,7 @@ def test_what_was_kept_outlives_the_file_and_counts_once(db: Connection, dsn: st
     rows(db, "ROLLBACK")
 
 
+@pytest.mark.wide
 def test_a_dropped_version_takes_its_use_along(db: Connection, dsn: str, tmp_path: Path) -> None:
     deploy(tiny_models.constant(tmp_path, 5, "gone"), dsn=dsn)
     rows(db, SCORE, "gone")

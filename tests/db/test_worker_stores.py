@@ -78,6 +78,7 @@ def test_a_store_is_checked_from_here(shop: str) -> None:
         stores.check_store("x", None, shop)
 
 
+@pytest.mark.wide
 def test_a_store_that_fails_ends_the_job(at_home: Connection, shop: str, door: Door) -> None:
     load((), LoadOptions(table="scans", reference="s"), shop)
     door.faults["07.png"] = cutting

@@ -74,6 +74,7 @@ def test_table_says_what_was_compared_and_assumed(
         ([], 1, "does not say its task"),
     ],
 )
+@pytest.mark.wide
 def test_exit_codes(
     source: str,
     tmp_path: Path,

@@ -58,6 +58,7 @@ def test_scores_that_are_all_near_zero(
             convert_here(source, tmp_path / "out.xml", options)
 
 
+@pytest.mark.wide
 def test_each_output_is_compared_by_its_own_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A third of wrong scores is nothing beside features of thousands, and was let through."""
     source = save_onnx(tmp_path / "net.onnx", outputs=2)

@@ -49,6 +49,7 @@ def test_all_outputs_stay_and_are_named(tmp_path: Path) -> None:
     assert all(np.allclose(found[name], expected[name], atol=ROUNDING) for name in expected)
 
 
+@pytest.mark.wide
 def test_chosen_outputs_come_in_the_order_of_their_names(tmp_path: Path) -> None:
     source = save_onnx(tmp_path / "net.onnx", outputs=2)
     options = ConvertOptions(output_name=["flat", "scores"], values={"task": "embedding", **SCALE})
@@ -59,6 +60,7 @@ def test_chosen_outputs_come_in_the_order_of_their_names(tmp_path: Path) -> None
     assert (again.manifest.outputs, again.outputs[0].shape) == ((), (1, 5))
 
 
+@pytest.mark.wide
 def test_one_output_has_no_name_in_the_manifest(tmp_path: Path) -> None:
     """Registries know content by its manifest: that of a network with one output is what it was."""
     options = ConvertOptions(values={"task": "classification", "activation": "softmax", **SCALE})

@@ -107,6 +107,7 @@ def test_no_row_needs_shared_memory_or_a_temporary_folder(tmp_path: Path) -> Non
     assert answers[0] == answers[1]
 
 
+@pytest.mark.wide
 def test_models_that_come_and_go_leave_no_descriptor(tmp_path: Path) -> None:
     (tmp_path / "engine").mkdir(mode=0o700)
     first, second = ready(tmp_path / "engine", 1), ready(tmp_path / "engine", 2)

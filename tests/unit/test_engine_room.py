@@ -205,6 +205,7 @@ def slow_to_try(folder: Path, seconds: int) -> tuple[client.Engine, tuple[dict[s
     return engine, engine_models.ticket(path, folder.parent / "cache", max_inference_seconds=str(seconds))
 
 
+@pytest.mark.wide
 def test_a_trial_for_which_nobody_waits_any_more_ends(folder: Path) -> None:
     """It went on for as long as an image may take, after a cancel of the only statement that had asked."""
     engine, model = slow_to_try(folder, 3600)

@@ -178,6 +178,7 @@ WITHOUT_STRICT = (
 )  # fmt: skip
 
 
+@pytest.mark.wide
 def test_a_worker_whose_network_does_not_run_under_the_strict_filter_has_that_of_its_trial(
     subtests: pytest.Subtests,
 ) -> None:
@@ -214,6 +215,7 @@ def test_what_a_worker_that_compiles_for_itself_says_is_checked() -> None:
     }
 
 
+@pytest.mark.wide
 def test_an_engine_serves_a_network_that_runs_under_the_widest_filter_alone(tmp_path: Path) -> None:
     modules = engine_models.content().modules
     strict = "    found = worker.shut_in("

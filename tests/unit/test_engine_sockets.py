@@ -70,6 +70,7 @@ def test_an_engine_that_has_gone_is_started_again(folder: Path) -> None:
     assert processes(model._engine)["engine"] != old["engine"]
 
 
+@pytest.mark.wide
 def test_sockets_that_a_killed_engine_left_are_no_obstacle(folder: Path) -> None:
     model = opened(folder)
     old = processes(model._engine)

@@ -97,6 +97,7 @@ def storm(engine: client.Engine, tmp_path: Path, kinds: tuple[str, ...], seconds
     return errors
 
 
+@pytest.mark.wide
 def test_every_row_is_right_or_one_clean_error(engine: client.Engine, tmp_path: Path) -> None:
     errors = storm(engine, tmp_path, ("worker",), 1.0 if LONG else 0.2)
     assert {str(err) for err in errors} <= {"the worker that scored this image was killed"}
