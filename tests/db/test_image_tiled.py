@@ -7,6 +7,7 @@ import pytest
 import tiny_models
 from asking import PLANS, ask, make_images, planned_as, refused, rows
 from psycopg2.extensions import connection as Connection
+from servers import allowed
 from tiled_tiffs import tiled
 
 from dbinfer.models import deploy
@@ -46,7 +47,7 @@ def mask(db: Connection, img: bytes, model: str, tile: bool | None = None) -> np
 def isolation(request: pytest.FixtureRequest, db: Connection) -> str:
     """Where networks run: in the backend, in the engine."""
     for model in ("textures", "bytiles", "redbox", "spots"):
-        rows(db, "SELECT dbinfer.set_isolation(%s, %s)", model, request.param)
+        rows(db, "SELECT dbinfer.set_isolation(%s, %s)", model, allowed(request.param))
     return str(request.param)
 
 

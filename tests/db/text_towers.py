@@ -1,4 +1,7 @@
-"""Towers for texts that tests make: a tokenizer of a few words, and a network that adds up what tokens stand for."""
+"""Towers for texts that tests make: a tokenizer of a few words, and a network that adds up what tokens stand for.
+
+`strings` are texts of many scripts, on which tokenizers are compared.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,54 @@ TRAINING = (
     "the quick brown fox jumps over the lazy dog",
     "naïve café",
 )
+
+WORDS = f"{TRAINING[0]} {TRAINING[1]} it's don't we'll I'd Photo NIGHT 3.14 naïve".split()
+# letters as a keyboard of each script has them, digits, signs, spaces of all kinds, and emoji of several characters
+LETTERS = r"""
+    abcdefghijklmnopqrstuvwxyz
+    ABCDEFGHIJKLMNOPQRSTUVWXYZ
+    0123456789
+    àâäçéèêëîïôöùûüÿñßøåæœ
+    абвгдежзийклмнопрстуфхцчшщъыьэюя
+    αβγδεζηθικλμνξοπρστυφχψω
+    אבגדהוזחטיכלמנסעפצקרשת
+    ابتثجحخدذرزسشصضطظعغفقكلمنهوي
+    हिन्दीभाषामेंकुछशब्द
+    ไทยภาษากขคง
+    日本語漢字仮名交じり文
+    한국어문장가나다
+    😀😂🚗👩‍👩‍👧🇩🇪❤️👍🏽
+    !"#$%&'()*+,-./:;<=>?@[\]^_`{|}~
+    ¿¡«»—–…“”‘’€£¥°²³½№™
+"""
+SCRIPTS = (*LETTERS.split(), "\t\n\r \u00a0\u2003\u3000\u200b")
+ODD = (
+    "",
+    " ",
+    "\n",
+    "  a  ",
+    "!",
+    "x" * 1024,
+    "a " * 512,
+    "é" * 512,
+    "😀" * 256,
+    "the quick brown fox " * 51,
+)
+
+
+def strings(count: int, seed: int = 0) -> list[str]:
+    """Return texts of at most 1,024 bytes: odd ones first, then words and letters of all scripts, joined or apart."""
+    random, made = np.random.default_rng(seed), list(ODD)
+    while len(made) < count:
+        parts = []
+        for _ in range(random.integers(1, 12)):
+            letters = SCRIPTS[random.integers(len(SCRIPTS))]
+            strange = "".join(
+                letters[place] for place in random.integers(len(letters), size=random.integers(1, 9))
+            )
+            parts.append(strange if random.random() < 0.5 else str(random.choice(WORDS)))
+        made.append((" ", "", "  ")[random.integers(3)].join(parts).encode()[:1024].decode(errors="ignore"))
+    return made
 
 
 def write_tokenizer(folder: Path) -> int:
@@ -63,6 +114,21 @@ def write_tower(
             onnx.numpy_helper.from_array(np.array([2]), "last"),
             onnx.numpy_helper.from_array(np.array([1]), "middle"),
         ],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+    return path
+
+
+def write_numbers(path: Path, length: int, name: str = "input_ids") -> Path:
+    """Write a network whose vector is the numbers of a text themselves."""
+    import onnx
+
+    helper, kind = onnx.helper, onnx.TensorProto
+    graph = helper.make_graph(
+        [helper.make_node("Cast", [name], ["text_embeds"], to=kind.FLOAT)],
+        "numbers",
+        [helper.make_tensor_value_info(name, kind.INT64, [1, length])],
+        [helper.make_tensor_value_info("text_embeds", kind.FLOAT, [1, length])],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
     return path
