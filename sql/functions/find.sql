@@ -1,7 +1,8 @@
 -- The expressions are the caller's own and are computed with the caller's rights. Each row gets a number by chance once; a round scores the
 -- rows of each block of the proxy's values whose number lies between two bounds, which the runtime's session/finding sets.
 CREATE OR REPLACE FUNCTION dbinfer.find(images regclass, condition text, proxy text DEFAULT NULL, recall double precision DEFAULT NULL,
-  confidence double precision DEFAULT 0.95, precise double precision DEFAULT 1, k bigint DEFAULT NULL, id_column name DEFAULT 'id')
+  confidence double precision DEFAULT 0.95, precise double precision DEFAULT 1, k bigint DEFAULT NULL, id_column name DEFAULT 'id',
+  answers text DEFAULT NULL)
 RETURNS TABLE(id bigint, key text, checked boolean) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1000 COST 1000000 AS $$
 DECLARE
   kind pg_catalog.text;
@@ -16,6 +17,11 @@ DECLARE
   fitting bigint := 0;
   unclear bigint;
   round integer := 0;
+  question CONSTANT pg_catalog.text := pg_catalog.format('%s: %s', images, condition);
+  versions pg_catalog.text;
+  keeper regclass;
+  kept pg_catalog.text := 'CROSS JOIN (SELECT NULL::pg_catalog.text AS dbinfer_kept_key, NULL::boolean AS dbinfer_kept) dbinfer_a';
+  digest pg_catalog.text := 'NULL::pg_catalog.text';
   more bigint;
   -- first k: rows come in the order of the proxy, and of chance where it is the same; those before these two are scored
   last_proxy pg_catalog.float8 := 'Infinity';
@@ -56,10 +62,26 @@ BEGIN
   IF pg_catalog.to_regclass('pg_temp.dbinfer_scored') IS NOT NULL THEN
     DROP TABLE pg_temp.dbinfer_scored;
   END IF;
+  IF answers IS NOT NULL THEN
+    keeper := pg_catalog.to_regclass(answers /* greenplum6: ::cstring */);
+    IF keeper IS NULL AND answers OPERATOR(pg_catalog.!~) '^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$' THEN
+      RAISE undefined_table USING MESSAGE = pg_catalog.format('dbinfer: the table %s for answers does not exist', answers), HINT = 'Write a plain name, such as kept_answers, to have it made.';
+    ELSIF keeper IS NULL THEN
+      EXECUTE pg_catalog.format('CREATE TABLE %s (key text, question text, row_digest text, models text, answer boolean, scored_at timestamptz)', answers);
+      keeper := pg_catalog.to_regclass(answers /* greenplum6: ::cstring */);
+    END IF;
+    -- whatever version a name means: any activation, alias or default asks anew
+    SELECT pg_catalog.md5(pg_catalog.concat(pg_catalog.string_agg(pg_catalog.concat_ws(' ', v.name, v.version, v.active, v.aliases, v.digest), ', ' ORDER BY v.name, v.version),
+        (SELECT pg_catalog.string_agg(m.name, ', ') FROM dbinfer.models m WHERE m.is_default))) INTO versions FROM dbinfer.model_versions v;
+    digest := pg_catalog.format('pg_catalog.md5((%s.*)::pg_catalog.text)', images);
+    kept := pg_catalog.format('LEFT JOIN (SELECT a.key AS dbinfer_kept_key, a.row_digest AS dbinfer_kept_digest, pg_catalog.bool_or(a.answer) AS dbinfer_kept FROM %s a
+        WHERE a.question OPERATOR(pg_catalog.=) $7 AND a.models OPERATOR(pg_catalog.=) $8 GROUP BY 1, 2) dbinfer_a
+        ON dbinfer_kept_key OPERATOR(pg_catalog.=) k.dbinfer_key::pg_catalog.text AND dbinfer_kept_digest OPERATOR(pg_catalog.=) %s', keeper, digest);
+  END IF;
   EXECUTE pg_catalog.format(E'CREATE TEMPORARY TABLE dbinfer_sample ON COMMIT DROP AS SELECT %I AS dbinfer_key,
       coalesce(nullif((%s\n)::pg_catalog.float8, ''NaN''), ''-Infinity'') AS dbinfer_proxy, pg_catalog.random() AS dbinfer_at FROM %s', id_column, coalesce(proxy, 'NULL'), images);
   CREATE TEMPORARY TABLE dbinfer_scored ON COMMIT DROP AS
-    SELECT s.dbinfer_key, s.dbinfer_proxy, 0 AS dbinfer_stratum, 0 AS dbinfer_round, true AS dbinfer_y FROM pg_temp.dbinfer_sample s LIMIT 0;
+    SELECT s.dbinfer_key, s.dbinfer_proxy, 0 AS dbinfer_stratum, 0 AS dbinfer_round, true AS dbinfer_y, ''::pg_catalog.text AS dbinfer_digest, true AS dbinfer_new FROM pg_temp.dbinfer_sample s LIMIT 0;
   SELECT pg_catalog.count(*) INTO everything FROM pg_temp.dbinfer_sample;
   SELECT coalesce(pg_catalog.array_agg(e.edge ORDER BY e.edge), '{}') INTO edges
     FROM (SELECT DISTINCT pg_catalog.unnest(pg_catalog.percentile_disc(edges) WITHIN GROUP (ORDER BY s.dbinfer_proxy)) AS edge FROM pg_temp.dbinfer_sample s
@@ -93,9 +115,15 @@ BEGIN
       told_at := pg_catalog.clock_timestamp();
     END IF;
     round := round OPERATOR(pg_catalog.+) 1;
-    EXECUTE pg_catalog.format(E'INSERT INTO pg_temp.dbinfer_scored SELECT k.dbinfer_key, k.dbinfer_proxy, %s, $2, (%s\n) FROM pg_temp.dbinfer_sample k %s JOIN %s ON %I OPERATOR(pg_catalog.=) k.dbinfer_key',
-        stratum, condition, chosen, images, id_column)
-      USING state OPERATOR(pg_catalog.->) 'cells', round, last_proxy, last_at, coalesce(next_proxy, '-Infinity'), coalesce(next_at, 0);
+    EXECUTE pg_catalog.format(E'INSERT INTO pg_temp.dbinfer_scored SELECT k.dbinfer_key, k.dbinfer_proxy, %s, $2, CASE WHEN dbinfer_kept_key IS NULL THEN (%s\n) ELSE dbinfer_kept END, %s, dbinfer_kept_key IS NULL
+        FROM pg_temp.dbinfer_sample k %s JOIN %s ON %I OPERATOR(pg_catalog.=) k.dbinfer_key %s',
+        stratum, condition, digest, chosen, images, id_column, kept)
+      USING state OPERATOR(pg_catalog.->) 'cells', round, last_proxy, last_at, coalesce(next_proxy, '-Infinity'), coalesce(next_at, 0), question, versions;
+    IF answers IS NOT NULL THEN
+      EXECUTE pg_catalog.format('INSERT INTO %s (key, question, row_digest, models, answer, scored_at)
+          SELECT s.dbinfer_key::pg_catalog.text, $1, s.dbinfer_digest, $2, s.dbinfer_y, pg_catalog.clock_timestamp() FROM pg_temp.dbinfer_scored s WHERE s.dbinfer_new AND s.dbinfer_round OPERATOR(pg_catalog.=) $3', keeper)
+        USING question, versions, round;
+    END IF;
     SELECT coalesce(pg_catalog.json_agg(t), '[]'), coalesce(pg_catalog.sum(t.taken), 0) OPERATOR(pg_catalog.+) scored, coalesce(pg_catalog.sum(t."true"), 0) OPERATOR(pg_catalog.+) fitting
       INTO found, scored, fitting
       FROM (SELECT s.dbinfer_stratum AS stratum, pg_catalog.count(*) AS taken, pg_catalog.count(DISTINCT s.dbinfer_key) AS keys, pg_catalog.count(CASE WHEN s.dbinfer_y THEN 1 END) AS "true"
@@ -109,6 +137,9 @@ BEGIN
   SELECT pg_catalog.count(*) INTO unclear FROM pg_temp.dbinfer_scored s WHERE s.dbinfer_y IS NULL;
   told := pg_catalog.format('dbinfer: %s of %s rows scored, %s of them true', scored, everything, fitting)
     OPERATOR(pg_catalog.||) CASE WHEN unclear OPERATOR(pg_catalog.>) 0 THEN pg_catalog.format(', %s without an answer', unclear) ELSE '' END;
+  IF answers IS NOT NULL THEN
+    SELECT told OPERATOR(pg_catalog.||) pg_catalog.format(', %s known from %s', pg_catalog.count(*), answers) INTO told FROM pg_temp.dbinfer_scored s WHERE NOT s.dbinfer_new;
+  END IF;
   IF k IS NULL THEN
     SELECT told OPERATOR(pg_catalog.||) pg_catalog.concat(
         '; ' OPERATOR(pg_catalog.||) CASE WHEN x.accepted OPERATOR(pg_catalog.>) 0 THEN pg_catalog.format('%s with a proxy from %s are taken unseen (at most %s are false)', x.accepted, edges[x.accepted_from], x."false") END,
@@ -132,6 +163,6 @@ BEGIN
   DROP TABLE pg_temp.dbinfer_scored;
 -- include shared/raise_again.sql
 END $$;
-COMMENT ON FUNCTION dbinfer.find(regclass, text, text, double precision, double precision, double precision, bigint, name) IS
-  'the rows that fulfil a condition: at least the part `recall` of them, at this confidence, by scoring few rows where a `proxy` that is cheap to compute is high for them; with `precise` below 1, so great a part of what it returns fulfils it, and the rest is not checked; or the first `k` that do, e.g. SELECT id FROM dbinfer.find(''images'', $$ (dbinfer.classify(img, ''digits'')).label = ''7'' $$, proxy => ''brightness'', recall => 0.95)';
-GRANT EXECUTE ON FUNCTION dbinfer.find(regclass, text, text, double precision, double precision, double precision, bigint, name) TO PUBLIC;
+COMMENT ON FUNCTION dbinfer.find(regclass, text, text, double precision, double precision, double precision, bigint, name, text) IS
+  'the rows that fulfil a condition: at least the part `recall` of them, at this confidence, by scoring few rows where a `proxy` that is cheap to compute is high for them; with `precise` below 1, so great a part of what it returns fulfils it, and the rest is not checked; or the first `k` that do; `answers` names a table that keeps what was scored, e.g. SELECT id FROM dbinfer.find(''images'', $$ (dbinfer.classify(img, ''digits'')).label = ''7'' $$, proxy => ''brightness'', recall => 0.95)';
+GRANT EXECUTE ON FUNCTION dbinfer.find(regclass, text, text, double precision, double precision, double precision, bigint, name, text) TO PUBLIC;

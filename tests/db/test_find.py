@@ -157,6 +157,9 @@ WRONG = {
     "k => 3, recall => 0.9": "find gives the first k rows, or a recall, but was asked for both",
     "id_column => 'camera'": 'column "camera" of shots has the same value in several rows',
     "id_column => 'nothing'": 'column "nothing" does not exist',
+    "answers => 'x (a int); DROP TABLE shots'": "invalid name syntax",
+    "answers => '\"Odd\"'": 'the table "Odd" for answers does not exist',
+    "answers => 'shots'": "does not exist",
     "proxy => 'nothing'": 'column "nothing" does not exist',
 }
 
@@ -178,3 +181,37 @@ def test_what_cannot_be_found_is_one_sentence(db: Connection, subtests: pytest.S
 def test_a_slow_one_tells_how_far_it_is(db: Connection) -> None:
     find(db, "pg_sleep(0.02) IS NOT NULL AND camera = 9", "proxy => 'camera'", "recall => 0.9")
     assert any("of 4000 rows scored, " in notice for notice in db.notices)
+
+
+def known(db: Connection) -> int:
+    return int(told(db).split(" true, ")[1].split(" known")[0])
+
+
+def test_rows_that_are_kept_are_not_scored_again(db: Connection) -> None:
+    """Until the row or a model has changed; of another condition nothing is known."""
+    asked = (RED, "proxy => 'id'", "k => 30", "answers => 'kept_answers'")
+    try:
+        first = find(db, *asked)
+        assert known(db) == 0
+        paid = scored(db)
+        assert ask(db, "SELECT count(*) FROM kept_answers") == paid
+        assert find(db, *asked) == first
+        assert (known(db), scored(db)) == (paid, paid)
+        rows(db, "UPDATE shots SET name = 'another' WHERE id = 3999")
+        assert find(db, *asked) == first
+        assert known(db) == paid - 1
+        # two sessions may have kept the same row
+        rows(db, "INSERT INTO kept_answers SELECT * FROM kept_answers")
+        assert find(db, *asked) == first
+        assert (
+            len(find(db, RED, f"proxy => '{GOOD}'", "recall => 0.9", "answers => 'kept_answers'"))
+            >= 0.8 * ROWS / 10
+        )
+        assert 0 < known(db) < scored(db)
+        find(db, f"NOT {RED}", "k => 3", "answers => 'kept_answers'")
+        assert known(db) == 0
+        rows(db, "SELECT dbinfer.set_alias('colours', 'other', 1)")
+        assert find(db, *asked) == first
+        assert known(db) == 0
+    finally:
+        rows(db, "DROP TABLE IF EXISTS kept_answers")
