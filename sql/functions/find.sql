@@ -35,7 +35,7 @@ DECLARE
 BEGIN
   IF images IS NULL OR condition IS NULL THEN
     RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('dbinfer: %s is NULL', CASE WHEN images IS NULL THEN 'the table' ELSE 'the condition' END),
-      HINT = 'For example: SELECT id FROM dbinfer.find(''images'', $q$ (dbinfer.classify(img)).label = ''7'' $q$, proxy => ''brightness'')';
+      HINT = 'For example: SELECT id FROM dbinfer.find(''images'', $q$ (dbinfer.classify(img)).label = ''7'' $q$, proxy => ''octet_length(img)'')';
   ELSIF k OPERATOR(pg_catalog.<) 1 THEN
     RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('dbinfer: k is %s, but must be 1 or more', k);
   ELSIF k IS NOT NULL AND (recall IS NOT NULL OR precise OPERATOR(pg_catalog.<>) 1) THEN
@@ -164,5 +164,5 @@ BEGIN
 -- include shared/raise_again.sql
 END $$;
 COMMENT ON FUNCTION dbinfer.find(regclass, text, text, double precision, double precision, double precision, bigint, name, text) IS
-  'the rows that fulfil a condition: at least the part `recall` of them, at this confidence, by scoring few rows where a `proxy` that is cheap to compute is high for them; with `precise` below 1, so great a part of what it returns fulfils it, and the rest is not checked; or the first `k` that do; `answers` names a table that keeps what was scored, e.g. SELECT id FROM dbinfer.find(''images'', $$ (dbinfer.classify(img, ''digits'')).label = ''7'' $$, proxy => ''brightness'', recall => 0.95)';
+  'the rows that fulfil a condition: at least the part `recall` of them, at this confidence, by scoring few rows where a `proxy` that is cheap to compute is high for them; with `precise` below 1, so great a part of what it returns fulfils it, and the rest is not checked; or the first `k` that do; `answers` names a table that keeps what was scored, e.g. SELECT id FROM dbinfer.find(''images'', $$ (dbinfer.classify(img, ''digits'')).label = ''7'' $$, proxy => ''octet_length(img)'', recall => 0.95)';
 GRANT EXECUTE ON FUNCTION dbinfer.find(regclass, text, text, double precision, double precision, double precision, bigint, name, text) TO PUBLIC;

@@ -18,7 +18,8 @@ TYPE_CHECKING = False  # of typing itself: see fastjson
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Sequence, Tuple
 
-PILOT = 12  # rows of each block in the first round
+PILOT = 12  # rows that each round takes at least, and
+FIRST = 330  # of the first one, in all blocks alike
 GROWTH = 2.5  # a round brings the rows to at most so many times those before it: the first rates are rough
 STEP = 0.6  # of what a test is likely to need yet, in each round
 SPEND = 0.75  # of the error that is left, for the next tests
@@ -208,7 +209,9 @@ class Search:
         self.state["rounds"] += 1
         if not self.taken or self.state["rounds"] > LONGEST:
             for cell in self.cells:
-                self._take([cell], PILOT if self.state["rounds"] <= LONGEST else cell["rows"])
+                self._take(
+                    [cell], FIRST / len(self.cells) if self.state["rounds"] <= LONGEST else cell["rows"]
+                )
             return True
         plan = self._plan()
         if sum(map(unseen, self.between)):
@@ -272,7 +275,7 @@ class Search:
         ]
         _, *best = max(
             ((high[0] + low[0], high, low) for high in highs for low in lows if high[1] <= low[1]),
-            key=lambda one: one[0],
+            key=lambda one: (one[0], one[2][1]),
         )
         for name, (_, edge, _, _) in zip(("accepted", "left_out"), best):
             if edge != self.state[name]["edge"]:
