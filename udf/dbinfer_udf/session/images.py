@@ -148,6 +148,13 @@ def sampling(settings: Dict[str, str], asked: bytes, k: Optional[int]) -> str:
     return next_round(asked.decode())
 
 
+def finding(settings: Dict[str, str], asked: bytes, k: Optional[int]) -> str:
+    """Return which rows to score next for a search, and what is known now; see finding.next_round."""
+    from .finding import next_round
+
+    return next_round(asked.decode())
+
+
 def image(settings: Dict[str, str], reference: str, etag: Optional[str]) -> bytes:
     """Return the image to which a reference leads; `settings` know the stores that the user may read."""
     from ..store.reader import read_image
@@ -180,4 +187,5 @@ IMAGE_TASKS: Dict[str, Callable[[Any, Any, Any], Any]] = {
     "tiles": tiles,
     "alike": alike,
     "sampling": sampling,
+    "finding": finding,
 }
