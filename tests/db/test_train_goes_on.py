@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import psycopg2
 import pytest
 import tiny_models
@@ -104,6 +105,42 @@ def test_who_may_not_deploy_hears_it_first(dsn: str, tmp_path: Path) -> None:
         with pytest.raises(RegistryError, match="permission denied"):
             dbinfer.train("digits", "digits", replace(wrong, deploy="first"), other)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_candidate_is_compared_with_the_active_version(
+    first: TrainReport, dsn: str, tmp_path: Path
+) -> None:
+    """On the rows that were held out alone, by SQL; the registry keeps the verdict, and nothing is activated."""
+    out = tmp_path / "candidate"
+    held = f"{ALL} WHERE id % 3 = 0"
+    options = dbinfer.TrainOptions(
+        out=str(out), epochs=1, batch=64, lr=0.003, val=held, deploy="digits", alias="candidate"
+    )
+    report = dbinfer.train("digits@1", f"{ALL} WHERE id % 3 > 0", options, dsn)
+    found = report.comparison
+    assert found is not None
+    both = ", ".join(
+        f"(dbinfer.classify(img, 'digits@{one}')).label = label::text" for one in ("candidate", "first")
+    )
+    with closing(psycopg2.connect(dsn)) as db:
+        answers = rows(db, f"SELECT {both} FROM goes_on WHERE id % 3 = 0")
+        kept = rows(
+            db,
+            "SELECT active, manifest->'provenance'->'training'->'comparison', manifest->'metrics' "
+            "FROM dbinfer.model_versions WHERE name = 'digits' AND 'candidate' = ANY (aliases)",
+        )
+    new, old = ([pair[place] for pair in answers] for place in (0, 1))
+    assert (found.images, found.active, found.measure) == (COUNT // 3, "digits@1", "accuracy")
+    assert (found.new, found.old) == (pytest.approx(np.mean(new)), pytest.approx(np.mean(old)))
+    assert (found.new_better, found.old_better) == (
+        answers.count((True, False)),
+        answers.count((False, True)),
+    )
+    new_share, old_share = (f"{100 * share:.1f} %" for share in (found.new, found.old))
+    told = f"Of 100 images digits@2 gets right {new_share}, the active digits@1 {old_share}; of "
+    assert found.verdict.startswith(told)
+    assert kept == [(False, found.to_dict(), report.metrics)]
+    assert report.to_dict()["comparison"]["verdict"] == found.verdict
 
 
 def job(first: TrainReport, dsn: str, data: str, **more: object) -> TrainJob:
