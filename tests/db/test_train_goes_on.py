@@ -107,57 +107,56 @@ def test_who_may_not_deploy_hears_it_first(dsn: str, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_candidate_is_compared_with_the_active_version(
-    first: TrainReport, dsn: str, tmp_path: Path
-) -> None:
-    """On the rows that were held out alone, by SQL; the registry keeps the verdict, and nothing is activated."""
-    out = tmp_path / "candidate"
-    held = f"{ALL} WHERE id % 3 = 0"
-    options = dbinfer.TrainOptions(
-        out=str(out), epochs=1, batch=64, lr=0.003, val=held, deploy="digits", alias="candidate"
-    )
-    report = dbinfer.train("digits@1", f"{ALL} WHERE id % 3 > 0", options, dsn)
-    found = report.comparison
-    assert found is not None
-    both = ", ".join(
-        f"(dbinfer.classify(img, 'digits@{one}')).label = label::text" for one in ("candidate", "first")
-    )
-    with closing(psycopg2.connect(dsn)) as db:
-        answers = rows(db, f"SELECT {both} FROM goes_on WHERE id % 3 = 0")
-        kept = rows(
-            db,
-            "SELECT active, manifest->'provenance'->'training'->'comparison', manifest->'metrics' "
-            "FROM dbinfer.model_versions WHERE name = 'digits' AND 'candidate' = ANY (aliases)",
-        )
-    new, old = ([pair[place] for pair in answers] for place in (0, 1))
-    assert (found.images, found.active, found.measure) == (COUNT // 3, "digits@1", "accuracy")
-    assert (found.new, found.old) == (pytest.approx(np.mean(new)), pytest.approx(np.mean(old)))
-    assert (found.new_better, found.old_better) == (
-        answers.count((True, False)),
-        answers.count((False, True)),
-    )
-    new_share, old_share = (f"{100 * share:.1f} %" for share in (found.new, found.old))
-    told = f"Of 100 images digits@2 gets right {new_share}, the active digits@1 {old_share}; of "
-    assert found.verdict.startswith(told)
-    assert kept == [(False, found.to_dict(), report.metrics)]
-    assert report.to_dict()["comparison"]["verdict"] == found.verdict
-
-
 def job(first: TrainReport, dsn: str, data: str, **more: object) -> TrainJob:
     out = str(first.model.parent.parent / "next")
     values = {"out": out, "dsn": dsn, "val": ALL, "epochs": 1, "batch": 64, "final": "last", **more}
     return TrainJob("digits@1", data, **values)  # type: ignore[arg-type]
 
 
-def test_it_goes_on_where_it_was(first: TrainReport, dsn: str) -> None:
-    """The new rows show three digits of the ten, whose numbers stay."""
+@pytest.fixture(scope="module")
+def candidate(first: TrainReport, dsn: str) -> TrainReport:
+    """What goes on from the active version, on three digits of the ten, whose numbers stay."""
+    query = f"{ALL} WHERE label IN (3, 5, 8)"
+    more = job(first, dsn, query, lr=SLOW, deploy="digits", alias="candidate")
+    return dbinfer.train(more.network, more.data, more, dsn)
+
+
+def test_it_goes_on_where_it_was(first: TrainReport, candidate: TrainReport) -> None:
     assert first.metrics["val_accuracy"] > 0.5
-    report = run(job(first, dsn, f"{ALL} WHERE label IN (3, 5, 8)", lr=SLOW))
-    assert report.metrics["val_accuracy"] == pytest.approx(first.metrics["val_accuracy"], abs=2 / COUNT)
-    manifest = dbinfer.convert(report.model, report.model.with_suffix(".xml")).manifest
+    assert candidate.metrics["val_accuracy"] == pytest.approx(first.metrics["val_accuracy"], abs=2 / COUNT)
+    assert candidate.deployed is not None
+    manifest = candidate.deployed.manifest
     assert manifest.labels == tuple("0123456789")
     assert manifest.provenance["training"]["network"] == "digits@1"
-    assert report.model.name == "digits.keras"
+    assert candidate.model.name == "digits.keras"
+
+
+def test_a_candidate_is_compared_with_the_active_version(candidate: TrainReport, dsn: str) -> None:
+    """By SQL, on the rows that were held out; the registry keeps the verdict, and nothing is activated."""
+    found = candidate.comparison
+    assert found is not None
+    with closing(psycopg2.connect(dsn)) as db:
+        new, old = (
+            rows(
+                db,
+                f"SELECT (dbinfer.classify(img, 'digits@{one}')).label = label::text FROM goes_on ORDER BY id",
+            )
+            for one in ("candidate", "first")
+        )
+        kept = rows(
+            db,
+            "SELECT active, manifest->'provenance'->'training'->'comparison', manifest->'metrics' "
+            "FROM dbinfer.model_versions WHERE name = 'digits' AND 'candidate' = ANY (aliases)",
+        )
+    assert (found.images, found.active, found.measure) == (COUNT, "digits@1", "accuracy")
+    assert (found.new, found.old) == (pytest.approx(np.mean(new)), pytest.approx(np.mean(old)))
+    pairs = [(mine[0], other[0]) for mine, other in zip(new, old, strict=True)]
+    assert (found.new_better, found.old_better) == (pairs.count((True, False)), pairs.count((False, True)))
+    assert found.verdict.startswith(
+        f"Of {COUNT} images digits@2 gets right {100 * found.new:.1f} %, the active digits@1 "
+    )
+    assert kept == [(False, found.to_dict(), candidate.metrics)]
+    assert candidate.to_dict()["comparison"]["verdict"] == found.verdict
 
 
 @pytest.mark.wide
