@@ -73,7 +73,7 @@ def compare(
     try:
         return _compared(new, active, held, dsn, progress)
     except DbinferError as err:
-        return not_compared(new, active, str(err))
+        return not_compared(new, active, err.message)
 
 
 def not_compared(new: Version, active: Version, why: str) -> Comparison:
