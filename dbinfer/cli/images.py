@@ -591,7 +591,7 @@ def next(
     Examples:
 
         $ dbinfer next --table scans --predictions answers --count 50
-        scans_next: 50 of 500 candidates (digits@1): 12 8, 9 3, 8 9, ...
+        public.scans_next: 50 of 500 candidates (digits@1)
 
         $ dbinfer next --table scans --predictions answers --embeddings vectors --into todo
     """
@@ -599,8 +599,5 @@ def next(
     if json:
         print_json(report.to_dict())
         return
-    classes = ", ".join(f"{rows} {name}" for name, rows in report.by_class.items())
     said = f" ({report.model})" if report.model else ""
-    console.print(
-        f"{report.into}: {report.rows} of {report.candidates} candidates{said}: {classes}", soft_wrap=True
-    )
+    console.print(f"{report.into}: {report.rows} of {report.candidates} candidates{said}", soft_wrap=True)

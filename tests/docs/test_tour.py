@@ -26,6 +26,7 @@ PAGES = (
     "docs/how-to/arriving.md",
     "docs/how-to/compose.md",
     "docs/how-to/estimate.md",
+    "docs/how-to/label.md",
     "docs/how-to/nightly.md",
     "docs/how-to/who-may-use.md",
     "docs/tutorial/first-classifier.md",
