@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -10,7 +11,7 @@ import numpy as np
 import psycopg2
 import pytest
 import tiny_models
-from asking import refused, role, rows
+from asking import ask, refused, role, rows
 from psycopg2.extensions import connection as Connection
 
 import dbinfer
@@ -159,5 +160,12 @@ def test_who_may_keep_a_comparison(db: Connection) -> None:
     ]:
         with pytest.raises(psycopg2.Error, match=sentence):
             rows(db, call, name, version, value)
+    shown = "SELECT manifest FROM dbinfer.model_versions WHERE name = 'colours' AND version = 1"
+    before = ask(db, shown)
+    for verdict in ("better", "worse"):
+        rows(db, call, "colours", 1, json.dumps({"verdict": verdict}))
+        after = ask(db, shown)
+        assert after.pop("provenance") == {"training": {"comparison": {"verdict": verdict}}}
+        assert after == {key: value for key, value in before.items() if key != "provenance"}
     with role(db):
         refused(db, "42501", call, "colours", 1, "{}")
