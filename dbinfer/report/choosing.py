@@ -184,6 +184,7 @@ def _chosen(
         names["joined"] = sql.SQL(read("client/next_embedded.sql")).format(**names)
     execute_patiently(cur, sql.SQL(read("client/next_pool.sql")).format(**names))
     found = [Candidate(tuple(key), *rest) for key, *rest in cur.fetchall()]
+    _check_once(found, source)
     if not found:
         raise DataError(
             f"no row of {source.table} without a label has a result in {source.predictions}"
@@ -197,6 +198,15 @@ def _chosen(
         [one.score for one in found], [one.embedding for one in found], _parts(conn, known), options.count
     )
     return found, [found[place] for place in places]
+
+
+def _check_once(found: Sequence[Candidate], source: Source) -> None:
+    for key, times in Counter(one.key for one in found).items():
+        if times > 1:
+            raise DataError(
+                f"key {', '.join(key)!r} is not unique in {source.table}, {source.predictions} or the embeddings",
+                "Name the column or columns that identify a row with --key.",
+            )
 
 
 def _vectors(cur: Cursor, source: Source, options: NextOptions) -> Source:

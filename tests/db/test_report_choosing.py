@@ -185,6 +185,11 @@ def test_mistakes_of_next(db: Connection, dsn: str, subtests: pytest.Subtests) -
         with subtests.test(message=message), pytest.raises(DataError) as caught:
             dbinfer.next(table, predictions, dbinfer.NextOptions(**values), dsn)  # type: ignore[arg-type]
         assert str(caught.value).startswith(message)
+    rows(
+        db, "CREATE TABLE public.twice AS SELECT * FROM public.answers UNION ALL SELECT * FROM public.answers"
+    )
+    with pytest.raises(DataError, match=r"key '\d' is not unique in public.scans, public.twice or"):
+        dbinfer.next("public.scans", "public.twice", None, dsn)
     with pytest.raises(UsageError, match="count is 0"):
         dbinfer.NextOptions(count=0)
 
