@@ -92,6 +92,16 @@ def test_a_run_that_was_stopped_before_it_was_deployed(
     ]
     assert any("is complete" in event for event in events)
     assert not [event for event in events if event.startswith("epoch")]
+    # Of other rows nobody knows which were held out
+    with closing(psycopg2.connect(dsn)) as db, db:
+        rows(db, "INSERT INTO goes_on SELECT -1, img, label FROM goes_on WHERE id = 0")
+    later = dbinfer.train("digits", ALL, replace(options, resume="last", activate=False), dsn)
+    with closing(psycopg2.connect(dsn)) as db, db:
+        rows(db, "DELETE FROM goes_on WHERE id = -1")
+    assert later.comparison is not None
+    assert later.comparison.verdict.startswith(
+        "digits@1 was not compared with digits@1: the data has other rows by now"
+    )
 
 
 @pytest.mark.wide
