@@ -1,6 +1,6 @@
 """Measures how many labels `dbinfer next` saves: python tests/bench/choosing.py [SEED ...], three seeds without.
 
-Of scikit-learn's digits, 1437 are a table without labels. Fifty rows, drawn by the seed, get their labels. A network is
+Of scikit-learn's digits, 1438 are a table without labels. Fifty rows, drawn by the seed, get their labels. A network is
 trained on them and deployed, the table is scored, and more rows get labels: those that `next` chooses, or random ones.
 Each network learns for the same number of epochs, the last one counts, and the held-out digits judge it. The target is
 the best accuracy that random rows reach with 50, 175 or 300 labels; each way needs the labels with which it first
