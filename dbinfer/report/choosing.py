@@ -165,7 +165,8 @@ def _chosen(
     names: dict[str, sql.Composable] = {
         "table": source.table.identifier,
         "predictions": source.predictions.identifier,
-        "key": source.key("p"),
+        "key": source.key("c"),
+        **{f"{alias}_keys": _names(source, alias) for alias in "pdc"},
         "same": source.same("p", "i"),
         "version": of(version),
         "truth": sql.Identifier(source.label),
@@ -177,7 +178,7 @@ def _chosen(
         vectors = _vectors(cur, source, options)
         names |= {
             "embeddings": vectors.predictions.identifier,
-            "embedded_key": vectors.key("e"),
+            "embedded": vectors.same("e", "c"),
             "embedded_version": of(_version(cur, vectors, None), "e"),
             "embedding": sql.SQL("e.embedding"),
         }
@@ -198,6 +199,10 @@ def _chosen(
         [one.score for one in found], [one.embedding for one in found], _parts(conn, known), options.count
     )
     return found, [found[place] for place in places]
+
+
+def _names(source: Source, alias: str) -> sql.Composed:
+    return sql.SQL(", ").join(sql.Identifier(alias, name) for name in source.keys)
 
 
 def _check_once(found: Sequence[Candidate], source: Source) -> None:

@@ -1,1 +1,1 @@
-JOIN {embeddings} e ON {embedded_key} OPERATOR(pg_catalog.=) c.key AND {embedded_version} AND e.embedding IS NOT NULL
+JOIN {embeddings} e ON {embedded} AND {embedded_version} AND e.embedding IS NOT NULL

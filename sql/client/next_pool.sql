@@ -1,10 +1,11 @@
 -- The least certain rows without a label, as many of each class that the model sees as there are of them, up to a number.
-SELECT c.key, c.label, c.score, {embedding}
-  FROM (SELECT d.key, d.label, d.score, d.place
-          FROM (SELECT {key} AS key, p.label::pg_catalog.text AS label, p.score,
-                       pg_catalog.row_number() OVER (PARTITION BY p."class" ORDER BY p.score, {key}) AS place
+-- The key stays in columns of its own: ORCA loses the collation where arrays of text are joined.
+SELECT {key}, c.dbinfer_label, c.dbinfer_score, {embedding}
+  FROM (SELECT d.*
+          FROM (SELECT {p_keys}, p.label::pg_catalog.text AS dbinfer_label, p.score AS dbinfer_score,
+                       pg_catalog.row_number() OVER (PARTITION BY p."class" ORDER BY p.score, {p_keys}) AS dbinfer_place
                   FROM {predictions} p JOIN {table} i ON {same}
                  WHERE {version} AND i.{truth} IS NULL AND p.score IS NOT NULL) d
-         ORDER BY d.place, d.score, d.key LIMIT {pool}) c
+         ORDER BY d.dbinfer_place, d.dbinfer_score, {d_keys} LIMIT {pool}) c
        {joined}
- ORDER BY c.score, c.key
+ ORDER BY c.dbinfer_score, {c_keys}
