@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     )
     from dbinfer.plan import PlanOptions, PlanReport, plan
     from dbinfer.report import PageReport, ReportOptions, report
+    from dbinfer.report.choosing import NextOptions, NextReport, next
     from dbinfer.report.judge import JudgeReport, judge
     from dbinfer.score import (
         CancelReport,
@@ -124,6 +125,8 @@ __all__ = [
     "LoadOptions",
     "LoadReport",
     "ModelsReport",
+    "NextOptions",
+    "NextReport",
     "OnProgress",
     "PageReport",
     "PlanOptions",
@@ -183,6 +186,7 @@ __all__ = [
     "judge",
     "load",
     "models",
+    "next",
     "plan",
     "predict",
     "quantize",

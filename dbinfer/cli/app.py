@@ -118,6 +118,10 @@ COMMANDS = {
                 "images",
                 "Write an HTML report on a table of results: what came out, how good it is, what to check.",
             ),
+            "next": (
+                "images",
+                "Choose the rows of a table whose labels would teach a classifier most.",
+            ),
             "score": (
                 "images",
                 "Score a table of images into a table of results, inside the database and on all its cores.",

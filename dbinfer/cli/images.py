@@ -1,4 +1,6 @@
-"""load, predict, sample, store, score, export, jobs, report: images into tables, their results, a report on these."""
+"""load, predict, sample, store, score, export, jobs, report: images into tables, their results, a report on
+these, and what to label next.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def _short(value: Any) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the application."""
-    for command in (load, predict, sample, score, export, follow, worker, report):
+    for command in (load, predict, sample, score, export, follow, worker, report, next):
         app.command()(command)
     app.add_typer(jobs, name="jobs")
     app.add_typer(store, name="store")
@@ -570,3 +572,32 @@ def report(
     ]
     figures += [f"dice {done.dice:.4f}"] if done.dice is not None else []
     console.print(f"{done.out}: {', '.join(figures)} ({bytes_text(done.bytes)})", soft_wrap=True)
+
+
+def next(
+    *,
+    table: Annotated[str, typer.Option(help="The table of images, with their labels.")] = "images",
+    predictions: Annotated[
+        str, typer.Option(help="The table of classes, as dbinfer score made it.")
+    ] = "predictions",
+    options: dbinfer.NextOptions,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """The rows without a label of which the model is least sure, of all classes that it sees. With --embeddings they
+    also differ from each other, and from the rows that have a label. They go into a table, the best first, with the
+    class that the model sees. Label them, train again, score again, and ask again.
+
+    Examples:
+
+        $ dbinfer next --table scans --predictions answers --count 50
+        public.scans_next: 50 of 500 candidates (digits@1)
+
+        $ dbinfer next --table scans --predictions answers --embeddings vectors --into todo
+    """
+    report = dbinfer.next(table, predictions, options, dsn)
+    if json:
+        print_json(report.to_dict())
+        return
+    said = f" ({report.model})" if report.model else ""
+    console.print(f"{report.into}: {report.rows} of {report.candidates} candidates{said}", soft_wrap=True)

@@ -150,6 +150,8 @@ def _print_report(report: dbinfer.TrainReport) -> None:
     say(f"{report.model}: epoch {report.run['epoch']}, {metrics} ({report.run['seconds']:.1f} s)")
     if report.deployed:
         print_deployed(report.deployed)
+        if report.comparison:
+            say(f"  {report.comparison.verdict}")
         return
     say(f"next: dbinfer convert {report.model} -o {report.model.with_suffix('.xml')}")
 

@@ -82,8 +82,13 @@ class Source:
         return sql.SQL(", ").join(parts)
 
 
-def find(cur: Cursor, table: str, predictions: str, options: ReportOptions) -> Source:
+def find(
+    cur: Cursor, table: str, predictions: str, options: ReportOptions, needs_image: bool = True
+) -> Source:
     """Look at both tables.
+
+    Args:
+        needs_image: the images' column must be there.
 
     Raises:
         DataError: one of them is not there, or lacks a column that the page needs.
@@ -101,8 +106,9 @@ def find(cur: Cursor, table: str, predictions: str, options: ReportOptions) -> S
         _require(images, has, name, "Name the column that identifies a row with --key.")
         _require(results, gives, name, "Name the column that identifies a row with --key.")
     img = column(options.column)
-    _require(images, has, img, "Name the column with the images with --column.")
-    if has[img][1] not in ("bytea", "text", "varchar", "oid"):
+    if needs_image:
+        _require(images, has, img, "Name the column with the images with --column.")
+    if needs_image and has[img][1] not in ("bytea", "text", "varchar", "oid"):
         raise DataError(
             f"column {img!r} of {images} is {has[img][1]}, but images are bytea, or references to them text"
         )
@@ -116,7 +122,7 @@ def find(cur: Cursor, table: str, predictions: str, options: ReportOptions) -> S
         keys={name: has[name] for name in keys},
         first=first,
         img=img,
-        img_type=has[img][1],
+        img_type=has[img][1] if img in has else "",
         label=_label(images, has, options.label),
         truth=_truth(images, has, options.truth),
         versioned={"model", "version", "scored_at"} <= set(gives),

@@ -289,7 +289,7 @@ def finish(training: Training, started: datetime, answered: dict[str, Any] | Non
         "ranks": job.ranks,
         "versions": versions(job),
         **about,
-        "images": {"train": len(setup.train.rows), "validation": len(setup.val.rows) if setup.val else 0},
+        "images": setup.images,
         "epoch": chosen,
         "best_epoch": best,
         "metrics": metrics_of(history, chosen),

@@ -156,7 +156,8 @@ class TrainOptions:
     )
     deploy: str = option(
         "",
-        "Convert the model, try it and deploy it under this name, with its metrics and --data.",
+        "Convert the model, try it, deploy it under this name, with its metrics and --data, and compare it with the "
+        "active version.",
         metavar="NAME",
     )
     alias: str = option("", "Of --deploy: alias for the new version, for example candidate.")

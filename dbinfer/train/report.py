@@ -138,6 +138,31 @@ RUN, HISTORY, CURVES = "run.json", "history.csv", "curves.png"
 
 
 @dataclass(frozen=True)
+class Comparison(Report):
+    """How a new version does against the one that was active.
+
+    Attributes:
+        verdict: all of it in one or two sentences; also why nothing was compared.
+        active: the other version, as NAME@VERSION; empty where there was none.
+        measure: accuracy, f1, dice or error; empty where nothing was compared, as all below are zero then.
+        images: that both have scored.
+        new, old: the mean of the measure over these images.
+        new_better, old_better: images on which only the one is right, or nearer to the truth than the other.
+        confidence: that the difference has the sign that it shows, 1 - p of a two-sided test.
+    """
+
+    verdict: str
+    active: str = ""
+    measure: str = ""
+    images: int = 0
+    new: float = 0.0
+    old: float = 0.0
+    new_better: int = 0
+    old_better: int = 0
+    confidence: float = 0.0
+
+
+@dataclass(frozen=True)
 class TrainReport(Report):
     """The outcome of a run.
 
@@ -149,6 +174,7 @@ class TrainReport(Report):
         best_epoch: number of the epoch with the best validation; 0 without one.
         run: what run.json holds.
         deployed: the version in the database, of --deploy.
+        comparison: of that one with the version that was active.
     """
 
     model: Path
@@ -158,6 +184,7 @@ class TrainReport(Report):
     best_epoch: int
     run: dict[str, Any]
     deployed: DeployReport | None = None
+    comparison: Comparison | None = None
 
 
 def versions(job: TrainJob) -> dict[str, str]:

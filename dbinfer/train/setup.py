@@ -54,6 +54,11 @@ class Setup:
     val: Rows | None
     snapshot: Snapshot
 
+    @property
+    def images(self) -> dict[str, int]:
+        """How many images train and validate."""
+        return {"train": len(self.train.rows), "validation": len(self.val.rows) if self.val else 0}
+
     def training(self, rank: int, size: int) -> Pipeline:
         """Return the batches of one rank; opens its images."""
         alone = self.job.sharding == "all"

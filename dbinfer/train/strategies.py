@@ -234,7 +234,11 @@ def train(
 
         network = saved(network, options.out)
     job = TrainJob.of(network, data, options, dsn)
-    return deploy_trained(run(job, shown_as_progress(job, progress)), job, progress)
+    report, setup = _run(job, shown_as_progress(job, progress))
+    try:
+        return deploy_trained(report, job, setup, progress)
+    finally:
+        setup.close()  # the comparison may have opened it again
 
 
 def run(job: TrainJob, on_event: OnEvent = lambda event: None) -> TrainReport:
@@ -243,6 +247,11 @@ def run(job: TrainJob, on_event: OnEvent = lambda event: None) -> TrainReport:
     A network of the user's own is looked at first, and what follows from it is told (event `network`, with a text).
     A fine-tuning is two trainings in a row; the report is that of the second one.
     """
+    return _run(job, on_event)[0]
+
+
+def _run(job: TrainJob, on_event: OnEvent) -> tuple[TrainReport, Setup]:
+    """Train, and return also the setup of the last training, whose snapshot is closed."""
     from dbinfer.train.finetuning import stages
     from dbinfer.train.own import find_network
     from dbinfer.train.setup import make_setup
@@ -251,7 +260,7 @@ def run(job: TrainJob, on_event: OnEvent = lambda event: None) -> TrainReport:
     if complete(setup):
         setup.close()
         on_event({"event": "network", "text": f"the run in {job.folder} is complete"})
-        return read_report(setup.job)
+        return read_report(setup.job), setup
     labels = setup.manifest.labels
     for number, stage in enumerate(stages(setup.job)):
         # The first one has its rows already; a later one reads them anew
@@ -260,7 +269,7 @@ def run(job: TrainJob, on_event: OnEvent = lambda event: None) -> TrainReport:
             raise DataError("the labels of the data have changed while the head was trained", "Start again.")
         _check_folder(stage)
         ALL[stage.strategy].train(setup, on_event)
-    return read_report(setup.job)
+    return read_report(setup.job), setup
 
 
 def complete(setup: Setup) -> bool:

@@ -4,6 +4,7 @@ converted, compared, tried and deployed, but active only if asked.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from dbinfer.base.errors import RegistryError
@@ -13,6 +14,7 @@ from dbinfer.models.deployment import DeployOptions, checked_name, deploy, read_
 from dbinfer.models.keras_file import fetch
 from dbinfer.train.options import FILE, VERSION, TrainJob
 from dbinfer.train.report import TrainReport
+from dbinfer.train.setup import Setup
 from dbinfer_models import write_manifest
 
 FROM = "from"  # the folder, within the run's, of what it begins with
@@ -46,12 +48,22 @@ def check_deploy(job: TrainJob) -> None:
         read_limits(cur)  # only those who may deploy can read them
 
 
-def deploy_trained(report: TrainReport, job: TrainJob, progress: OnProgress) -> TrainReport:
-    """Deploy what a run has left, where the job asks for it, and return the report with that."""
+def deploy_trained(report: TrainReport, job: TrainJob, setup: Setup, progress: OnProgress) -> TrainReport:
+    """Deploy what a run has left, where the job asks for it, and compare it with the version that is active by then.
+
+    Args:
+        setup: of its training.
+
+    Returns:
+        The report with both.
+    """
     if not job.deploy:
         return report
     from dbinfer.convert import ConvertOptions, convert
+    from dbinfer.train.comparison import Version, active_version, compare, not_compared
 
+    dsn = job.dsn or None
+    active = active_version(job.deploy, dsn)
     ir = report.model.with_suffix(".xml")
     convert(report.model, ir, ConvertOptions(force=True), progress)
     options = DeployOptions(
@@ -60,4 +72,19 @@ def deploy_trained(report: TrainReport, job: TrainJob, progress: OnProgress) -> 
         activate=job.activate,
         source=report.model if job.source else None,
     )
-    return replace(report, deployed=deploy(ir, options, job.dsn or None, progress))
+    deployed = deploy(ir, options, dsn, progress)
+    manifest = deployed.manifest
+    new = Version(f"{deployed.name}@{deployed.version}", manifest.task, tuple(manifest.labels))
+    if active and report.run["images"] != setup.images:  # of a run that was complete
+        found = not_compared(
+            new, active, "the data has other rows by now, and nothing tells which were held out"
+        )
+    else:
+        found = compare(new, active, setup.val, dsn, progress)
+    if found.measure:
+        with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
+            kept = json.dumps(found.to_dict())
+            cur.execute(
+                "SELECT dbinfer._keep_comparison(%s, %s, %s)", (deployed.name, deployed.version, kept)
+            )
+    return replace(report, deployed=deployed, comparison=found)

@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import psycopg2
 import pytest
 import tiny_models
@@ -91,6 +92,16 @@ def test_a_run_that_was_stopped_before_it_was_deployed(
     ]
     assert any("is complete" in event for event in events)
     assert not [event for event in events if event.startswith("epoch")]
+    # Of other rows nobody knows which were held out
+    with closing(psycopg2.connect(dsn)) as db, db:
+        rows(db, "INSERT INTO goes_on SELECT -1, img, label FROM goes_on WHERE id = 0")
+    later = dbinfer.train("digits", ALL, replace(options, resume="last", activate=False), dsn)
+    with closing(psycopg2.connect(dsn)) as db, db:
+        rows(db, "DELETE FROM goes_on WHERE id = -1")
+    assert later.comparison is not None
+    assert later.comparison.verdict.startswith(
+        "digits@1 was not compared with digits@1: the data has other rows by now"
+    )
 
 
 @pytest.mark.wide
@@ -112,15 +123,50 @@ def job(first: TrainReport, dsn: str, data: str, **more: object) -> TrainJob:
     return TrainJob("digits@1", data, **values)  # type: ignore[arg-type]
 
 
-def test_it_goes_on_where_it_was(first: TrainReport, dsn: str) -> None:
-    """The new rows show three digits of the ten, whose numbers stay."""
+@pytest.fixture(scope="module")
+def candidate(first: TrainReport, dsn: str) -> TrainReport:
+    """What goes on from the active version, on three digits of the ten, whose numbers stay."""
+    query = f"{ALL} WHERE label IN (3, 5, 8)"
+    more = job(first, dsn, query, lr=SLOW, deploy="digits", alias="candidate")
+    return dbinfer.train(more.network, more.data, more, dsn)
+
+
+def test_it_goes_on_where_it_was(first: TrainReport, candidate: TrainReport) -> None:
     assert first.metrics["val_accuracy"] > 0.5
-    report = run(job(first, dsn, f"{ALL} WHERE label IN (3, 5, 8)", lr=SLOW))
-    assert report.metrics["val_accuracy"] == pytest.approx(first.metrics["val_accuracy"], abs=2 / COUNT)
-    manifest = dbinfer.convert(report.model, report.model.with_suffix(".xml")).manifest
+    assert candidate.metrics["val_accuracy"] == pytest.approx(first.metrics["val_accuracy"], abs=2 / COUNT)
+    assert candidate.deployed is not None
+    manifest = candidate.deployed.manifest
     assert manifest.labels == tuple("0123456789")
     assert manifest.provenance["training"]["network"] == "digits@1"
-    assert report.model.name == "digits.keras"
+    assert candidate.model.name == "digits.keras"
+
+
+def test_a_candidate_is_compared_with_the_active_version(candidate: TrainReport, dsn: str) -> None:
+    """By SQL, on the rows that were held out; the registry keeps the verdict, and nothing is activated."""
+    found = candidate.comparison
+    assert found is not None
+    with closing(psycopg2.connect(dsn)) as db:
+        new, old = (
+            rows(
+                db,
+                f"SELECT (dbinfer.classify(img, 'digits@{one}')).label = label::text FROM goes_on ORDER BY id",
+            )
+            for one in ("candidate", "first")
+        )
+        kept = rows(
+            db,
+            "SELECT active, manifest->'provenance'->'training'->'comparison', manifest->'metrics' "
+            "FROM dbinfer.model_versions WHERE name = 'digits' AND 'candidate' = ANY (aliases)",
+        )
+    assert (found.images, found.active, found.measure) == (COUNT, "digits@1", "accuracy")
+    assert (found.new, found.old) == (pytest.approx(np.mean(new)), pytest.approx(np.mean(old)))
+    pairs = [(mine[0], other[0]) for mine, other in zip(new, old, strict=True)]
+    assert (found.new_better, found.old_better) == (pairs.count((True, False)), pairs.count((False, True)))
+    assert found.verdict.startswith(
+        f"Of {COUNT} images digits@2 gets right {100 * found.new:.1f} %, the active digits@1 "
+    )
+    assert kept == [(False, found.to_dict(), candidate.metrics)]
+    assert candidate.to_dict()["comparison"]["verdict"] == found.verdict
 
 
 @pytest.mark.wide

@@ -72,7 +72,7 @@ def constant(folder: Path, number: float, name: str = "constant", **values: Any)
         nothing = ops.multiply(_mean(ops, image), np.zeros(3, np.float32))
         return ops.add(nothing, np.array([number, number, number], np.float32))
 
-    return _write(_graph(head), folder, name, manifest("tensor", **values))
+    return _write(_graph(head), folder, name, manifest(**{"task": "tensor"} | values))
 
 
 def large(folder: Path, number: float, name: str) -> Path:

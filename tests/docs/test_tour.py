@@ -17,6 +17,7 @@ import pytest
 import tour
 from common_folders import common_folder
 from tour import Step
+from variants import wide
 
 from dbinfer import server as embedded
 
@@ -31,7 +32,9 @@ PAGES = (
     "docs/how-to/who-may-use.md",
     "docs/tutorial/first-classifier.md",
 )
-STEPS = [step for page in PAGES for step in tour.steps(ROOT / page)]
+WIDE = ("docs/how-to/label.md",)  # trains twice, as the tutorial does once
+STEPS = [step for page in (*PAGES, *WIDE) for step in tour.steps(ROOT / page)]
+FURTHER = sum(len(tour.steps(ROOT / page)) for page in WIDE)
 PATIENCE = 60.0
 INTERPRETERS = {"sql": ("dbinfer", "psql", "-X", "-v", "ON_ERROR_STOP=1"), "python": (sys.executable, "-")}
 # The real demo; only the network of the masks is small and hardly trained, for time's sake.
@@ -114,7 +117,11 @@ def reader(tour_server: embedded.ServerReport, tmp_path_factory: pytest.TempPath
     start.run("dbinfer", "psql", "-c", "DROP ROLE IF EXISTS analysts")
 
 
-@pytest.mark.parametrize("step", STEPS, ids=[f"{n:02d} {step}" for n, step in enumerate(STEPS)])
+@pytest.mark.parametrize(
+    "step",
+    [*STEPS[:-FURTHER], *wide(*STEPS[-FURTHER:])],
+    ids=[f"{n:02d} {step}" for n, step in enumerate(STEPS)],
+)
 def test_tour(reader: Reader, step: Step) -> None:
     printed = reader.seen(step)
     assert tour.alike(step, printed), f"shown:\n{step.shown}\nprinted:\n{printed}"

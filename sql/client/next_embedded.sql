@@ -1,0 +1,1 @@
+JOIN {embeddings} e ON {embedded} AND {embedded_version} AND e.embedding IS NOT NULL
