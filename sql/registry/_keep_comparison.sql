@@ -7,7 +7,7 @@ DECLARE
 BEGIN
   IF (jsonb_typeof(comparison) = 'object') IS NOT TRUE THEN
     RAISE data_exception USING MESSAGE = 'a comparison of versions must be a JSON object',
-      HINT = 'dbinfer train --deploy NAME makes it.';
+      HINT = 'It is made by this command: dbinfer train --deploy NAME';
   END IF;
   PERFORM dbinfer_private.lock_registry();
   PERFORM dbinfer_private.require_model(model_name, false, model_version);

@@ -69,6 +69,8 @@ CALLS = {
     "_lock_registry": [],
     "_missing_parts": [],
     "_add_part": ["repeat('0', 64), '\\x00'", "NULL, NULL", "'x', ''"],
+    "_keep_comparison": ["'secret', 1, NULL", "'secret', 1, '[]'", "'secret', 99, '{}'", "'no', 1, '{}'",
+                         "NULL, NULL, '{}'", "'secret', NULL, '{}'"],
     "_add_version": ["'a b', '{}', true, NULL", *(f"{call}, dbinfer._ask('dbinfer deploy')" for call in (
                      "'a b', '{}', true", "'ok', '{}', true", "'ok', NULL, true", "NULL, '{}', NULL",
                      "'ok', '{\"manifest\": {}, \"size\": \"1\", \"source_digest\": \"x\"}', true"))],
