@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import psycopg2
@@ -100,7 +100,7 @@ def _compared(
     if not unknown:
         return found
     more = f" {active.reference} does not know the labels {', '.join(unknown)}, where its answers count as wrong."
-    return Comparison(**{**found.to_dict(), "verdict": f"{found.verdict}{more}"})
+    return replace(found, verdict=f"{found.verdict}{more}")
 
 
 def _reason(new: Version, active: Version, held: Rows | None, unknown: Sequence[str]) -> str:
@@ -219,14 +219,14 @@ def _dice(truth: Any, answer: Any, _: Sequence[str]) -> float:
     import cv2
     import numpy as np
 
+    from dbinfer.models.agree import dice
+
     masks: list[Any] = [
         cv2.imdecode(np.frombuffer(mask, np.uint8), cv2.IMREAD_GRAYSCALE) for mask in (truth, answer)
     ]
     if len({np.shape(mask) for mask in masks}) > 1:
         raise DataError("a mask of the validation cannot be read, or has another size than its image")
-    has, found = (np.asarray(mask) > 0 for mask in masks)
-    both, all_ = int((has & found).sum()), int(has.sum() + found.sum())
-    return 2 * both / all_ if all_ else 1.0
+    return dice(*(np.asarray(mask) > 0 for mask in masks))
 
 
 WAYS = {

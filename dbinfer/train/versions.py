@@ -10,10 +10,11 @@ from dataclasses import replace
 from dbinfer.base.errors import RegistryError
 from dbinfer.base.progress import OnProgress
 from dbinfer.database.connection import session
-from dbinfer.models.deployment import DeployOptions, checked_name, deploy, read_limits
+from dbinfer.models.deployment import DeployOptions, DeployReport, checked_name, deploy, read_limits
 from dbinfer.models.keras_file import fetch
+from dbinfer.train.comparison import Version, active_version, compare, not_compared
 from dbinfer.train.options import FILE, VERSION, TrainJob
-from dbinfer.train.report import TrainReport
+from dbinfer.train.report import Comparison, TrainReport
 from dbinfer.train.setup import Setup
 from dbinfer_models import write_manifest
 
@@ -60,7 +61,6 @@ def deploy_trained(report: TrainReport, job: TrainJob, setup: Setup, progress: O
     if not job.deploy:
         return report
     from dbinfer.convert import ConvertOptions, convert
-    from dbinfer.train.comparison import Version, active_version, compare, not_compared
 
     dsn = job.dsn or None
     active = active_version(job.deploy, dsn)
@@ -73,18 +73,26 @@ def deploy_trained(report: TrainReport, job: TrainJob, setup: Setup, progress: O
         source=report.model if job.source else None,
     )
     deployed = deploy(ir, options, dsn, progress)
+    # Of a run that was complete, the rows may have changed since
+    same_rows = report.run["images"] == setup.images
+    compared = _compared(deployed, active, setup if same_rows else None, dsn, progress)
+    return replace(report, deployed=deployed, comparison=compared)
+
+
+def _compared(
+    deployed: DeployReport, active: Version | None, setup: Setup | None, dsn: str | None, progress: OnProgress
+) -> Comparison:
+    """Compare a new version with the one that was active, and keep the verdict with it."""
     manifest = deployed.manifest
     new = Version(f"{deployed.name}@{deployed.version}", manifest.task, tuple(manifest.labels))
-    if active and report.run["images"] != setup.images:  # of a run that was complete
-        found = not_compared(
-            new, active, "the data has other rows by now, and nothing tells which were held out"
-        )
-    else:
-        found = compare(new, active, setup.val, dsn, progress)
+    if active and setup is None:
+        why = "the data has other rows by now, and nothing tells which were held out"
+        return not_compared(new, active, why)
+    found = compare(new, active, setup.val if setup else None, dsn, progress)
     if found.measure:
         with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
             kept = json.dumps(found.to_dict())
             cur.execute(
                 "SELECT dbinfer._keep_comparison(%s, %s, %s)", (deployed.name, deployed.version, kept)
             )
-    return replace(report, deployed=deployed, comparison=found)
+    return found

@@ -5,19 +5,15 @@ How often its intervals cover the truth is tested where no server is needed, in 
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Any
 
 import psycopg2
 import pytest
-import tiny_models
 from asking import ask, refused, role, rows
 from psycopg2.extensions import connection as Connection
-
-from dbinfer.models import deploy
+from red_tables import RED, red_table
 
 ROWS = 4000
-RED = "(dbinfer.classify(img, 'colours')).label = 'red'"
 TABLE = """
 CREATE TABLE public.many AS SELECT n AS id, n %% 4 AS camera, CASE WHEN n %% 8 = 0 THEN NULL ELSE n %% 10 END AS number,
     (CASE WHEN n %% 4 = 3 THEN %s::bytea ELSE %s::bytea END) || int4send(n) AS img FROM generate_series(1, 4000) n
@@ -27,12 +23,7 @@ CREATE TABLE public.many AS SELECT n AS id, n %% 4 AS camera, CASE WHEN n %% 8 =
 @pytest.fixture(scope="module", autouse=True)
 def table(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Pictures of which a quarter is red: those of camera 3."""
-    deploy(tiny_models.colour_classifier(tmp_path_factory.mktemp("irs")), dsn=dsn)
-    red, blue = (tiny_models.file(tiny_models.picture(*rgb)) for rgb in ((255, 0, 0), (0, 0, 255)))
-    with closing(psycopg2.connect(dsn)) as db:
-        db.autocommit = True
-        rows(db, TABLE, red, blue)
-        rows(db, "ANALYZE public.many")
+    red_table(dsn, tmp_path_factory.mktemp("irs"), "many", TABLE)
 
 
 def estimate(db: Connection, answer: str, *more: str, table: str = "many") -> list[dict[str, Any]]:

@@ -5,18 +5,13 @@ How often it keeps its promise is tested where no server is needed, in tests/uni
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import psycopg2
 import pytest
-import tiny_models
 from asking import ask, refused, role, rows
 from psycopg2.extensions import connection as Connection
-
-from dbinfer.models import deploy
+from red_tables import RED, red_table
 
 ROWS = 4000
-RED = "(dbinfer.classify(img, 'colours')).label = 'red'"
 # a good one: the red ones are of camera 9
 GOOD = "camera + (hashint4(id) % 100) / 100.0"
 TABLE = """
@@ -28,12 +23,7 @@ CREATE TABLE public.shots AS SELECT n AS id, n %% 10 AS camera, 'p' || n AS name
 @pytest.fixture(scope="module", autouse=True)
 def table(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Pictures of which a tenth is red: those of camera 9."""
-    deploy(tiny_models.colour_classifier(tmp_path_factory.mktemp("irs")), dsn=dsn)
-    red, blue = (tiny_models.file(tiny_models.picture(*rgb)) for rgb in ((255, 0, 0), (0, 0, 255)))
-    with closing(psycopg2.connect(dsn)) as db:
-        db.autocommit = True
-        rows(db, TABLE, red, blue)
-        rows(db, "ANALYZE public.shots")
+    red_table(dsn, tmp_path_factory.mktemp("irs"), "shots", TABLE)
 
 
 def find(db: Connection, condition: str, *more: str, table: str = "shots", what: str = "id") -> list[tuple]:  # type: ignore[type-arg]

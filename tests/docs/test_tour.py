@@ -33,8 +33,7 @@ PAGES = (
     "docs/tutorial/first-classifier.md",
 )
 WIDE = ("docs/how-to/label.md",)  # trains twice, as the tutorial does once
-STEPS = [step for page in (*PAGES, *WIDE) for step in tour.steps(ROOT / page)]
-FURTHER = sum(len(tour.steps(ROOT / page)) for page in WIDE)
+STEPS, FURTHER = ([step for page in pages for step in tour.steps(ROOT / page)] for pages in (PAGES, WIDE))
 PATIENCE = 60.0
 INTERPRETERS = {"sql": ("dbinfer", "psql", "-X", "-v", "ON_ERROR_STOP=1"), "python": (sys.executable, "-")}
 # The real demo; only the network of the masks is small and hardly trained, for time's sake.
@@ -119,8 +118,8 @@ def reader(tour_server: embedded.ServerReport, tmp_path_factory: pytest.TempPath
 
 @pytest.mark.parametrize(
     "step",
-    [*STEPS[:-FURTHER], *wide(*STEPS[-FURTHER:])],
-    ids=[f"{n:02d} {step}" for n, step in enumerate(STEPS)],
+    [*STEPS, *wide(*FURTHER)],
+    ids=[f"{n:02d} {step}" for n, step in enumerate([*STEPS, *FURTHER])],
 )
 def test_tour(reader: Reader, step: Step) -> None:
     printed = reader.seen(step)
