@@ -158,8 +158,11 @@ def test_drawing_without_a_python_says_so(tmp_path: Path) -> None:
     assert caught.value.for_everybody().message == "such images cannot be decoded here"
 
 
-def test_libraries_that_are_there_are_not_imported_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Functions of images without a model ask at each row, and an import starts a thread that watches for signals."""
-    first = libraries.import_libraries("", 1 << 20)
-    monkeypatch.setattr(libraries, "signals_blocked", None)
-    assert libraries.import_libraries("", 1 << 20) is first
+def test_rows_of_an_image_function_import_the_libraries_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import looks at the environment, and starts a thread that watches for signals."""
+    asked: list[str] = []
+    monkeypatch.setattr(images, "_imported", set())
+    monkeypatch.setattr(libraries, "import_libraries", lambda venv, _: asked.append(venv))
+    for venv in ("", "", "/srv/venv", "", "/srv/venv"):
+        images._with_libraries({"venv": venv})
+    assert asked == ["", "/srv/venv"]

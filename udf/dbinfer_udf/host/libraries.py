@@ -194,9 +194,6 @@ def add_venv(venv: str) -> None:
     sys.path[:] = added + before
 
 
-_imported: Dict[str, Dict[str, Any]] = {}
-
-
 def import_libraries(venv: str, max_pixels: int) -> Dict[str, Any]:
     """Import the libraries once and return them by name: numpy, cv2, openvino (its extension module only).
 
@@ -206,9 +203,6 @@ def import_libraries(venv: str, max_pixels: int) -> Dict[str, Any]:
     Args:
         max_pixels: of an image, which holds for OpenCV as long as the process lives.
     """
-    # functions of images without a model ask at each row
-    if venv in _imported:
-        return _imported[venv]
     if venv:
         add_venv(venv)
     # OpenCV's warnings would fill the server's log; callers get an ImageError
@@ -226,7 +220,6 @@ def import_libraries(venv: str, max_pixels: int) -> Dict[str, Any]:
             libraries["cv2"].setNumThreads(1)
     except ImportError as err:
         raise _missing(venv, err) from err
-    _imported[venv] = libraries
     return libraries
 
 

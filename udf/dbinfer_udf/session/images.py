@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Set, Tuple
 
 from ..engine.models import ALWAYS
 from ..errors import CancelledError, UsageError
@@ -112,12 +112,19 @@ def _said(value: Optional[int]) -> str:
     return "NULL" if value is None else str(value)
 
 
-def _with_libraries(settings: Dict[str, str]) -> Limits:
-    # imported only here, because a session that asks for an image's facts waits for imports
-    from ..host.libraries import import_libraries
+_imported: Set[str] = set()  # the environments whose libraries this session has
 
-    limits = image_limits(settings)
-    import_libraries(settings.get("venv", ""), limits.max_pixels)
+
+def _with_libraries(settings: Dict[str, str]) -> Limits:
+    limits, venv = image_limits(settings), settings.get("venv", "")
+    # once: each row comes here, and an import looks at the environment and starts a thread. What loads a model looks
+    # each time, so that an environment that has gone is named
+    if venv not in _imported:
+        # imported only here, because a session that asks for an image's facts waits for imports
+        from ..host.libraries import import_libraries
+
+        import_libraries(venv, limits.max_pixels)
+        _imported.add(venv)
     return limits
 
 
