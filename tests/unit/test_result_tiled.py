@@ -13,6 +13,7 @@ from dbinfer_udf.errors import EngineError, ImageError
 from dbinfer_udf.image.file import DEFAULT_LIMITS
 from dbinfer_udf.image.tiles import Cut, Grid, grid_of
 from dbinfer_udf.manifest import Manifest
+from dbinfer_udf.model.tiled import scored
 from dbinfer_udf.result import tiled
 from dbinfer_udf.result.tiled import Mask, Objects, PngWriter
 
@@ -53,6 +54,24 @@ def test_a_mask_is_that_of_the_whole_image(subtests: pytest.Subtests) -> None:
             for number, (x, y) in enumerate(where.places):
                 mask.add(number, padded[y : y + SIDE, x : x + SIDE].tobytes())
             assert (np.asarray(Image.open(io.BytesIO(mask.result()))) == whole).all()
+
+
+def test_a_tile_that_equals_the_one_before_is_not_scored_again() -> None:
+    slide = np.full((SIDE, 5 * SIDE), 245, np.uint8)
+    slide[:, 2 * SIDE :] = np.random.default_rng(1).integers(0, 256, (SIDE, 3 * SIDE))
+    slide[:, 4 * SIDE :] = 245
+    file, asked = io.BytesIO(), []
+    Image.fromarray(slide).save(file, "PNG")
+
+    def red(tile: bytes) -> bytes:
+        asked.append(tile)
+        return np.asarray(Image.open(io.BytesIO(tile)).convert("L")).tobytes()
+
+    manifest = Manifest("segmentation", SIDE, SIDE, tile_overlap=0.0)
+    mask = scored(manifest, {}, "segment", file.getvalue(), red)
+    assert (np.asarray(Image.open(io.BytesIO(mask))) == slide).all()
+    assert len(asked) == 4
+    assert asked[0] == asked[3]
 
 
 def test_of_an_overlap_each_tile_gives_its_nearer_half() -> None:
