@@ -56,6 +56,7 @@ def test_all_methods_are_measured_and_all_is_dropped(db: Connection, dsn: str, f
     assert rows(db, "SELECT count(*) FROM dbinfer.models") == [(0,)]
 
 
+@pytest.mark.wide
 def test_the_bare_loop_answers_what_the_database_answers(dsn: str, files: ModelFiles) -> None:
     options = BenchOptions(rows=32)
     with database(dsn) as opened, workers(1) as processes:

@@ -50,6 +50,7 @@ def kill_who_scores(supervisor: int, number: int = signal.SIGKILL) -> None:
         kill(pid, number)
 
 
+@pytest.mark.wide
 def test_a_timeout_ends_the_statement_in_the_servers_words(db: Connection, supervisor: int) -> None:
     rows(db, "CREATE TEMP TABLE results (p real[])")
     rows(db, "SET statement_timeout = '1s'")

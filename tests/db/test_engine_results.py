@@ -92,6 +92,7 @@ def _told(err: psycopg2.Error) -> str:
     return re.sub(r"  \(seg\d+ .*\)$", "", err.diag.message_primary or "")
 
 
+@pytest.mark.wide
 @chooses
 def test_every_function(dsn: str) -> None:
     queries = [f"SELECT dbinfer.{call}".replace("dbinfer.encode(", "encode(") for call in CALLS]

@@ -74,6 +74,7 @@ def test_what_was_written_since_the_last_look_counts(digits: str) -> None:
         assert (job["state"], job["done"]) == ("cancelled", stored(digits))
 
 
+@pytest.mark.wide
 def test_a_second_client_says_that_the_first_is_at_work(digits: str) -> None:
     with closing(psycopg2.connect(digits)) as db:
         db.autocommit = True

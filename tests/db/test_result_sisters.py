@@ -102,6 +102,7 @@ def test_results_go_into_a_table(db: Connection, subtests: pytest.Subtests) -> N
             ] == []
 
 
+@pytest.mark.wide
 def test_wrong_calls_are_told_so(db: Connection, subtests: pytest.Subtests) -> None:
     for sister in SISTERS:
         with subtests.test(sister=sister):

@@ -68,6 +68,7 @@ def test_code_that_is_not_theirs_is_left_alone_until_an_upgrade_mends_it(other: 
     assert not upgrade(dsn=other).changed
 
 
+@pytest.mark.wide
 def test_an_upgrade_compiles_the_new_runtime(other: str, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = Content().modules
     changed["model.functions"] += "\n# another\n"

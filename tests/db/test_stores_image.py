@@ -313,6 +313,7 @@ class TestRights:
         with role(db):
             refused(db, "42501", f"SELECT dbinfer.{call}")
 
+    @pytest.mark.wide
     def test_what_is_wrong_with_a_host_is_for_superusers(self, db: Connection) -> None:
         declare(db, "gone", "http://127.0.0.1:9/x")
         assert "127.0.0.1:9" in str(refused(db, "58030", "SELECT dbinfer.image('gone/a')").message_primary)

@@ -126,6 +126,7 @@ def test_two_words_are_one_output(shell: Shell) -> None:
     assert accuracy > 0.7
 
 
+@pytest.mark.wide
 def test_mistakes_are_one_sentence(
     shell: Shell,
     subtests: pytest.Subtests,

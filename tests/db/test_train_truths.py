@@ -75,6 +75,7 @@ def options(folder: Path, name: str, **more: object) -> dbinfer.TrainOptions:
     return dbinfer.TrainOptions(activate=True, **values)  # type: ignore[arg-type]
 
 
+@pytest.mark.wide
 def test_several_labels_at_once(db: Connection, dsn: str, tmp_path: Path) -> None:
     """Each label gets the threshold that is best on the validation; F1 in SQL is over images of neither part."""
     report = dbinfer.train(

@@ -78,6 +78,7 @@ def test_two_side_by_side_share_one_job(digits: str) -> None:
         assert ask(db, "SELECT count(*) FROM dbinfer.jobs WHERE target LIKE '%.answers' AND done > 0") >= 1
 
 
+@pytest.mark.wide
 def test_killed_at_random_moments(digits: str) -> None:
     chance = random.Random(25)
     for number in range(KILLS):

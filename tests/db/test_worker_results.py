@@ -129,6 +129,7 @@ def test_where_the_server_scores_a_grant_shows_nobody_the_files(full: str) -> No
             rows(db, "DROP ROLE curious")
 
 
+@pytest.mark.wide
 def test_options_of_a_job(tables: str) -> None:
     only = dbinfer.ScoreOptions(model="colours", where="id % 2 = 0", on_error="null", batch=50)
     report = dbinfer.score("digits", "even", only, tables)
@@ -201,6 +202,7 @@ def kill_a_job(dsn: str, table: str, *words: str) -> None:
     kill(begun)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("command", [dbinfer.score, *wide(dbinfer.worker)])
 def test_an_error_of_the_worker_ends_its_job(tables: str, command: Callable[..., object]) -> None:
     few = dbinfer.ScoreOptions(model="colours", where="id <= 20")

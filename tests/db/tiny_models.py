@@ -56,11 +56,11 @@ def colour_classifier(folder: Path, name: str = "colours", **values: Any) -> Pat
     return _write(_graph(_mean), folder, name, manifest("classification", **values))
 
 
-def probability(folder: Path, name: str = "probability", **values: Any) -> Path:
-    """Write a classifier with one output, the probability of the second of two classes: the share of red."""
+def probability(folder: Path, name: str = "probability", channel: int = 0, **values: Any) -> Path:
+    """Write a classifier with one output, the probability of the second of two classes: the share of a channel."""
 
     def head(ops: Any, image: Any) -> Any:
-        return ops.divide(ops.gather(_mean(ops, image), np.array([0]), np.array(1)), np.float32(255))
+        return ops.divide(ops.gather(_mean(ops, image), np.array([channel]), np.array(1)), np.float32(255))
 
     return _write(_graph(head), folder, name, manifest("classification", **values))
 

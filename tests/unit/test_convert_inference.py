@@ -67,6 +67,7 @@ def _assert_as_keras_infers(report: ConvertReport, model: Any, size: int = SIZE)
     assert report.check.done, report.check.reason
 
 
+@pytest.mark.wide
 def test_each_layer_that_works_in_training_alone(tmp_path: Path) -> None:
     import keras
 

@@ -20,6 +20,7 @@ if importlib.util.find_spec("tensorflow") is None:
 tensorflow()
 
 
+@pytest.mark.wide
 def test_the_digits_network_up_to_its_features(tmp_path: Path) -> None:
     import keras
 

@@ -85,6 +85,7 @@ def test_layers_beside_an_output_of_a_keras_model(tmp_path: Path) -> None:
     assert np.allclose(by_name(report, image)["fc1"], np.asarray(features), atol=ROUNDING)
 
 
+@pytest.mark.wide
 @pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="needs dbinfer[convert]")
 def test_outputs_of_a_keras_model_keep_their_names_whatever_their_order(tmp_path: Path) -> None:
     """Conversion sorts them as they were made; of one shape, they were taken for each other and no check saw it."""

@@ -133,6 +133,7 @@ def test_fast_models_for_first_rows_are_few_and_have_one_worker_each(folder: Pat
     wait_until(lambda: list(asked(folder)) == ["constant3", "constant4", "constant5", "constant0"], "it")
 
 
+@pytest.mark.wide
 def test_a_fast_model_gets_all_its_workers_where_the_engine_scores_all_its_rows(folder: Path) -> None:
     few = passing(folder, 1, max_models="1")
 

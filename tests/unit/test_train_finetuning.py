@@ -103,6 +103,7 @@ def changed(first: Path, second: Path) -> set[str]:
     return {name.partition("/")[0] for name in before if not np.array_equal(before[name], after[name])}
 
 
+@pytest.mark.wide
 def test_first_the_head_alone_then_the_last_layers_at_a_smaller_rate(
     trained: TrainReport, job: TrainJob, tuned: TrainReport
 ) -> None:
@@ -261,6 +262,7 @@ def test_networks_of_keras_applications(tmp_path: Path) -> None:
     assert "from block_12_expand on, BatchNormalization as in inference" in lines[3]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("network", "options", "message", "cure"),
     [

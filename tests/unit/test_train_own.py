@@ -311,6 +311,7 @@ def test_a_rank_without_the_file_trains_all_the_same(branches: TrainJob) -> None
     assert difference(final_weights(job), final_weights(replace(job, out=f"{branches.out}-with"))) <= 1e-6
 
 
+@pytest.mark.wide
 def test_a_model_of_a_notebook(tmp_path: Path) -> None:
     images = digits_folder(tmp_path / "images", 60)
     model = keras.Sequential(

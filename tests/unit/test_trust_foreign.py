@@ -368,6 +368,7 @@ def test_an_interrupt_ends_the_process_and_leaves_nothing(
     assert not Path(f"/proc/{pids[0]}").exists()
 
 
+@pytest.mark.wide
 def test_the_result_of_quantize_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saying(monkeypatch, "say('{\"result\": []}')")
     with pytest.raises(ModelFileError, match="report that makes no sense"):
