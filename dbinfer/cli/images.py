@@ -623,6 +623,8 @@ def label(
 
         $ dbinfer label scans --todo answers --into checked --classes cat,dog --who anna
 
+        $ dbinfer label shots --boxes --todo found
+
         $ dbinfer label scans --listen 127.0.0.1:8080 --json
     """
     # JSON stands alone

@@ -11,8 +11,8 @@ def label(table: str = "images", options: LabelOptions | None = None, dsn: str |
     """Serve a page that shows the rows one after the other with the model's proposal, until the person has finished.
 
     The page is for this machine alone, and for who has its address, which holds a token. Each answer is committed at
-    once: a row of the key, the label, the proposal, who and when. Rows that have one are not asked for again. Ctrl-C
-    (KeyboardInterrupt) ends it, too.
+    once: a row of the key, the label (or the boxes), the proposal, who and when. Rows that have one are not asked for
+    again. Ctrl-C (KeyboardInterrupt) ends it, too.
 
     Args:
         table: the images, as a user writes the name.

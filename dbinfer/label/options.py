@@ -37,8 +37,11 @@ class LabelOptions:
         metavar="TABLE",
     )
     into: str = option(
-        "", "The table of labels; it is made if it is not there. Default: TABLE_labels.", metavar="TABLE"
+        "",
+        "The table of answers; it is made if it is not there. Default: TABLE_labels, with --boxes TABLE_boxes.",
+        metavar="TABLE",
     )
+    boxes: bool = option(False, "Correct boxes of objects, in place of one label for an image.")
     classes: tuple[str, ...] | None = option(
         None,
         "The labels that there are: a,b,c. Default: those of the column `label`, of the model and of earlier answers, "
@@ -106,9 +109,9 @@ class LabelReport(Report):
     """What was labelled.
 
     Attributes:
-        into: the table, with the columns of the key, label, proposal, who and at.
+        into: the table, with the columns of the key, label (or boxes), proposal, who and at.
         rows: that were to be labelled when the page was opened.
-        labelled: of them by this run; corrected: of these other than the proposal; left: rows that still have no label.
+        labelled: of them by this run; corrected: of these other than the proposal; left: rows still without one.
     """
 
     into: str

@@ -8,7 +8,7 @@ import re
 import secrets
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,15 @@ from urllib.parse import parse_qs
 import cv2
 
 from dbinfer.base.errors import DataError, DbinferError
-from dbinfer.label.options import LabelOptions, check_label
-from dbinfer.label.work import Answer, TakenError, Work, facts
+from dbinfer.label.options import LabelOptions
+from dbinfer.label.work import TakenError, Work, facts
 from dbinfer.report import pictures
 from dbinfer_udf.errors import UdfError
 
 PAGE = Path(__file__).parent / "page"
 # Colours and cards are those of the reports
 FILES = {
+    "/boxes.js": (PAGE / "boxes.js", "text/javascript"),
     "/label.css": (PAGE / "label.css", "text/css"),
     "/label.js": (PAGE / "label.js", "text/javascript"),
     "/page.css": (Path(pictures.__file__).parent / "templates" / "page.css", "text/css"),
@@ -52,7 +53,7 @@ def serve(work: Work, options: LabelOptions) -> None:
         DataError: nobody can listen on the address.
     """
     with PageServer(work, options.address()) as server:
-        options.on_page(f"{len(work.rows)} rows of {work.source.predictions} to label: {server.url}")
+        options.on_page(f"{len(work.rows)} rows of {work.tables.source.predictions} to label: {server.url}")
         try:
             server.serve_forever(poll_interval=0.1)
         except KeyboardInterrupt:
@@ -210,7 +211,9 @@ class Handler(BaseHTTPRequestHandler):
         except (UdfError, cv2.error) as err:
             raise DataError(str(err).splitlines()[0]) from err
         # made anew: nothing of the file reaches the browser as it is
-        self._send(200, *pictures.compressed(pictures.shrunk(whole, SIDE)))
+        size = {"X-Image-Height": str(whole.shape[0]), "X-Image-Width": str(whole.shape[1])}
+        data, kind = pictures.compressed(pictures.shrunk(whole, SIDE))
+        self._send(200, data, kind, size)
 
     def _post(self) -> None:
         self._check_caller()
@@ -228,8 +231,7 @@ class Handler(BaseHTTPRequestHandler):
         if isinstance(body.get("undo"), str):
             work.take_back(number, body["undo"])
             return {}
-        given: Answer = work.give(number, check_label(body.get("label")))
-        return vars(given)
+        return vars(work.give(number, body.get(work.tables.value.column)))
 
     def _read(self) -> bytes:
         """Return the body, also of what is refused: a connection that closes before it may lose the answer."""
@@ -251,9 +253,14 @@ class Handler(BaseHTTPRequestHandler):
     def _send_json(self, status: int, body: dict[str, Any]) -> None:
         self._send(status, json.dumps(body).encode(), "application/json")
 
-    def _send(self, status: int, data: bytes, kind: str) -> None:
+    def _send(self, status: int, data: bytes, kind: str, more: Mapping[str, str] = HEADERS) -> None:
         self.send_response(status)
-        for name, value in {**HEADERS, "Content-Type": kind, "Content-Length": str(len(data))}.items():
+        for name, value in {
+            **HEADERS,
+            **more,
+            "Content-Type": kind,
+            "Content-Length": str(len(data)),
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)

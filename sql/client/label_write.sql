@@ -1,3 +1,3 @@
-INSERT INTO {labels} ({keys}, label, proposal, who, at)
-VALUES ({key}, {label}, {proposal}, {who}, pg_catalog.clock_timestamp())
+INSERT INTO {labels} ({keys}, {value}, proposal, who, at)
+VALUES ({key}, {given}, {proposal}, {who}, pg_catalog.clock_timestamp())
 RETURNING at::pg_catalog.text

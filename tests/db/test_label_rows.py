@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -12,7 +16,7 @@ import psycopg2
 import pytest
 import tiny_models
 from asking import role, rows
-from labelling import opened
+from labelling import Page, address, opened
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import make_dsn
 
@@ -126,6 +130,19 @@ def test_only_the_classes_that_were_named(dsn: str, scans: None) -> None:
 
 
 @pytest.mark.wide
+def test_ctrl_c_ends_the_command_with_what_was_done(dsn: str, scans: None) -> None:
+    command = [sys.executable, "-m", "dbinfer", "label", "public.scans", "--json", "--dsn", dsn]
+    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr
+        page = Page(address(process.stderr.readline()))
+        assert page.give(1, "yes").status == 200
+        process.send_signal(signal.SIGINT)
+        said, wrong = process.communicate(timeout=60)
+    told = {"into": "public.scans_labels", "rows": 3, "labelled": 1, "corrected": 0, "left": 2}
+    assert (process.returncode, wrong, json.loads(said)) == (0, "", told)
+
+
+@pytest.mark.wide
 def test_results_of_a_job_are_rows_to_label(dsn: str, db: Connection, scans: None, tmp_path: Any) -> None:
     """The latest version's, the least certain first; the labels are the model's."""
     dbinfer.deploy(tiny_models.probability(tmp_path, "reds", labels=["blue", "red"]), dsn=dsn)
@@ -185,7 +202,7 @@ def test_mistakes_of_label(db: Connection, dsn: str, scans: None, subtests: pyte
     rows(db, "CREATE TABLE public.mine AS SELECT id FROM public.scans")
     for options, message in [
         ({"todo": "public.nothing"}, "table public.nothing does not exist\nLet it be made: dbinfer next"),
-        ({"todo": "public.mine"}, "public.mine has the columns id, but rows to label have a rank or a class"),
+        ({"todo": "public.mine"}, "public.mine has the columns id, but rows to label have rank or class"),
         ({"column": "photo"}, "table public.scans has no column 'photo'"),
         (
             {"into": "public.mine"},

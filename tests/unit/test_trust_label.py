@@ -15,7 +15,9 @@ from dbinfer.base.errors import DataError, UsageError
 from dbinfer.label import LabelOptions
 from dbinfer.label.options import check_label
 from dbinfer.label.serving import FILES, PAGE, PageServer
-from dbinfer.label.work import Answer, Row, Work
+from dbinfer.label.tables import Row
+from dbinfer.label.values import LABEL
+from dbinfer.label.work import Answer, Work
 
 EVIL = "<script>alert(1)</script>"
 
@@ -24,14 +26,15 @@ class Rows(SimpleNamespace):
     """What the server needs of the work; no database."""
 
     rows = (Row(("1",), EVIL, 0.5),)
-    source, into, who, classes, open = SimpleNamespace(table=EVIL), EVIL, EVIL, (EVIL, "cat"), True
+    tables = SimpleNamespace(source=SimpleNamespace(table=EVIL), into=EVIL, value=LABEL)
+    who, classes, open = EVIL, (EVIL, "cat"), True
     given: dict[int, str]
 
     def answer(self, number: int) -> Answer | None:
         return None
 
-    def give(self, number: int, label: str) -> Answer:
-        self.given[number] = label
+    def give(self, number: int, given: Any) -> Answer:
+        self.given[number] = label = self.tables.value.check(given, None)
         return Answer(label, "anna", "now")
 
     def image(self, number: int) -> bytes:

@@ -9,8 +9,10 @@ const SMALL = 48; // pixels: below it single ones are shown, as in reports
 const LONG = 12; // letters of a class whose button has a line of its own
 const work = await ask("/api/work");
 const keyed = keysOf(work.classes);
+// null: an answer is one label
+const { editor = null, KEYS: boxKeys = [] } = work.boxes ? await import(`/boxes.js?token=${token}`) : {};
 const images = new Map();
-const history = []; // what Backspace takes back: {number, at}; without `at` the row was skipped
+const history = []; // what Backspace takes back: {number, at, value}; without `at` the row was skipped
 let number = 0; // of the row that is shown
 let order = [...Array(work.rows).keys()], place = 0; // in which rows are shown
 let row = null, seen = false, busy = true, began = 0, seconds = 0, given = 0, others = 0, over = false;
@@ -24,9 +26,14 @@ async function ask(path, body) {
   } catch {
     throw new Error("dbinfer label does not answer any more; start it again, and open the address that it prints");
   }
-  if (answer.ok) return answer.headers.get("Content-Type").startsWith("image/") ? answer.blob() : answer.json();
+  if (answer.ok) return answer.headers.get("Content-Type").startsWith("image/") ? picture(answer) : answer.json();
   const said = await answer.json();
   throw Object.assign(new Error([said.problem, said.hint].filter(Boolean).join(". ")), said);
+}
+
+async function picture(answer) {
+  const [width, height] = ["X-Image-Width", "X-Image-Height"].map((name) => Number(answer.headers.get(name)));
+  return { url: URL.createObjectURL(await answer.blob()), width, height };
 }
 
 // A class of one sign has that key, the others the keys that are left
@@ -39,7 +46,7 @@ function keysOf(classes) {
 
 function image(at) {
   if (!images.has(at)) {
-    const found = ask(`/api/image/${at}`).then(URL.createObjectURL);
+    const found = ask(`/api/image/${at}`);
     found.catch(() => images.delete(at)); // to be asked for again
     images.set(at, found);
   }
@@ -50,7 +57,7 @@ function forget() {
   const near = new Set(order.slice(Math.max(0, place - AHEAD), place + AHEAD + 1));
   for (const [at, found] of images) if (!near.has(at)) {
     images.delete(at);
-    found.then(URL.revokeObjectURL, () => {});
+    found.then(({ url }) => URL.revokeObjectURL(url), () => {});
   }
 }
 
@@ -79,7 +86,8 @@ function progress() {
   byId("pace").textContent = given ? `${(seconds / given).toFixed(1)} s an image` : "";
 }
 
-async function show() {
+// again: what the person has given the row before
+async function show(again = null) {
   say("");
   progress();
   forget();
@@ -98,11 +106,11 @@ async function show() {
   row = told.value;
   if (row.answer) {
     others += 1;
-    tell(`Row ${row.key}: ${row.answer.who} has labelled it ${row.answer.label} meanwhile.`);
+    tell(`Row ${row.key}: ${row.answer.who} has labelled it${editor ? "" : ` ${row.answer.value}`} meanwhile.`);
     place += 1;
     return show();
   }
-  await draw(picture);
+  await draw(picture, again ?? row.proposal ?? []);
   byId("row").textContent = `Row ${row.key}`;
   proposal();
   document.activeElement?.blur();
@@ -110,11 +118,11 @@ async function show() {
   order.slice(place + 1, place + 1 + AHEAD).forEach((at) => image(at).catch(() => {}));
 }
 
-async function draw(picture) {
+async function draw(picture, boxes) {
   const shown = byId("image");
   seen = picture.status === "fulfilled";
   if (seen) {
-    shown.src = picture.value;
+    shown.src = picture.value.url;
     shown.alt = `image of row ${row.key}`;
     try {
       await shown.decode();
@@ -123,31 +131,53 @@ async function draw(picture) {
       seen = false;
     }
   }
-  shown.hidden = !seen;
+  shown.hidden = !seen || editor;
+  if (editor) {
+    editor.element.classList.toggle("hidden", !seen);
+    editor.show(picture.value ?? { url: "", width: 1, height: 1 }, seen ? boxes : []);
+  }
   byId("problem").hidden = seen;
   byId("problem").textContent = seen ? "" : `${picture.reason?.message ?? "The browser cannot show the image"}. S: skip the row`;
 }
 
 function proposal() {
   const accept = byId("accept"), score = row.score === null ? "" : `score ${row.score.toFixed(3)}`;
-  accept.hidden = row.proposal === null;
-  if (row.proposal !== null) accept.replaceChildren(...button("↵", row.proposal, score).childNodes);
+  const text = editor ? `save ${editor.count} ${editor.count === 1 ? "box" : "boxes"}` : row.proposal;
+  accept.hidden = text === null;
+  if (text !== null) accept.replaceChildren(...button("↵", text, editor ? "" : score).childNodes);
   const all = byId("classes").querySelectorAll("button");
-  for (const one of all) one.classList.toggle("proposed", one.dataset.label === row.proposal);
+  const marked = editor ? editor.value[editor.chosen]?.label : row.proposal;
+  for (const one of all) one.classList.toggle("proposed", one.dataset.label === marked);
   for (const one of [accept, byId("other"), ...all]) one.disabled = !seen;
+  for (const one of [byId("other"), ...all]) one.disabled ||= editor && editor.chosen < 0;
 }
 
-async function give(label) {
+// A label was named: for the image, or for the box that is chosen
+function named(label) {
+  if (!editor) return give(label);
+  if (busy || !row || !seen || editor.chosen < 0) return;
+  editor.name(label);
+  learn(label);
+}
+
+function accept() {
+  if (busy || !row || !seen) return;
+  if (!editor) return row.proposal === null || give(row.proposal);
+  if (editor.unnamed()) return say("This box has no label. Give it one, or remove it with X");
+  return give(editor.value);
+}
+
+async function give(value) {
   // an image that nobody saw gets no label
   if (busy || !row || !seen || over) return;
   busy = true;
   const spent = (performance.now() - began) / 1000, what = row;
   try {
-    const answer = await ask(`/api/row/${number}`, { label });
-    history.push({ number, at: answer.at, spent });
+    const answer = await ask(`/api/row/${number}`, editor ? { boxes: value } : { label: value });
+    history.push({ number, at: answer.at, spent, value });
     [given, seconds] = [given + 1, seconds + spent];
-    tell(label === what.proposal ? `Row ${what.key}: ${label}.` : `Row ${what.key}: ${label}, not ${what.proposal ?? "proposed"}.`);
-    learn(label);
+    tell(`Row ${what.key}: ${told(value, what.proposal)}.`);
+    if (!editor) learn(value);
   } catch (problem) {
     if (!problem.answer) {
       busy = false;
@@ -158,6 +188,11 @@ async function give(label) {
   }
   place += 1;
   await show();
+}
+
+function told(value, proposal) {
+  if (editor) return `${value.length} ${value.length === 1 ? "box" : "boxes"}`;
+  return value === proposal || proposal === null ? value : `${value}, not ${proposal}`;
 }
 
 function skip() {
@@ -184,7 +219,7 @@ async function undo() {
   history.pop();
   place = order.lastIndexOf(last.number);
   tell("");
-  await show();
+  await show(editor && last.value);
 }
 
 function skipped() {
@@ -198,6 +233,7 @@ function end() {
   byId("answer-card").hidden = true;
   byId("end").hidden = false;
   byId("image").hidden = true;
+  editor?.element.classList.add("hidden");
   byId("problem").hidden = false;
   byId("problem").textContent = "There are no more images.";
   byId("end-title").textContent = left ? "No more rows" : "All rows are done";
@@ -235,6 +271,7 @@ function learn(label) {
   if (key) {
     keyed.set(key, label);
     list();
+    proposal();
   }
 }
 
@@ -244,7 +281,7 @@ function list() {
     made.dataset.label = name;
     made.setAttribute("aria-keyshortcuts", key.toUpperCase());
     made.classList.toggle("long", name.length > LONG);
-    made.onclick = () => give(name);
+    made.onclick = () => named(name);
     return made;
   }));
   const more = work.classes.length - keyed.size;
@@ -252,7 +289,7 @@ function list() {
 }
 
 function search() {
-  if (busy || !row || !seen) return;
+  if (busy || !row || !seen || (editor && editor.chosen < 0)) return;
   byId("text").value = "";
   find();
   byId("search").showModal();
@@ -283,7 +320,7 @@ function mark(at) {
 
 function chosen(name) {
   byId("search").close();
-  give(name);
+  named(name);
 }
 
 function searching(event) {
@@ -297,8 +334,9 @@ function searching(event) {
 }
 
 function help() {
-  const lines = [["Enter, Space", "accept the proposal"], ["1, 2, a, b ...", "the label beside the key"],
-    ["/", work.open ? "search for a label, or type a new one" : "search for a label"], ["S", "skip the row"],
+  const first = [["Enter, Space", "accept the proposal"], ["1, 2, a, b ...", "the label beside the key"]];
+  const lines = [...(editor ? [["Enter, Space", "save the boxes, and go on"], ...boxKeys] : first), ["/", work.open ? "search for a label, or type a new one" : "search for a label"],
+    ["S", "skip the row"],
     ["Backspace, Z", "back: take the last answer back"], ["?", "these keys"]];
   byId("keys").tBodies[0].replaceChildren(...lines.map(([key, does]) => {
     const line = document.createElement("tr");
@@ -314,21 +352,25 @@ function help() {
 
 const atEnd = { Enter: finish, r: again };
 const always = { Backspace: undo, z: undo, "?": help };
-const onRow = { Enter: () => row?.proposal != null && give(row.proposal), s: skip, "/": search, r: () => !row && show() };
-onRow[" "] = onRow.Enter;
+const onRow = { Enter: accept, s: skip, "/": search, r: () => !row && show() };
+onRow[" "] = accept;
 
 document.addEventListener("keydown", (event) => {
-  if (document.querySelector("dialog[open]") || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (document.querySelector("dialog[open]") || event.altKey) return;
+  // where a button has the focus, Tab goes on to the next one
+  const free = event.key !== "Tab" || document.activeElement === document.body;
+  if (editor && row && seen && !busy && free && editor.key(event)) return event.preventDefault();
+  if (event.ctrlKey || event.metaKey) return;
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   // a button that has the focus is pressed by these keys
   if ((key === "Enter" || key === " ") && document.activeElement?.tagName === "BUTTON") return;
-  const action = always[key] ?? (place >= order.length ? atEnd : onRow)[key] ?? (keyed.has(key) && (() => give(keyed.get(key))));
+  const action = always[key] ?? (place >= order.length ? atEnd : onRow)[key] ?? (keyed.has(key) && (() => named(keyed.get(key))));
   if (!action) return;
   event.preventDefault();
   // a key that is held down is one answer
   if (!event.repeat) action();
 });
-byId("accept").onclick = onRow.Enter;
+byId("accept").onclick = accept;
 byId("other").onclick = search;
 byId("skip").onclick = skip;
 byId("undo").onclick = byId("end-undo").onclick = undo;
@@ -342,4 +384,8 @@ byId("table").textContent = work.table;
 byId("who").textContent = work.who;
 document.title = `label ${work.table}`;
 list();
+if (editor) {
+  byId("stage").prepend(editor.element);
+  editor.begin(work.classes, () => row && proposal());
+}
 show();
