@@ -18,7 +18,7 @@ import cv2
 
 from dbinfer.base.errors import DataError, DbinferError
 from dbinfer.label.options import LabelOptions
-from dbinfer.label.work import TakenError, Work, facts
+from dbinfer.label.work import GoneError, TakenError, Work, facts
 from dbinfer.report import pictures
 from dbinfer_udf.errors import UdfError
 
@@ -145,7 +145,9 @@ class Handler(BaseHTTPRequestHandler):
         except TakenError as err:
             self._send_json(409, {"problem": err.message, "answer": vars(err.answer)})
         except DbinferError as err:
-            self._send_json(422, {"problem": err.message, "hint": err.hint})
+            self._send_json(
+                410 if isinstance(err, GoneError) else 422, {"problem": err.message, "hint": err.hint}
+            )
 
     def _check_host(self) -> None:
         """Refuse a name that leads here although it is not ours: a stranger's page may have made it do so."""

@@ -40,6 +40,10 @@ class TakenError(DataError):
         self.answer = answer
 
 
+class GoneError(DataError):
+    """The answer that is to be taken back is not there any more."""
+
+
 def _shown(value: Any) -> str:
     return repr(value) if isinstance(value, str) else f"with {len(value)} boxes"
 
@@ -161,7 +165,9 @@ class Work:
             there = self.answer(number)
             if there is None:
                 raise
-            raise TakenError(there) from err
+            if (there.value, there.who) != (value, self.who):
+                raise TakenError(there) from err
+            answer = there  # the connection was lost after the commit, and the person has tried again
         with self._lock:
             self.given[number] = value
         return answer
@@ -174,14 +180,14 @@ class Work:
         """Remove an answer of this person.
 
         Raises:
-            DataError: it is not there any more.
+            GoneError: it is not there any more.
         """
         with self._transaction(readonly=False) as cur:
             self.tables.into.require_own(cur, here=True)
             self._run(cur, "undo", number, at=sql.Literal(at))
             gone = cur.rowcount
         if gone != 1:
-            raise DataError(f"the label of {self.who} is not in {self.tables.into} any more")
+            raise GoneError(f"the answer of {self.who} is not in {self.tables.into} any more")
         with self._lock:
             self.given.pop(number, None)
 

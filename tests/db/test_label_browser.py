@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 import pytest
@@ -13,6 +15,8 @@ import webdriver
 from asking import rows
 from labelling import opened
 from psycopg2.extensions import connection as Connection
+
+from dbinfer.label import serving
 
 pytestmark = [
     pytest.mark.wide,
@@ -137,3 +141,29 @@ def test_a_server_that_has_gone_is_told(db: Connection, dsn: str, tmp_path: Path
         driver.wait("return document.getElementById('message').textContent.startsWith('dbinfer label ')")
         assert driver.run(SHOWN) == "Row 1"
     assert answers(db) == []
+
+
+def test_a_key_before_the_image_is_seen_is_no_answer(
+    db: Connection, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who types ahead would label an image by the one before it."""
+    seen, real = threading.Event(), serving.pictures.decode
+    # of the first row and those that are fetched ahead, all but the first wait
+    first = iter([True])
+
+    def slow(data: bytes | None, *more: Any) -> Any:
+        assert next(first, False) or seen.wait(60)
+        return real(data, *more)
+
+    monkeypatch.setattr(serving.pictures, "decode", slow)
+    with webdriver.driven(tmp_path) as driver, opened("public.scans", dsn, classes=("cat", EVIL)) as page:
+        driver.go(page.url)
+        driver.wait(SHOWN, "Row 1")
+        driver.wait(READY)
+        driver.press("1")
+        driver.wait(READY, False)
+        driver.press("1", "s", "Enter")
+        seen.set()
+        driver.wait(SHOWN, "Row 2")
+        driver.wait(READY)
+        assert answers(db) == [(1, "cat")]

@@ -6,6 +6,7 @@ const RESERVED = "nrsxz";
 const KEYS = [..."1234567890abcdefghijklmnopqrstuvwxyz"].filter((key) => !RESERVED.includes(key));
 const AHEAD = 2; // images that are fetched before they are shown
 const SMALL = 48; // pixels: below it single ones are shown, as in reports
+const GONE = 410;
 const LONG = 12; // letters of a class whose button has a line of its own
 const work = await ask("/api/work");
 const keyed = keysOf(work.classes);
@@ -28,7 +29,7 @@ async function ask(path, body) {
   }
   if (answer.ok) return answer.headers.get("Content-Type").startsWith("image/") ? picture(answer) : answer.json();
   const said = await answer.json();
-  throw Object.assign(new Error([said.problem, said.hint].filter(Boolean).join(". ")), said);
+  throw Object.assign(new Error([said.problem, said.hint].filter(Boolean).join(". ")), said, { status: answer.status });
 }
 
 async function picture(answer) {
@@ -100,9 +101,10 @@ async function show(again = null) {
   byId("stage").classList.add("waits");
   const wanted = number;
   const [told, picture] = await Promise.allSettled([ask(`/api/row/${wanted}`), image(wanted)]);
-  busy = false;
-  byId("stage").classList.remove("waits");
-  if (told.status === "rejected") return say(`${told.reason.message}. R: try again`);
+  if (told.status === "rejected") {
+    ready();
+    return say(`${told.reason.message}. R: try again`);
+  }
   row = told.value;
   if (row.answer) {
     others += 1;
@@ -114,8 +116,15 @@ async function show(again = null) {
   byId("row").textContent = `Row ${row.key}`;
   proposal();
   document.activeElement?.blur();
+  ready();
   began = performance.now();
   order.slice(place + 1, place + 1 + AHEAD).forEach((at) => image(at).catch(() => {}));
+}
+
+// Only now are keys answers: before, another image was seen, or none
+function ready() {
+  busy = false;
+  byId("stage").classList.remove("waits");
 }
 
 async function draw(picture, boxes) {
@@ -156,6 +165,7 @@ function proposal() {
 function named(label) {
   if (!editor) return give(label);
   if (busy || !row || !seen || editor.chosen < 0) return;
+  say("");
   editor.name(label);
   learn(label);
 }
@@ -214,6 +224,8 @@ async function undo() {
     }
   } catch (problem) {
     busy = false;
+    // it has gone already: the next Backspace takes the one before
+    if (problem.status === GONE) history.pop();
     return say(problem.message);
   }
   history.pop();
@@ -228,7 +240,8 @@ function skipped() {
 }
 
 function end() {
-  [row, busy] = [null, false];
+  row = null;
+  ready();
   const left = skipped().length;
   byId("answer-card").hidden = true;
   byId("end").hidden = false;
@@ -257,6 +270,7 @@ async function finish() {
   try {
     await ask("/api/finish", {});
   } catch (problem) {
+    over = false;
     return say(problem.message);
   }
   byId("end").hidden = true;
