@@ -17,6 +17,9 @@ from psycopg2.extensions import connection as Connection
 
 import dbinfer
 from dbinfer.base.errors import DataError
+from dbinfer.images.boxes import unpacked
+from dbinfer.train.data import find_source
+from dbinfer.train.query import Snapshot
 
 CAT = {"label": "cat", "x": 10.0, "y": 20.0, "width": 30.0, "height": 40.0}
 DOG = {"label": "7", "x": 200.0, "y": 90.0, "width": 50.0, "height": 60.0}
@@ -58,12 +61,19 @@ def test_boxes_are_accepted_corrected_and_judged(db: Connection, dsn: str) -> No
     clean = {"label": "bird", "x": 1.3, "y": 2, "width": 3, "height": 4}
     assert rows(db, ANSWERS) == [(1, [CAT, DOG], [CAT, DOG], "anna"), (2, [clean], [], "anna")]
     assert [(report.labelled, report.corrected, report.left) for report in page.reports] == [(2, 1, 1)]
-    # the same code reads true boxes before a training
+    # judge and train read them as they are
     true = (
         "SELECT b.boxes, f.detections FROM public.shots_boxes b JOIN public.found f USING (id) WHERE id = 1"
     )
     judged = dbinfer.judge(true, dsn)
     assert (judged.true, judged.found, judged.map50_95) == (2, 2, pytest.approx(1))
+    with closing(Snapshot(dsn)) as snapshot:
+        query = "SELECT i.img, b.boxes, i.id FROM public.shots i JOIN public.shots_boxes b USING (id)"
+        source = find_source(query, snapshot)
+        assert (source.task, source.labels, source.count()) == ("detection", ("7", "bird", "cat"), 2)
+        truths = source.open(range(2)).read(0)[1]
+    assert isinstance(truths, bytes)
+    assert unpacked(truths).tolist() == [[10, 20, 40, 60, 2], [200, 90, 250, 150, 0]]
     # a label that was given before is a class from then on
     with opened("public.shots", dsn, todo="public.found", boxes=True) as page:
         assert page.ask("/api/work").json["classes"] == ["7", "bird", "cat"]
