@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         cache,
         engine,
     )
+    from dbinfer.label import LabelOptions, LabelReport, label
     from dbinfer.models import (
         DeployOptions,
         DeployReport,
@@ -122,6 +123,8 @@ __all__ = [
     "InstallReport",
     "JobsReport",
     "JudgeReport",
+    "LabelOptions",
+    "LabelReport",
     "LoadOptions",
     "LoadReport",
     "ModelsReport",
@@ -184,6 +187,7 @@ __all__ = [
     "install",
     "jobs",
     "judge",
+    "label",
     "load",
     "models",
     "next",

@@ -122,6 +122,10 @@ COMMANDS = {
                 "images",
                 "Choose the rows of a table whose labels would teach a classifier most.",
             ),
+            "label": (
+                "images",
+                "Label rows with the keyboard, on a page for this machine alone: accept or correct what a model sees.",
+            ),
             "score": (
                 "images",
                 "Score a table of images into a table of results, inside the database and on all its cores.",

@@ -1,5 +1,5 @@
 """load, predict, sample, store, score, export, jobs, report: images into tables, their results, a report on
-these, and what to label next.
+these, what to label next, and a page to label it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _short(value: Any) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the application."""
-    for command in (load, predict, sample, score, export, follow, worker, report, next):
+    for command in (load, predict, sample, score, export, follow, worker, report, next, label):
         app.command()(command)
     app.add_typer(jobs, name="jobs")
     app.add_typer(store, name="store")
@@ -601,3 +601,37 @@ def next(
         return
     said = f" ({report.model})" if report.model else ""
     console.print(f"{report.into}: {report.rows} of {report.candidates} candidates{said}", soft_wrap=True)
+
+
+def label(
+    *,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table of images.")] = "images",
+    options: dbinfer.LabelOptions,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Open the address that is printed in a browser: it shows one image after the other, with the class that the model
+    sees. Enter accepts it, a key gives another one, Backspace takes the last answer back, `?` shows all keys. Each
+    answer is a row with who and when, committed at once. Rows that have one are not asked for again, so stop when you
+    like, with Ctrl-C. The address holds a token, and other machines do not reach it.
+
+    Examples:
+
+        $ dbinfer label scans
+        50 rows of public.scans_next to label: http://127.0.0.1:38211/?token=Xw3...
+        public.scans_labels: 50 labelled, 6 of them corrected; 0 left
+
+        $ dbinfer label scans --todo answers --into checked --classes cat,dog --who anna
+
+        $ dbinfer label shots --boxes --todo found
+
+        $ dbinfer label scans --listen 127.0.0.1:8080 --json
+    """
+    # JSON stands alone
+    report = dbinfer.label(table, replace(options, on_page=lambda told: say(told, err=json)), dsn)
+    if json:
+        print_json(report.to_dict())
+        return
+    say(
+        f"{report.into}: {report.labelled} labelled, {report.corrected} of them corrected; {report.left} left"
+    )

@@ -45,6 +45,11 @@ class NextOptions:
         metavar="TABLE",
     )
     label: str | None = option(None, "Column with the labels; NULL where there is none yet. Default: label.")
+    labels: str = option(
+        "",
+        "A table that `dbinfer label` made, whose rows have a label, too. Default: TABLE_labels, if it is there.",
+        metavar="TABLE",
+    )
     key: str | None = option(
         None,
         "Column (or columns: a,b) that identifies a row. Default: those before `model` in the results, else id.",
@@ -104,11 +109,12 @@ def next(
     options = options or NextOptions()
     with session(dsn) as conn, conn.cursor() as cur:
         source = _source(cur, table, predictions, options)
+        labels = _labels(cur, source, options)
         own = TableName(source.table.schema, shortened(source.table.name, "_next"))
         into = TableName.parse(options.into).resolve(cur) if options.into else own
         there = _is_there(cur, into, source)
         version = _version(cur, source, options.model)
-        found, picked = _chosen(conn, cur, source, version, options)
+        found, picked = _chosen(conn, source, version, _unlabelled(source, labels), options)
         _write(cur, into, there, source, picked)
     return NextReport(
         into=str(into),
@@ -127,12 +133,42 @@ def _source(cur: Cursor, table: str, predictions: str, options: NextOptions) -> 
             f"{source.predictions} holds no classes with their scores, but {source.kind}",
             "Only rows that dbinfer.classify has scored can be chosen: dbinfer score --function classify",
         )
+    return source
+
+
+def _labels(cur: Cursor, source: Source, options: NextOptions) -> TableName | None:
+    """Return the table of labels, where there is one.
+
+    Raises:
+        DataError: the one that was named is none, or nothing says which rows have a label.
+    """
+    own = TableName(source.table.schema, shortened(source.table.name, "_labels"))
+    labels = TableName.parse(options.labels).resolve(cur) if options.labels else own
+    wanted, has = {*source.keys, "label", "who", "at"}, columns(cur, labels, missing=not options.labels)
+    if wanted <= set(has):
+        return labels
+    if options.labels:
+        raise DataError(
+            f"{labels} has the columns {', '.join(has)}, but a table of labels has {', '.join(sorted(wanted))}",
+            "Let dbinfer label make it.",
+        )
     if source.label is None:
         raise DataError(
             f"table {source.table} has no column 'label' that says which rows have one",
-            "Name it with --label, or add it: ALTER TABLE ... ADD COLUMN label text",
+            "Name it with --label, or add it: ALTER TABLE ... ADD COLUMN label text; or begin with dbinfer label.",
         )
-    return source
+    return None
+
+
+def _unlabelled(source: Source, labels: TableName | None) -> sql.Composable:
+    """Return the condition that a row `i` of the images has no label."""
+    parts: list[sql.Composable] = []
+    if source.label is not None:
+        parts.append(sql.SQL("{} IS NULL").format(sql.Identifier("i", source.label)))
+    if labels is not None:
+        there = sql.SQL("NOT EXISTS (SELECT 1 FROM {} l WHERE {})")
+        parts.append(there.format(labels.identifier, source.same("l", "i")))
+    return sql.SQL(" AND ").join(parts)
 
 
 def _version(cur: Cursor, source: Source, model: str | None) -> Version:
@@ -158,10 +194,10 @@ def _is_there(cur: Cursor, into: TableName, source: Source) -> bool:
 
 
 def _chosen(
-    conn: Connection, cur: Cursor, source: Source, version: Version, options: NextOptions
+    conn: Connection, source: Source, version: Version, unlabelled: sql.Composable, options: NextOptions
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Return the candidates, and those of them that were chosen, the best first."""
-    assert source.label
+    cur = conn.cursor()
     names: dict[str, sql.Composable] = {
         "table": source.table.identifier,
         "predictions": source.predictions.identifier,
@@ -169,7 +205,7 @@ def _chosen(
         **{f"{alias}_keys": _names(source, alias) for alias in "pdc"},
         "same": source.same("p", "i"),
         "version": of(version),
-        "truth": sql.Identifier(source.label),
+        "unlabelled": unlabelled,
         "pool": sql.Literal(POOL * options.count),
         "embedding": sql.SQL("NULL"),
         "joined": sql.SQL(""),

@@ -133,14 +133,21 @@ def shrunk(pixels: np.ndarray, side: int) -> np.ndarray:
 
 
 def encode(pixels: np.ndarray) -> Thumbnail:
-    """Return a picture as a data URI: small ones as PNG, without loss, and in one channel where that is enough."""
+    """Return a picture as a data URI; see `compressed`."""
+    data, kind = compressed(pixels)
+    height, width = pixels.shape[:2]
+    return Thumbnail(f"data:{kind};base64,{b64encode(data).decode()}", width, height)
+
+
+def compressed(pixels: np.ndarray) -> tuple[bytes, str]:
+    """Return a picture as a file and its type: small ones without loss, and in one channel where that is enough."""
     height, width = pixels.shape[:2]
     if pixels.ndim == 3 and not (pixels != pixels[:, :, :1]).any():
         pixels = pixels[:, :, 0]
     small = max(height, width) <= SMALL
-    suffix, kind = (".png", "png") if small else (".jpg", "jpeg")
+    suffix, kind = (".png", "image/png") if small else (".jpg", "image/jpeg")
     data = cv2.imencode(suffix, pixels, [] if small else [cv2.IMWRITE_JPEG_QUALITY, QUALITY])[1]
-    return Thumbnail(f"data:image/{kind};base64,{b64encode(data.tobytes()).decode()}", width, height)
+    return data.tobytes(), kind
 
 
 SET = 255

@@ -24,6 +24,7 @@ KINDS = dict.fromkeys((function.columns[0] for function in FUNCTIONS.values()), 
     "mask": "masks",
     "detections": "boxes",
     "embedding": "vectors",
+    "rank": "choices",  # as dbinfer.next makes them
 }
 Type = tuple[str, str]
 Columns = dict[str, Type]
@@ -60,7 +61,7 @@ class Source:
 
     @property
     def kind(self) -> str:
-        """Return what the results are: classes, masks, boxes, vectors or values."""
+        """Return what the results are: classes, masks, boxes, vectors, choices or values."""
         return KINDS[self.first]
 
     def key(self, alias: str) -> sql.Composed:

@@ -1,4 +1,4 @@
 -- The embeddings of the rows that have a label.
 SELECT e.embedding
   FROM {embeddings} e JOIN {table} i ON {same}
- WHERE {embedded_version} AND i.{truth} IS NOT NULL AND e.embedding IS NOT NULL
+ WHERE {embedded_version} AND NOT ({unlabelled}) AND e.embedding IS NOT NULL

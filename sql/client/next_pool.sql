@@ -5,7 +5,7 @@ SELECT {key}, c.dbinfer_label, c.dbinfer_score, {embedding}
           FROM (SELECT {p_keys}, p.label::pg_catalog.text AS dbinfer_label, p.score AS dbinfer_score,
                        pg_catalog.row_number() OVER (PARTITION BY p."class" ORDER BY p.score, {p_keys}) AS dbinfer_place
                   FROM {predictions} p JOIN {table} i ON {same}
-                 WHERE {version} AND i.{truth} IS NULL AND p.score IS NOT NULL) d
+                 WHERE {version} AND {unlabelled} AND p.score IS NOT NULL) d
          ORDER BY d.dbinfer_place, d.dbinfer_score, {d_keys} LIMIT {pool}) c
        {joined}
  ORDER BY c.dbinfer_score, {c_keys}

@@ -94,6 +94,22 @@ def test_rows_that_differ(db: Connection, dsn: str) -> None:
     assert chosen(db, dsn, count=3, embeddings="public.vectors") == [3, 6, 7]
 
 
+def test_rows_of_a_table_of_labels_have_one(db: Connection, dsn: str) -> None:
+    """That of dbinfer.label, under its own name or another; then the images need no column for labels."""
+    shape = (
+        "AS SELECT 2 AS id, 'yes'::text AS label, NULL::text AS proposal, 'anna'::text AS who, now() AS at"
+    )
+    rows(db, f"CREATE TABLE public.scans_labels {shape}")
+    assert chosen(db, dsn, count=3) == [1, 3, 5]
+    # what has a label is green, as 2 is, so a blue one comes first
+    rows(db, "CREATE VIEW public.bare AS SELECT id, img FROM public.scans WHERE id < 9")
+    rows(db, "ALTER TABLE public.scans_labels RENAME TO given")
+    options = dbinfer.NextOptions(count=2, labels="public.given", embeddings="public.vectors")
+    dbinfer.next("public.bare", "public.answers", options, dsn)
+    assert [key for (key,) in rows(db, "SELECT id FROM public.bare_next ORDER BY rank")] == [3, 6]
+    rows(db, "DROP VIEW public.bare; DROP TABLE public.given, public.bare_next")
+
+
 @pytest.mark.wide
 def test_every_class_has_candidates(db: Connection, dsn: str) -> None:
     """Of a thousand unsure rows of one class, and one sure row of another, the latter is among ten candidates."""
@@ -179,6 +195,12 @@ def test_mistakes_of_next(db: Connection, dsn: str, subtests: pytest.Subtests) -
             "public.answers",
             {"into": "public.scans"},
             "table public.scans has the columns id, img, label, not id, rank",
+        ),
+        (
+            "public.scans",
+            "public.answers",
+            {"labels": "public.scans"},
+            "public.scans has the columns id, img, label, but a table of labels has at, id, label, who",
         ),
         ("public.scans", "public.answers", {"model": "reds@7"}, "there are no results of 'reds@7'"),
     ]:

@@ -23,6 +23,7 @@ BOUNDARIES = {
         "folder",
         "foreign file",
         "text",
+        "page",
         "reference",
     ),
     *("host user", "worker", "loader", "supervisor", "network"),

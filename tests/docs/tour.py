@@ -21,6 +21,7 @@ class Step:
         measured: every number of the output depends on the machine.
         fails: the page shows an error.
         stays: the command does not end; what it does is seen in what follows.
+        answered: the command asks a person, whose part a test takes.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class Step:
     measured: bool = False
     fails: bool = False
     stays: bool = False
+    answered: bool = False
 
     def __str__(self) -> str:
         return self.source.strip().splitlines()[0][:60]
@@ -45,7 +47,8 @@ class Page:
         for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
             command, _, shown = part.replace("\\\n", "").partition("\n")
             step = Step("console", re.sub(r"\s+# .*", "", command), shown)
-            step.measured, step.stays = mark == "measured", mark == "stays"
+            step.measured, step.stays = mark in ("measured", "answered"), mark == "stays"
+            step.answered = mark == "answered"
             self.steps.append(step)
 
     def show(self, text: str, mark: str) -> None:

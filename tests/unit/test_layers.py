@@ -16,8 +16,8 @@ IN_BACKENDS = {"numpy", "cv2", "openvino", "obstore", "orjson", "pillow_heif", "
 # A room (a package or module of its top) imports only rooms before it; docs/explanation/design.md has the same order.
 ROOMS: dict[str, tuple[str, ...]] = {
     "dbinfer": (
-        "base", "database", "images", "models", "score", "report", "install", "worker", "convert", "server", "train",
-        "tune", "bench", "demo", "plan", "dbinfer", "cli", "sqlalchemy", "__main__",
+        "base", "database", "images", "models", "score", "report", "label", "install", "worker", "convert", "server",
+        "train", "tune", "bench", "demo", "plan", "dbinfer", "cli", "sqlalchemy", "__main__",
     ),
     "dbinfer_udf": (
         "dbinfer_udf", "errors", "fastjson", "bootstrap", "tasks", "manifest",
