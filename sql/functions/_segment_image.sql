@@ -1,7 +1,7 @@
 -- dbinfer.segment before 0.6.0, which had no argument `tile`: what users had made with it holds on to it under this name.
 CREATE OR REPLACE FUNCTION dbinfer._segment_image(img bytea, model text DEFAULT NULL, on_error text DEFAULT 'error')
 RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT dbinfer._bytes('segment', img, dbinfer._resolve(model, img IS NULL), on_error, 0)
+SELECT dbinfer._bytes('segment', img, dbinfer._resolve(model, false /* greenplum: OR img IS NULL */), on_error, 0)
 $$;
 COMMENT ON FUNCTION dbinfer._segment_image(bytea, text, text) IS 'internal: dbinfer.segment in views that were made before 0.6.0';
 GRANT EXECUTE ON FUNCTION dbinfer._segment_image(bytea, text, text) TO PUBLIC;

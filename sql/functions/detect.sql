@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION dbinfer.detect(img bytea, model text DEFAULT NULL, on_error text DEFAULT 'error', tile boolean DEFAULT NULL)
 RETURNS dbinfer.detection[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT dbinfer._text('detect', img, dbinfer._resolve(model, img IS NULL), on_error,
+SELECT dbinfer._text('detect', img, dbinfer._resolve(model, false /* greenplum: OR img IS NULL */), on_error,
                      CASE WHEN tile THEN 1 WHEN NOT tile THEN -1 ELSE 0 END)::dbinfer.detection[]
 $$;
 COMMENT ON FUNCTION dbinfer.detect(bytea, text, text, boolean) IS

@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION dbinfer.segment(img bytea, model text DEFAULT NULL, on_error text DEFAULT 'error', tile boolean DEFAULT NULL)
 RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE AS $$
-SELECT dbinfer._bytes('segment', img, dbinfer._resolve(model, img IS NULL), on_error,
+SELECT dbinfer._bytes('segment', img, dbinfer._resolve(model, false /* greenplum: OR img IS NULL */), on_error,
                       CASE WHEN tile THEN 1 WHEN NOT tile THEN -1 ELSE 0 END)
 $$;
 COMMENT ON FUNCTION dbinfer.segment(bytea, text, text, boolean) IS
