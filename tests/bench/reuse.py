@@ -4,6 +4,8 @@
 
 In each round the two ways take turns, and the one that begins changes; a ratio is that of their medians. Bytes after
 the end of a file make pictures different whose pixels are the same, so that each takes as long as the other.
+`sessions a row` is the processor time of the job's sessions for a row, and what --reuse adds: beside other programs it
+says more than the clock. (The server must be on this host. What an engine works is not in it.)
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import random
 import time
 from itertools import islice
+from pathlib import Path
 from statistics import median
 
 import psycopg2
@@ -54,17 +57,27 @@ def fill(opened: Database, table: str, images: list[bytes], rows: int, first: fl
         cur.execute(f"VACUUM ANALYZE {table}")
 
 
-def seconds(opened: Database, table: str, case: Case, reuse: bool) -> float:
-    """Return how long a job takes from its first question to its report."""
+def used(opened: Database) -> float:
+    """Return the processor seconds of all sessions of the server that have ended, without those of an engine."""
+    postmaster = Path(opened.one("SHOW data_directory"), "postmaster.pid").read_text().split()[0]
+    fields = Path("/proc", postmaster, "stat").read_text().rpartition(") ")[2].split()
+    return sum(map(int, fields[13:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def seconds(opened: Database, table: str, case: Case, reuse: bool) -> tuple[float, float]:
+    """Return how long a job takes from its first question to its report, and the processor time of its sessions."""
     into = f"{opened.schema}.results"
-    begin = time.monotonic()
+    begin, before = time.monotonic(), used(opened)
     report = score(table, into, ScoreOptions(model=case.model, reuse=reuse), opened.dsn)
     took = time.monotonic() - begin
+    # a session is counted when it has ended
+    time.sleep(0.5)
+    processor = used(opened) - before
     with opened.conn.cursor() as cur:
         cur.execute(f"DROP TABLE {into}, {into}_errors")
         cur.execute("CHECKPOINT")
     assert report.errors == 0
-    return took
+    return took, processor
 
 
 def measure(opened: Database, case: Case, rounds: int, rows: int) -> None:
@@ -75,16 +88,18 @@ def measure(opened: Database, case: Case, rounds: int, rows: int) -> None:
     kilobytes = sum(map(len, images)) / len(images) / 1e3
     for name, table in tables.items():
         fill(opened, table, images, rows, FIRST[name])
-        found: dict[bool, list[float]] = {False: [], True: []}
+        found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
         for turn in range(rounds):
             for reuse in sorted(found, reverse=turn % 2 == 1):
                 found[reuse].append(seconds(opened, table, case, reuse))
-        plain, reused = (median(found[reuse]) for reuse in (False, True))
-        spread = (max(found[False]) - min(found[False])) / plain
+        (plain, worked), (reused, worked_more) = (
+            [median(each) for each in zip(*found[reuse], strict=True)] for reuse in (False, True)
+        )
+        spread = (max(found[False])[0] - min(found[False])[0]) / plain
         words = f"{rows:,} of {kilobytes:.1f} kB | {plain:.2f} s | {reused:.2f} s | {reused / plain:.3f}"
-        more = (reused - plain) / rows * 1e6
+        more = f"{worked / rows * 1e6:.0f} + {(worked_more - worked) / rows * 1e6:.0f} us"
         busy = f"load {os.getloadavg()[0]:.1f} of {os.cpu_count()}, plain rounds differ by {spread:.0%}"
-        print(f"| {case.network} | {name} | {words} | {more:+.0f} us a row | {busy} |", flush=True)
+        print(f"| {case.network} | {name} | {words} | {more} | {busy} |", flush=True)
 
 
 def main() -> None:
@@ -95,7 +110,7 @@ def main() -> None:
     parser.add_argument("--part", type=float, default=1.0, help="of the rows")
     parser.add_argument("networks", nargs="*", default=list(NETWORKS))
     asked = parser.parse_args()
-    print("| network | table | rows | plain | --reuse | ratio | more | machine |")
+    print("| network | table | rows | plain | --reuse | ratio | sessions a row | machine |")
     print("|---|---|---|---|---|---|---|---|")
     with database(server_dsn(asked.dsn, silent)) as opened:
         for network in asked.networks:
