@@ -146,7 +146,7 @@ class Pictures:
 
     @property
     def _by_index(self) -> str:
-        # Greenplum 7 cannot plan the join with an index on bytea: the results' digests meet those of a batch in a hash join
+        # Greenplum 7 cannot plan the join with an index on bytea: the digests of results and batch meet in a hash join
         return "" if self._plan.platform.mpp else BY_INDEX
 
     @property

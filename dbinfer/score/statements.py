@@ -56,12 +56,14 @@ class Batch:
         retry: it tries the bad images of earlier runs again.
         exact: it compares the digests of all images, not only of rows with another mark.
         gone: it removes what is stored of rows that are no longer there; without rows it does nothing else.
+        leaves: a later pass takes the rows whose picture another thread has in hand.
     """
 
     keys: Range | Listed
     retry: bool = False
     exact: bool = False
     gone: bool = False
+    leaves: bool = False
 
 
 @dataclass(frozen=True)

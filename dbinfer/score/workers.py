@@ -108,7 +108,7 @@ def score_batch(
             cur.execute(plan.retry(keys))
         reused, left = 0, None
         if plan.answers:
-            rows, reused, left = _once_each(cur, plan, keys, hand)
+            rows, reused, left = _once_each(cur, plan, keys, hand if batch.leaves else None)
         else:
             rows = _whole(cur, plan, keys)
         if rows >= keys.rows:
@@ -150,9 +150,10 @@ def _once_each(
     assert plan.answers is not None
     pictures = Pictures(cur, plan)
     left = pictures.note(keys, _prefix(plan, keys, SCATTERED))
+    # before it looks for answers: what others had in hand until now has one that can be seen
+    left -= pictures.leave(hand) if hand else 0
     reused = pictures.answer(plan.answers.held(cur))
-    # where a job follows, old results have made room and a queue has no longer its keys: nothing is left for later
-    left -= reused + (pictures.leave(hand) if hand and not plan.options.follow else 0)
+    left -= reused
     scored = pictures.score(left) if left else 0
     if left := left - scored:
         again = pictures.answer(())
@@ -338,15 +339,18 @@ class Feeder:
             with self._conn, self._conn.cursor() as cur:
                 self._queue.forget(cur)
                 state = self._queue.state(cur)
+        # in the first pass alone: what it leaves has an answer by then, or is bad. Where a job follows, results of other
+        # images have made room, and a row must not be without
+        leaves = passes > 1 and not self._plan.options.follow
         for _ in range(passes):
             found = False
             for keys in self._pass(None, retry, exact):
                 found = True
-                yield Batch(keys, retry, exact)
+                yield Batch(keys, retry, exact, leaves=leaves)
             if not found:
                 break
             self._settle()
-            retry = exact = False
+            retry = exact = leaves = False
         if self._plan.options.follow and not self._stopped():
             yield from self._sweep()
         if self._queue and not self._stopped():
