@@ -146,8 +146,7 @@ class Pictures:
 
     @property
     def _by_index(self) -> str:
-        # Greenplum 7 cannot plan the join with an index on bytea: the digests of results and batch meet in a hash join
-        return "" if self._plan.platform.mpp else BY_INDEX
+        return HASHED if self._plan.platform.mpp else BY_INDEX
 
     @property
     def _unchanged(self) -> sql.Composable:
@@ -213,6 +212,8 @@ class Pictures:
         )
 
 
+# A Greenplum 7 failed in all other joins of bytea: "cache lookup failed for function 0", "Mergejoin: ... bad plan"
+HASHED = "SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = off; SET LOCAL enable_nestloop = off; "
 SEEN = sql.SQL(", picture.dbinfer_mark, picture.dbinfer_digest")
 # Answers come by index, whatever the statistics say of a table that was empty a moment ago. How what is found is joined
 # is for the planner to say, from which the statements before have taken most ways

@@ -339,8 +339,8 @@ class Feeder:
             with self._conn, self._conn.cursor() as cur:
                 self._queue.forget(cur)
                 state = self._queue.state(cur)
-        # in the first pass alone: what it leaves has an answer by then, or is bad. Where a job follows, results of other
-        # images have made room, and a row must not be without
+        # in the first pass alone: what it leaves has an answer by then, or is bad. Where a job follows, results of
+        # other images have made room, and a row must not be without
         leaves = passes > 1 and not self._plan.options.follow
         for _ in range(passes):
             found = False
