@@ -112,12 +112,16 @@ class Pictures:
             each: score all rows.
         """
         rows = 0
-        for statement in self._plan.batches_of(self._all_rows if each else self._one_of_each, SEEN):
-            self._cur.execute(sql.SQL(self._by_index if self._plan.ordered else "") + statement)
+        for statement in self.statements(each):
+            self._cur.execute(sql.SQL(self._joins) + statement)
             rows += self._cur.rowcount
         if 0 < rows < most:
             self._do("reuse_done", self._by_index)
         return rows
+
+    def statements(self, each: bool = False) -> Iterator[sql.Composed]:
+        """Yield the statements that score a row of each picture, or each row."""
+        return self._plan.batches_of(self._all_rows if each else self._one_of_each, SEEN)
 
     def left(self) -> Iterator[tuple[Bound, Bound]]:
         """Yield the key of each row that has no result yet, and its mark and digest."""
@@ -143,6 +147,11 @@ class Pictures:
             unchanged=self._unchanged,
             where=sql.SQL(self._plan.options.where),
         )
+
+    @property
+    def _joins(self) -> str:
+        # without an index in the order of the key, a batch reads the whole table
+        return self._by_index if self._plan.ordered or self._plan.platform.mpp else ""
 
     @property
     def _by_index(self) -> str:

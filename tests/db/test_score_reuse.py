@@ -255,6 +255,7 @@ def test_a_view_whose_rows_do_not_say_who_wrote_them(db: Connection, dsn: str) -
 
 
 @pytest.mark.wide
+@pytest.mark.postgres_only("Greenplum has no large objects")
 def test_large_objects(db: Connection, dsn: str) -> None:
     rows(db, "CREATE TABLE second AS SELECT id, lo_from_bytea(0, img) AS img FROM images")
     assert scored(db, dsn, "second").images == PICTURES
