@@ -73,7 +73,8 @@ class Pictures:
             )
             listed = sql.SQL(", ").join(spread)
             self._do("reuse_create", columns=self._listed_as("source"), distribution=listed)
-        self._do("reuse_note", prefix, rows=self._plan.open_rows(keys))
+        merged = "SET LOCAL enable_mergejoin = off; " if self._plan.platform.mpp else ""
+        self._do("reuse_note", prefix + merged, rows=self._plan.open_rows(keys))
         return self._cur.rowcount
 
     def answer(self, tables: Iterable[TableName]) -> int:

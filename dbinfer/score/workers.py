@@ -106,15 +106,14 @@ def score_batch(
             return Outcome(outdated=outdated, removed=removed)
         if batch.retry and isinstance(keys, Range):
             cur.execute(plan.retry(keys))
-        reused, left = 0, None
+        reused = 0
+        left: list[tuple[Bound, Bound]] = []
         if plan.answers:
             rows, reused, left = _once_each(cur, plan, keys, hand if batch.leaves else None)
-        else:
-            rows = _whole(cur, plan, keys)
-        if rows >= keys.rows:
-            return Outcome(rows, outdated=outdated, removed=removed, reused=reused)
+        elif (rows := _whole(cur, plan, keys)) < keys.rows:
+            left = list(_left(cur, plan, keys))
         errors, reason = 0, None
-        for key, seen in list(_left(cur, plan, keys)) if left is None else left:
+        for key, seen in left:
             found = _single(cur, plan, key, seen)
             if found is None:
                 rows += 1

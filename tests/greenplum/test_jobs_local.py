@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 
 import psycopg2
@@ -73,7 +74,8 @@ def test_digests_move_where_pictures_are_scored_once_and_images_do_not(
         cur.execute(f"SET optimizer = {ask(session, 'SHOW optimizer')}")
         plan = prepare(cur, "images", "once_results", options, detect(conn))
         keys, pictures = Range(("3",), ("40",), 30), Pictures(cur, plan)
-        no_image_moves(explain(cur, plan.open_rows(keys)))
+        digested = [re.sub(r"sha256\([^)]*\)", "digest", line) for line in explain(cur, plan.open_rows(keys))]
+        no_image_moves(digested)
         pictures.note(keys, "")
         for statement in pictures.statements():
             no_image_moves(explain(cur, statement))
