@@ -185,6 +185,10 @@ def score(
         $ dbinfer score --watch 60
 
         $ dbinfer score --follow
+
+        $ dbinfer score --table uploads --predictions upload_labels --reuse
+        public.upload_labels: 1000 rows with classify (2.1 s, 476.2 images/s)
+        300 rows show a picture that has an answer already, and got that.
     """
     with progress_bar() as bar:
         report = dbinfer.score(table, predictions, options, dsn, _Lines() if json_lines else bar)
@@ -256,6 +260,7 @@ def _show(report: dbinfer.ScoreReport) -> None:
     console.print(f"{report.into}: {report.rows} rows with {report.function} ({speed})")
     said = (
         (report.nulls, "have no result (bad or missing images)."),
+        (report.reused, "show a picture that has an answer already, and got that."),
         (report.errors, f"are bad; their reasons are in the table {report.into}_errors."),
         (report.gone, "were deleted after they were scored; --follow removes their results."),
         (report.changed, "were changed after they were scored; --follow scores them again."),

@@ -21,11 +21,17 @@ SHA256_SINCE = 110000
 
 @dataclass(frozen=True)
 class Marks:
-    """The SQL of both, for a row of `source`; `told`: the mark is not the same for all rows."""
+    """The SQL of both, for a row of `source`.
+
+    Attributes:
+        told: the mark is not the same for all rows.
+        written: it says which transaction has written a row.
+    """
 
     mark: sql.Composable
     told: bool
     platform: Platform
+    written: bool = False
 
     def digest(self, img: sql.Composable) -> sql.Composed:
         """Return the digest of an image: empty where there is no image, for NULL is what nobody has looked at."""
@@ -55,4 +61,4 @@ def by_writer(cur: Cursor, table: TableName, spread: bool, platform: Platform) -
         return Marks(sql.SQL("''::pg_catalog.text"), False, platform)
     names = (["gp_segment_id"] if platform.mpp else []) + ["tableoid", "xmin"]
     listed = sql.SQL(", ").join(sql.Identifier("source", name) for name in names)
-    return Marks(sql.SQL("pg_catalog.concat_ws('.', {})").format(listed), True, platform)
+    return Marks(sql.SQL("pg_catalog.concat_ws('.', {})").format(listed), True, platform, written=True)

@@ -170,6 +170,16 @@ class ScoreOptions:
         metavar="COLUMN",
     )
     exact: bool = option(False, "With --follow: compare a digest of each image, whatever its row says.")
+    reuse: bool = option(
+        False,
+        "Score no picture twice: take the answer that the same bytes have, of the same model, in a table of results "
+        "of yours or of a superuser's.",
+    )
+    reuse_from: str | None = option(
+        None,
+        "With --reuse: more tables of results (a,b) that you may read and whose owners you trust.",
+        metavar="TABLES",
+    )
     watch: float | None = option(
         None,
         "Keep running, and look for new rows this often, or at once after a NOTIFY.",
@@ -185,6 +195,12 @@ class ScoreOptions:
             raise UsageError("replace and append cannot be used together")
         if not self.follow and (self.exact or self.changed_column):
             raise UsageError(f"{'exact' if self.exact else 'changed_column'} needs follow")
+        if self.reuse_from and not self.reuse:
+            raise UsageError("reuse_from needs reuse")
+        if self.append and self.reuse:
+            raise UsageError(
+                "append and reuse cannot be used together", "A table of a job needs no --append."
+            )
         if self.at_once:
             self._check_at_once()
 
@@ -199,7 +215,9 @@ class ScoreOptions:
         return 0 if self.on_error == "error" else self.max_errors
 
     def _check_at_once(self) -> None:
-        wrong = [name for name in ("retry_errors", "max_errors", "watch", "follow") if getattr(self, name)]
+        wrong = [
+            name for name in ("retry_errors", "max_errors", "watch", "follow", "reuse") if getattr(self, name)
+        ]
         wrong += ["on_error='record'"] if self.on_error == "record" else []
         if wrong:
             raise UsageError(
@@ -219,6 +237,7 @@ class ScoreReport(Report):
         version: of the model; None if all rows went in one transaction.
         errors: bad rows, which are in the table of errors.
         gone, changed: results of this version whose rows were deleted or changed after they were scored.
+        reused: rows among these whose picture had an answer already, or got it for another row.
         outdated, removed: results and reasons that made room: of rows that had changed, and of rows that are gone.
         state: done, or cancelled; job: its number in dbinfer.jobs.
     """
@@ -238,6 +257,7 @@ class ScoreReport(Report):
     changed: int = 0
     outdated: int = 0
     removed: int = 0
+    reused: int = 0
     state: str = "done"
     job: int | None = None
 

@@ -42,7 +42,7 @@ class Tally:
     """How far a job has come: rows done (bad ones included), rows in all, bad rows, and the last reason.
 
     Attributes:
-        outdated, removed: see ScoreReport.
+        outdated, removed, reused: see ScoreReport.
     """
 
     done: int = 0
@@ -51,6 +51,7 @@ class Tally:
     last_error: str | None = None
     outdated: int = 0
     removed: int = 0
+    reused: int = 0
 
 
 class Ledger:
@@ -242,6 +243,7 @@ def _count(tally: Tally, event: Outcome) -> None:
     tally.errors += event.errors
     tally.outdated += event.outdated
     tally.removed += event.removed
+    tally.reused += event.reused
     tally.last_error = event.reason or tally.last_error
 
 
@@ -268,6 +270,7 @@ def _report(
         changed=changed,
         outdated=tally.outdated,
         removed=tally.removed,
+        reused=tally.reused,
         state=state,
         job=number,
     )

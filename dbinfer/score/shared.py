@@ -235,7 +235,7 @@ def ending_with(job: int | None, dsn: str | None) -> Iterator[None]:
         if job is not None:
             with suppress(DbinferError), session(dsn, autocommit=True) as conn, conn.cursor() as cur:
                 _, seen = look(conn, job)
-                counts = {"done": seen.done, "total": seen.total, "errors": seen.errors}
+                counts = {"done": seen.done, "total": seen.total, "errors": seen.errors, "reused": 0}
                 said = {"job": job, "state": "failed", "last_error": told.message}
                 cur.execute(read("client/job_tell.sql"), said | counts)
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from dbinfer.base.errors import DataError, UsageError
 from dbinfer.database.platform import Platform
 from dbinfer.database.sql import TableName, column, read
 from dbinfer.images.stores import image_of, refers
+from dbinfer.score.answers import Answers
 from dbinfer.score.marks import COLUMNS, Marks
 from dbinfer.score.options import Arguments, Function, ScoreOptions
 from dbinfer_udf.tasks import OF_A_JOB
@@ -55,12 +56,14 @@ class Batch:
         retry: it tries the bad images of earlier runs again.
         exact: it compares the digests of all images, not only of rows with another mark.
         gone: it removes what is stored of rows that are no longer there; without rows it does nothing else.
+        leaves: a later pass takes the rows whose picture another thread has in hand.
     """
 
     keys: Range | Listed
     retry: bool = False
     exact: bool = False
     gone: bool = False
+    leaves: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ def find(cur: Cursor, table: TableName, names: str, there: dict[str, Column]) ->
         UsageError: they are no names, or several of types whose operators lie in different schemas.
         DataError: the table has no such column, or its type has no order.
     """
-    wanted = [column(name) for name in _split(names)]
+    wanted = [column(name) for name in split(names) or [names]]
     for name in wanted:
         if name not in there:
             raise DataError(
@@ -163,9 +166,9 @@ def find(cur: Cursor, table: TableName, names: str, there: dict[str, Column]) ->
     return key
 
 
-def _split(names: str) -> list[str]:
-    """Split at commas that stand outside double quotes."""
-    return re.findall(r'(?:"(?:[^"]|"")*"|[^,"])+', names) or [names]
+def split(names: str) -> list[str]:
+    """Return names that commas part, where these stand outside double quotes."""
+    return re.findall(r'(?:"(?:[^"]|"")*"|[^,"])+', names)
 
 
 def _check_order(cur: Cursor, table: TableName, key: Key) -> None:
@@ -213,6 +216,7 @@ class Plan:
         marked: the table's rows know which transaction has written them.
         marks: what is kept beside a result to see that its image has changed; None: nothing.
         queue: the table of keys of changed rows that a trigger fills; None: there is none, or it is not used.
+        answers: what may answer for a picture that was scored before; None: each row is scored.
     """
 
     table: TableName
@@ -231,6 +235,7 @@ class Plan:
     marked: bool = False
     marks: Marks | None = None
     queue: TableName | None = None
+    answers: Answers | None = None
 
     @property
     def targets(self) -> tuple[TableName, ...]:
@@ -270,15 +275,36 @@ class Plan:
 
     def batches(self, keys: Range | Listed) -> Iterator[sql.Composed]:
         """Yield the statements that score a range and store what has a result; each takes what is left."""
+        yield from self.batches_of(lambda wanted: self._rows(keys, wanted, retry=False))
+
+    def batches_of(
+        self, rows: Callable[[sql.Composable], sql.Composed], seen: sql.Composable | None = None
+    ) -> Iterator[sql.Composed]:
+        """Yield the statements that score some rows.
+
+        Args:
+            rows: returns the query that gives what is wanted of the rows of `source`.
+            seen: mark and digest, as more columns of that query, where they are known already.
+        """
         if self.grouped:
-            yield self._group(keys)
+            yield self._group(rows, seen or self._marked)
         # On Greenplum a group leaves the last rows of each segment
         if self.platform.mpp or not self.grouped:
-            yield self._insert(keys, "null")
+            yield self._insert(rows, seen or self._marked, "null")
+
+    def open_rows(self, keys: Range | Listed) -> sql.Composed:
+        """Return the query for the keys of a range's open rows, each with mark and digest."""
+        return self._rows(keys, sql.SQL("{}{}").format(self.key.listed("source"), self._marked), retry=False)
+
+    @property
+    def source_digest(self) -> sql.Composable:
+        """Return the digest of the image of a row of `source`."""
+        assert self.marks is not None
+        return self.marks.digest(self._content)
 
     def single(self, key: Bound) -> sql.Composed:
         """Return the statement that scores one row, and raises why it cannot be scored."""
-        return self._insert(key, "error")
+        return self._insert(lambda wanted: self._rows(key, wanted, retry=False), self._marked, "error")
 
     def left(self, keys: Range | Listed) -> sql.Composed:
         """Return the query for the keys that their batch has left: bad rows, most of all; with mark and digest.
@@ -287,7 +313,7 @@ class Plan:
         """
         wanted: list[sql.Composable] = [self.key.texts("source")]
         if self.marks:
-            digest = sql.SQL("pg_catalog.encode({}, 'hex')").format(self.marks.digest(self._content))
+            digest = sql.SQL("pg_catalog.encode({}, 'hex')").format(self.source_digest)
             wanted += [self.marks.mark, digest]
         return self._rows(keys, sql.SQL(", ").join(wanted), retry=False)
 
@@ -298,7 +324,7 @@ class Plan:
             "client/job_bad.sql",
             values=self.key.values(key),
             reason=sql.Literal(reason),
-            conflict=self._conflict,
+            conflict=self.conflict,
             mark_names=self._mark_names,
             marks=marks.format(*map(sql.Literal, seen)),
         )
@@ -405,27 +431,27 @@ class Plan:
             done_same=self.key.same("done", "source"),
         )
 
-    def _insert(self, keys: Range | Listed | Bound, on_error: str) -> sql.Composed:
+    def _insert(
+        self, rows: Callable[[sql.Composable], sql.Composed], seen: sql.Composable, on_error: str
+    ) -> sql.Composed:
         wanted = sql.SQL("{}, {img} IS NULL AS dbinfer_empty, {call} AS result{marks}").format(
             self.key.listed("source"),
             img=self._source_img,
             call=self._call(self._source_img, on_error),
-            marks=self._marked,
+            marks=seen,
         )
         return self._format(
             "client/job_batch.sql",
-            rows=self._rows(keys, wanted, retry=False),
+            rows=rows(wanted),
             **self._stored(on_error == "error"),
         )
 
-    def _group(self, keys: Range | Listed) -> sql.Composed:
-        wanted = sql.SQL("{}, {} AS dbinfer_img{}").format(
-            self.key.listed("source"), self._source_img, self._marked
-        )
+    def _group(self, rows: Callable[[sql.Composable], sql.Composed], seen: sql.Composable) -> sql.Composed:
+        wanted = sql.SQL("{}, {} AS dbinfer_img{}").format(self.key.listed("source"), self._source_img, seen)
         return self._format(
             "client/job_group_segments.sql" if self.platform.mpp else "client/job_group.sql",
             type=sql.SQL(self.key.columns[0].type),
-            rows=self._rows(keys, wanted, retry=False),
+            rows=rows(wanted),
             call=self._call(sql.SQL("dbinfer_img"), "null"),
             taken=self._taken,
             function=sql.Literal(self.function.name),
@@ -442,7 +468,7 @@ class Plan:
             "names": sql.SQL(", ").join(map(sql.Identifier, self.function.columns)),
             # A row that is scored alone has raised if it is bad
             "keep_nulls": sql.Literal(nulls or self.options.on_error == "null"),
-            "conflict": self._conflict,
+            "conflict": self.conflict,
             "mark_names": self._mark_names,
             "marks": sql.SQL(", dbinfer_mark, dbinfer_digest" if self.marks else ""),
         }
@@ -478,7 +504,7 @@ class Plan:
         if self.marks is None:
             return sql.SQL("")
         wanted = sql.SQL(", {} AS dbinfer_mark, {} AS dbinfer_digest")
-        return wanted.format(self.marks.mark, self.marks.digest(self._content))
+        return wanted.format(self.marks.mark, self.source_digest)
 
     @property
     def _mark_names(self) -> sql.Composable:
@@ -493,7 +519,8 @@ class Plan:
         return sql.SQL("image_mark OPERATOR(pg_catalog.=) {}").format(self.marks.mark)
 
     @property
-    def _conflict(self) -> sql.Composable:
+    def conflict(self) -> sql.Composable:
+        """Return what an INSERT says of rows that are there."""
         # Two clients by mistake: the second one's row is the same
         return sql.SQL("ON CONFLICT DO NOTHING" if self.platform.kernel >= CONFLICT_SINCE else "")
 

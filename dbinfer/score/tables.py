@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import psycopg2
 from psycopg2 import sql
@@ -15,10 +16,11 @@ from dbinfer.database.platform import Platform
 from dbinfer.database.sql import TableName, column, read, shortened
 from dbinfer.images.stores import image_of, refers
 from dbinfer.models.registry import FILES
+from dbinfer.score.answers import Answers, find_answers
 from dbinfer.score.marks import COLUMNS, DIGEST, Marks, by_column, by_writer
 from dbinfer.score.options import BY_TASK, Arguments, Function, ScoreOptions, choose
 from dbinfer.score.queue import queue_name
-from dbinfer.score.statements import Column, Key, Plan, columns_of, find, indexes
+from dbinfer.score.statements import Column, Key, Plan, columns_of, find, indexes, split
 from dbinfer_udf.tasks import pays
 
 OURS = ("model", "version", "scored_at")
@@ -122,6 +124,8 @@ def make_tables(cur: Cursor, plan: Plan) -> str:
     notes = [_adopt(cur, plan)] if there and not of_a_job(there) else []
     if plan.marks:
         notes += [_keep_marks(cur, plan)]
+    if plan.answers:
+        _index_digests(cur, plan)
     return "; ".join(filter(None, notes))
 
 
@@ -141,6 +145,13 @@ def _keep_marks(cur: Cursor, plan: Plan) -> str:
     if not one(cur):
         return ""
     return f"{plan.into}: results of runs without --follow do not say of which image they are; they are made again"
+
+
+def _index_digests(cur: Cursor, plan: Plan) -> None:
+    """Add the index by which a picture's answer is found, if it is missing."""
+    there = columns_of(cur, plan.into)
+    if not indexes(cur, plan.into, Key((there[DIGEST],)))[1]:
+        cur.execute(sql.SQL("CREATE INDEX ON {} ({})").format(plan.into.identifier, sql.Identifier(DIGEST)))
 
 
 def _alter(cur: Cursor, name: TableName, columns: dict[str, str]) -> None:
@@ -170,7 +181,7 @@ def _make(cur: Cursor, plan: Plan, name: TableName, columns: Sequence[sql.Compos
         "table": plan.table.identifier,
         "keys": plan.key.listed(),
         "columns": sql.SQL(", ").join(columns),
-        "distribution": sql.SQL(", ").join(map(sql.Identifier, _distribution(cur, plan))),
+        "distribution": sql.SQL(", ").join(map(sql.Identifier, distribution(cur, plan))),
     }
     cur.execute(sql.SQL(text).format(**names))
 
@@ -181,7 +192,7 @@ def spread_by(cur: Cursor, table: TableName) -> list[str]:
     return [row[0] for row in cur.fetchall()]
 
 
-def _distribution(cur: Cursor, plan: Plan) -> list[str]:
+def distribution(cur: Cursor, plan: Plan) -> list[str]:
     """Return the columns by which Greenplum distributes the results: those of the images, if the key has them."""
     if not plan.platform.mpp:
         return []
@@ -281,6 +292,8 @@ def prepare(cur: Cursor, table: str, into: str, options: ScoreOptions, platform:
         marks=marks,
         queue=_queue(cur, target, key, options),
     )
+    if options.reuse:
+        plan = replace(plan, answers=_answers(cur, plan))
     for name in plan.targets:
         name.require_own(cur)
     check_shape(cur, plan)
@@ -317,9 +330,25 @@ def _queue(cur: Cursor, into: TableName, key: Key, options: ScoreOptions) -> Tab
     return name if set(there) == {*key.names, "follower"} else None
 
 
+def _answers(cur: Cursor, plan: Plan) -> Answers:
+    if plan.refers:
+        raise DataError(
+            f"--reuse compares the bytes of images, and column {plan.img.name!r} has references to them",
+            "Leave out --reuse.",
+        )
+    return find_answers(
+        cur,
+        plan.into,
+        function=plan.function,
+        version=(plan.model, plan.version),
+        also=split(plan.options.reuse_from or ""),
+        platform=plan.platform,
+    )
+
+
 def _keeps(cur: Cursor, into: TableName, options: ScoreOptions) -> bool:
     """Return whether a result says of which image it is: where it is asked for, and where results do so already."""
-    return options.follow or DIGEST in columns_of(cur, into)
+    return options.follow or options.reuse or DIGEST in columns_of(cur, into)
 
 
 def _marks(

@@ -10,7 +10,7 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from dbinfer.base.errors import DataError, ServerError
 from dbinfer.database.connection import connect, one, sentence
 from dbinfer.score.files import IMAGE_STATES
 from dbinfer.score.queue import Queue
+from dbinfer.score.reuse import InHand, Pictures
 from dbinfer.score.statements import Batch, Bound, Listed, Plan, Range
 
 # A batch is a small part of a table of any size: its rows come by index, whatever the statistics say of a table that
@@ -30,6 +31,8 @@ from dbinfer.score.statements import Batch, Bound, Listed, Plan, Range
 BY_INDEX = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL jit = off; "
 # A group of images meets its results again by their numbers: a loop would compare all with all
 ONE_BY_ONE, GROUPED = "SET LOCAL enable_mergejoin = off; ", "SET LOCAL enable_nestloop = off; "
+# Few open rows among many that are done: results that were read once for all would be gone through for each row
+SCATTERED = ONE_BY_ONE + "SET LOCAL enable_material = off; "
 # Keys one by one lie anywhere: each is looked up, and how a group meets its results is for the planner to say
 LOOKED_UP = "SET LOCAL enable_seqscan = off; SET LOCAL jit = off; "
 # Greenplum says which process it was, which is no reason
@@ -38,13 +41,16 @@ SEGMENT = re.compile(r"\s+\((?:seg\d+|entry db)\b[^()]*\bpid=\d+\)$")
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a batch: results, bad rows, why the last of these is bad, and what made room for them."""
+    """The outcome of a batch: results, bad rows, why the last of these is bad, what made room for them, and how many
+    results were there for another row.
+    """
 
     rows: int = 0
     errors: int = 0
     reason: str | None = None
     outdated: int = 0
     removed: int = 0
+    reused: int = 0
 
 
 class Limit:
@@ -78,10 +84,17 @@ def too_many(plan: Plan, reason: str, errors: int) -> DataError:
     )
 
 
-def score_batch(conn: Connection, plan: Plan, batch: Batch, limit: Limit) -> Outcome:
-    """Score some keys; all of it is stored, or nothing."""
+def score_batch(
+    conn: Connection, plan: Plan, batch: Batch, limit: Limit, hand: InHand | None = None
+) -> Outcome:
+    """Score some keys; all of it is stored, or nothing.
+
+    Args:
+        hand: what this thread has in hand, with --reuse; None: no other one scores.
+    """
     keys = batch.keys
-    with conn, conn.cursor() as cur:
+    # given back after the commit
+    with hand or nullcontext(), conn, conn.cursor() as cur:
         # in each transaction: whoever owns the schema can put another table in the place of ours
         for name in plan.targets:
             name.require_own(cur, here=plan.platform.mpp)
@@ -93,11 +106,14 @@ def score_batch(conn: Connection, plan: Plan, batch: Batch, limit: Limit) -> Out
             return Outcome(outdated=outdated, removed=removed)
         if batch.retry and isinstance(keys, Range):
             cur.execute(plan.retry(keys))
-        rows = _whole(cur, plan, keys)
-        if rows >= keys.rows:
-            return Outcome(rows, outdated=outdated, removed=removed)
+        reused = 0
+        left: list[tuple[Bound, Bound]] = []
+        if plan.answers:
+            rows, reused, left = _once_each(cur, plan, keys, hand if batch.leaves else None)
+        elif (rows := _whole(cur, plan, keys)) < keys.rows:
+            left = list(_left(cur, plan, keys))
         errors, reason = 0, None
-        for key, seen in list(_left(cur, plan, keys)):
+        for key, seen in left:
             found = _single(cur, plan, key, seen)
             if found is None:
                 rows += 1
@@ -109,7 +125,7 @@ def score_batch(conn: Connection, plan: Plan, batch: Batch, limit: Limit) -> Out
                     # it leaves rows that the queue no longer has
                     queue.forget(cur)
                 break
-        return Outcome(rows, errors, reason, outdated, removed)
+        return Outcome(rows, errors, reason, outdated=outdated, removed=removed, reused=reused)
 
 
 def _make_room(cur: Cursor, plan: Plan, batch: Batch) -> tuple[int, int]:
@@ -124,6 +140,26 @@ def _make_room(cur: Cursor, plan: Plan, batch: Batch) -> tuple[int, int]:
             cur.execute(statement)
             outdated += cur.rowcount if counts else 0
     return outdated, removed
+
+
+def _once_each(
+    cur: Cursor, plan: Plan, keys: Range | Listed, hand: InHand | None
+) -> tuple[int, int, list[tuple[Bound, Bound]]]:
+    """Score each picture once; return how many rows have a result, how many of them by another row, and the others."""
+    assert plan.answers is not None
+    pictures = Pictures(cur, plan)
+    left = pictures.note(keys, _prefix(plan, keys, SCATTERED))
+    # before it looks for answers: what others had in hand until now has one that can be seen
+    left -= pictures.leave(hand) if hand else 0
+    reused = pictures.answer(plan.answers.held(cur))
+    left -= reused
+    scored = pictures.score(left) if left else 0
+    if left := left - scored:
+        again = pictures.answer(())
+        reused, left = reused + again, left - again
+    if left and plan.options.on_error == "null":
+        scored += pictures.score(left, each=True)
+    return scored + reused, reused, list(pictures.left()) if left else []
 
 
 def _whole(cur: Cursor, plan: Plan, keys: Range | Listed) -> int:
@@ -302,15 +338,18 @@ class Feeder:
             with self._conn, self._conn.cursor() as cur:
                 self._queue.forget(cur)
                 state = self._queue.state(cur)
+        # in the first pass alone: what it leaves has an answer by then, or is bad. Where a job follows, results of
+        # other images have made room, and a row must not be without
+        leaves = passes > 1 and not self._plan.options.follow
         for _ in range(passes):
             found = False
             for keys in self._pass(None, retry, exact):
                 found = True
-                yield Batch(keys, retry, exact)
+                yield Batch(keys, retry, exact, leaves=leaves)
             if not found:
                 break
             self._settle()
-            retry = exact = False
+            retry = exact = leaves = False
         if self._plan.options.follow and not self._stopped():
             yield from self._sweep()
         if self._queue and not self._stopped():
@@ -401,6 +440,9 @@ class Crew:
         floor = 0 if plan.ordered else total // PARTS
         self._pace = Pace(options.batch, floor, total, len(scoring), max(1, plan.platform.segments))
         self.limit = Limit(options.most_errors)
+        # the pictures that threads are scoring now, see InHand
+        self._all_in_hand: set[bytes] = set()
+        self._lock = threading.Lock()
         self._conns = [feeding, *scoring]
         feeder = Feeder(feeding, plan, self._pace, self._stop.is_set, self._settle)
         self._threads = [threading.Thread(target=self._guard, args=(self._feed, feeder), daemon=True)]
@@ -461,6 +503,7 @@ class Crew:
             time.sleep(0.02)
 
     def _work(self, conn: Connection) -> None:
+        hand = InHand(self._all_in_hand, self._lock) if len(self._conns) > 2 else None
         while not self._stop.is_set():
             try:
                 batch = self._ranges.get(timeout=0.1)
@@ -469,7 +512,7 @@ class Crew:
             if batch is None:
                 return
             begin = time.monotonic()
-            outcome = score_batch(conn, self.plan, batch, self.limit)
+            outcome = score_batch(conn, self.plan, batch, self.limit, hand)
             if batch.keys.rows:
                 self._pace.measured(batch.keys.rows, time.monotonic() - begin)
             self.outcomes.put(outcome)

@@ -1,4 +1,4 @@
-CREATE OR REPLACE FUNCTION dbinfer._tell_job(job bigint, done bigint, total bigint, errors bigint, last_error text, state text, note text)
+CREATE OR REPLACE FUNCTION dbinfer._tell_job(job bigint, done bigint, total bigint, errors bigint, last_error text, state text, note text, reused bigint DEFAULT 0)
 RETURNS boolean LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   who text := dbinfer_private.asker('dbinfer score', note);
@@ -9,6 +9,7 @@ DECLARE
 BEGIN
   UPDATE dbinfer_private.job j
      SET done = coalesce(greatest(_tell_job.done, 0), 0), total = CASE WHEN _tell_job.total >= 0 THEN _tell_job.total END, errors = coalesce(greatest(_tell_job.errors, 0), 0),
+         reused = coalesce(greatest(_tell_job.reused, 0), 0),
          last_error = dbinfer_private.plain(_tell_job.last_error, 2000),
          state = _tell_job.state, pid = own, updated_at = at,
          ended_at = CASE WHEN _tell_job.state <> 'running' THEN at END
@@ -17,5 +18,5 @@ BEGIN
   RETURNING j.cancelled INTO wanted;
   RETURN wanted;
 END $$;
-COMMENT ON FUNCTION dbinfer._tell_job(bigint, bigint, bigint, bigint, text, text, text) IS 'internal: notes how far a job of the caller is; whether it shall end';
-GRANT EXECUTE ON FUNCTION dbinfer._tell_job(bigint, bigint, bigint, bigint, text, text, text) TO PUBLIC;
+COMMENT ON FUNCTION dbinfer._tell_job(bigint, bigint, bigint, bigint, text, text, text, bigint) IS 'internal: notes how far a job of the caller is; whether it shall end';
+GRANT EXECUTE ON FUNCTION dbinfer._tell_job(bigint, bigint, bigint, bigint, text, text, text, bigint) TO PUBLIC;

@@ -22,7 +22,8 @@ SELECT j.id,
        j.last_error,
        j.started_at,
        j.updated_at,
-       j.ended_at
+       j.ended_at,
+       coalesce(j.reused, 0) AS reused
   FROM dbinfer_private.job j,
        LATERAL (SELECT extract(epoch FROM coalesce(j.ended_at, j.updated_at) - j.started_at)::double precision AS seconds) x
  WHERE j.role = current_user
@@ -49,4 +50,5 @@ COMMENT ON COLUMN dbinfer.jobs.last_error IS 'reason of the last bad image or of
 COMMENT ON COLUMN dbinfer.jobs.started_at IS 'when it started';
 COMMENT ON COLUMN dbinfer.jobs.updated_at IS 'when it last told how far it is';
 COMMENT ON COLUMN dbinfer.jobs.ended_at IS 'when it ended';
+COMMENT ON COLUMN dbinfer.jobs.reused IS 'rows of which the same picture had an answer already; see dbinfer score --reuse';
 GRANT SELECT ON dbinfer.jobs TO PUBLIC;

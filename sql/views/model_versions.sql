@@ -11,7 +11,8 @@ SELECT v.model AS name,
        CASE WHEN s.shown THEN v.manifest END AS manifest,
        CASE WHEN s.shown THEN v.trial END AS trial,
        CASE WHEN s.shown THEN (SELECT sum(octet_length(d.data)) FROM dbinfer_private.model_part p
-         JOIN dbinfer_private.part d ON d.digest = p.digest WHERE p.version_id = v.id AND p.kind = 'keras') END AS source_size
+         JOIN dbinfer_private.part d ON d.digest = p.digest WHERE p.version_id = v.id AND p.kind = 'keras') END AS source_size,
+       CASE WHEN s.shown THEN v.xml_digest || ' ' || v.bin_digest END AS files
   FROM dbinfer_private.model_version v
   JOIN dbinfer_private.model m ON m.name = v.model
   JOIN dbinfer._shown_models s ON s.model = v.model
@@ -30,4 +31,5 @@ COMMENT ON COLUMN dbinfer.model_versions.created_by IS 'who deployed it';
 COMMENT ON COLUMN dbinfer.model_versions.manifest IS 'how images become its input, and what its output means';
 COMMENT ON COLUMN dbinfer.model_versions.trial IS 'what dbinfer deploy measured: milliseconds by number of threads, batches, precision';
 COMMENT ON COLUMN dbinfer.model_versions.source_size IS 'bytes of its Keras file, with which dbinfer train --from begins; NULL without one';
+COMMENT ON COLUMN dbinfer.model_versions.files IS 'SHA-256 of the network and of its weights as they are stored; two versions with the same files and manifest answer alike';
 GRANT SELECT ON dbinfer.model_versions TO PUBLIC;

@@ -40,6 +40,34 @@ def test_killed_at_random_each_row_is_there_once(digits: str) -> None:
     killing.finish(digits, KILLS + 1)
 
 
+@pytest.mark.wide
+def test_killed_with_reuse_no_picture_is_scored_twice(digits: str) -> None:
+    """But for those of the batches that were under way."""
+    with closing(psycopg2.connect(digits)) as db:
+        db.autocommit = True
+        rows(db, "DROP TABLE IF EXISTS killed, killed_errors, anew, anew_errors")
+        (pictures,) = rows(
+            db, "SELECT count(DISTINCT img), count(*) FROM digits WHERE octet_length(img) > 40"
+        )[0][:1]
+        rows(db, "SELECT dbinfer.set_setting('usage', 'on')")
+        running = client(digits, 20, "--reuse", "--connections", "2")
+        wait_for(digits, ROWS // 3, running)
+        killing.kill_client(running)
+        running.communicate(timeout=PATIENCE)
+        report = score("digits", "killed", ScoreOptions(reuse=True, connections=2), digits)
+        assert 0 < report.rows < ROWS
+        assert report.reused > 0
+        counted = rows(db, "SELECT sum(rows) FROM dbinfer.usage")[0][0]
+        rows(db, "SELECT dbinfer.set_setting('usage', 'off')")
+        score("digits", "anew", ScoreOptions(), digits)
+        anew, own = ("SELECT id, class, label, score FROM " + name for name in ("anew", "killed"))
+        assert rows(db, f"({anew} EXCEPT ALL {own}) UNION ALL ({own} EXCEPT ALL {anew})") == []
+        # a damaged one is tried in its batch and alone
+        bad = rows(db, "SELECT count(*) FROM killed_errors")[0][0]
+        assert pictures <= counted <= pictures + 2 * 20 + 3 * bad
+        rows(db, "DROP TABLE killed, killed_errors, anew, anew_errors")
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, *wide(signal.SIGTERM)])
 def test_a_client_that_is_told_to_end_says_so(digits: str, how: signal.Signals) -> None:
     with closing(psycopg2.connect(digits)) as db:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 
 import psycopg2
@@ -13,6 +14,7 @@ from psycopg2.extensions import cursor as Cursor
 from dbinfer.base.progress import Progress
 from dbinfer.database.platform import detect
 from dbinfer.score import ScoreOptions, score
+from dbinfer.score.reuse import Pictures
 from dbinfer.score.statements import Range
 from dbinfer.score.tables import prepare
 
@@ -59,6 +61,23 @@ def test_images_spread_by_another_column_stay_all_the_same(session: Connection, 
         cur.execute(f"SET optimizer = {ask(session, 'SHOW optimizer')}")
         plan = prepare(cur, "by_label", "by_label_results", options, detect(conn))
         for statement in plan.batches(Range(None, ("40", "z"), 30)):
+            no_image_moves(explain(cur, statement))
+
+
+def test_digests_move_where_pictures_are_scored_once_and_images_do_not(
+    session: Connection, cluster: str
+) -> None:
+    rows(session, "DROP TABLE IF EXISTS once_results, once_results_errors")
+    options = ScoreOptions(model="colours", reuse=True, batch=16)
+    assert score("images", "once_results", options, cluster).rows == 60
+    with closing(psycopg2.connect(cluster)) as conn, conn.cursor() as cur:
+        cur.execute(f"SET optimizer = {ask(session, 'SHOW optimizer')}")
+        plan = prepare(cur, "images", "once_results", options, detect(conn))
+        keys, pictures = Range(("3",), ("40",), 30), Pictures(cur, plan)
+        digested = [re.sub(r"sha256\([^)]*\)", "digest", line) for line in explain(cur, plan.open_rows(keys))]
+        no_image_moves(digested)
+        pictures.note(keys, "")
+        for statement in pictures.statements():
             no_image_moves(explain(cur, statement))
 
 

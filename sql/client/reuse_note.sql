@@ -1,0 +1,2 @@
+-- Each image is read once for its digest.
+INSERT INTO {pictures} {rows}
