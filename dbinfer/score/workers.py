@@ -158,7 +158,8 @@ def _once_each(
         again = pictures.answer(())
         reused, left = reused + again, left - again
     if left and plan.options.on_error == "null":
-        scored += pictures.score(left, each=True)
+        again = pictures.score(left, each=True)
+        scored, left = scored + again, left - again
     return scored + reused, reused, list(pictures.left()) if left else []
 
 
