@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -231,3 +232,13 @@ def test_labels_are_texts_of_some_length() -> None:
     assert check_label("a" * 200) == "a" * 200
     with pytest.raises(UsageError, match="a label is '', but must be a text of 1 to 200 signs"):
         LabelOptions(classes=("a", ""))
+
+
+def test_who_finishes_while_the_server_closes_learns_no_more_than_that() -> None:
+    """The tests' own page: a request that nobody has read is reset, which is no URLError."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
+        done = pool.submit(Page(f"http://127.0.0.1:{server.getsockname()[1]}/?token=x").finish)
+        with server.accept()[0] as connection:
+            while not connection.recv(4096, socket.MSG_PEEK).endswith(b"{}"):
+                pass
+        assert done.result(60) is None
