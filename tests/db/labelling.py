@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Queue
 from typing import Any
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.parse import parse_qs, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
@@ -67,7 +67,7 @@ class Page:
 
     def finish(self) -> None:
         """Finish it, also if it has ended, or does so now: a server that closes resets who waits for it."""
-        with suppress(OSError):
+        with suppress(URLError, ConnectionError):
             self.ask("/api/finish", {})
 
 

@@ -239,6 +239,6 @@ def test_who_finishes_while_the_server_closes_learns_no_more_than_that() -> None
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
         done = pool.submit(Page(f"http://127.0.0.1:{server.getsockname()[1]}/?token=x").finish)
         with server.accept()[0] as connection:
-            while not connection.recv(4096, socket.MSG_PEEK).endswith(b"{}"):
-                pass
+            while not (sent := connection.recv(4096, socket.MSG_PEEK)).endswith(b"{}"):
+                assert sent, "the request was not sent whole"
         assert done.result(60) is None
