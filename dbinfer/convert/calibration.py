@@ -69,7 +69,8 @@ def quantize_here(
     model = read_model(source)
     known = describe(model)
     outputs = output_names(model.graph)
-    if len(outputs) > 1:
+    # a detector's first output is its boxes, by which both are compared; masks and points belong to them
+    if len(outputs) > 1 and known.manifest.task != "detection":
         raise DataError(
             f"{source} has {len(outputs)} outputs ({', '.join(outputs)}), but quantize compares both models by one",
             "Convert the network again with --output-name for the one that you need.",
@@ -144,7 +145,7 @@ def post_training(graph: Any, inputs: Sequence[Any]) -> Any:
     try:
         with redirect_stdout(io.StringIO()):
             return nncf.quantize(graph, nncf.Dataset(list(inputs)), subset_size=len(inputs))
-    except (RuntimeError, nncf.InternalError) as err:
+    except (RuntimeError, ValueError, nncf.InternalError) as err:
         raise ModelFileError(f"NNCF cannot quantize this model: {str(err).strip().splitlines()[0]}") from err
 
 

@@ -64,10 +64,11 @@ class Outputs:
 
 
 def ready_rows(found: Outputs) -> Any:
-    """Rows like ours, from detectors with suppression inside, such as YOLOv10: nothing to do."""
-    if classes_of(found.only, 5) != 1:
+    """Rows like ours, from detectors with suppression inside, such as YOLOv10, or our own: nothing to do."""
+    rows, *more = (found[name] for name in found.named)
+    if classes_of(rows, 5) != 1:
         raise ValueError
-    return found.only
+    return rows, *more
 
 
 def ssd(found: Outputs) -> Any:
@@ -149,12 +150,18 @@ def yolov8_segment(found: Outputs) -> Any:
 
 
 def blazeface(found: Outputs) -> Any:
-    """MediaPipe's: centre from that of the anchor, and size, in pixels, then points, which are left out."""
+    """MediaPipe's: centre and size, then points, in pixels; all but the size from the centre of the anchor."""
     op = ops()
-    box = op.gather(found["boxes"], np.arange(4), np.int64(2))
-    centres = found.anchors[None, :, :2] * [found.width, found.height]
-    place = np.concatenate([centres, np.zeros_like(centres)], 2).astype(np.float32)
-    return dense(corners(op.add(box, place)), probabilities(found))
+    count = classes_of(found["boxes"], 4) // 2
+    centre, size, points = op.variadic_split(
+        found["boxes"], np.int64(2), np.array([2, 2, 2 * count])
+    ).outputs()
+    place = (found.anchors[None, :, :2] * [found.width, found.height]).astype(np.float32)
+    rows = dense(corners(op.concat([op.add(centre, place), size], -1)), probabilities(found))
+    # a point has no score of its own: it is as sure as its box
+    score = op.gather(rows, np.array([4]), np.int64(2))
+    pairs = op.split(op.add(points, np.tile(place, count)), np.int64(2), count).outputs()
+    return rows, op.concat([part for pair in pairs for part in (pair, score)], -1)
 
 
 def grid(height: int, width: int, count: int) -> np.ndarray | None:
@@ -381,6 +388,7 @@ HEADS: dict[str, Head] = {
         ANCHORED,
         values={"resize": "fit_to_window_letterbox", "threshold": 0.5, "iou_threshold": 0.3},
         suppressed=False,
+        more=("points",),
     ),
     "raw_ssd": Head(raw_ssd, ANCHORED, values={"iou_threshold": 0.6}, suppressed=False),
     "rows": Head(ready_rows),
@@ -404,7 +412,8 @@ class Detector:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of what it makes."""
-        return ("detections", *self.head.more)
+        # what stands behind rows that are ready stays there
+        return ("detections", *(tuple(self.outputs)[1:] if self.name == "rows" else self.head.more))
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -433,6 +442,8 @@ def detector_of(
         return graph, _detector(asked, named, graph, options, anchors)
     if task not in (None, "detection") or (task is None and options.outputs):
         return graph, None
+    if own := _own(named, len(graph.outputs)):
+        return graph, Detector("rows", own, True)
     name = _of_anchors(graph, options, anchors) or _telling(graph, named, options, task)
     if name:
         return graph, _detector(name, named, graph, options, anchors)
@@ -474,6 +485,15 @@ def _detector(
     if anchors is None:
         raise _without_table(*found)
     return Detector(name, outputs, recognised, _table(anchors, dimensions(found[0])[1]))
+
+
+def _own(named: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """Return the outputs of a detector that convert made, with what belongs to its rows; {} of any other."""
+    for head in HEADS.values():
+        names = ("detections", *head.more)
+        if head.more and len(names) == count and all(name in named for name in names):
+            return {name: named[name] for name in names}
+    return {}
 
 
 def _shapes(graph: Any) -> str:

@@ -125,7 +125,7 @@ def _assumed(
         assumed = {key: value for key, value in assumed.items() if key not in stated}
     if original.inner and info.classes and "task" not in stated:
         assumed["task"] = "embedding"
-    if outputs and "task" not in assumed and not _task(info, {**assumed, **stated}):
+    if outputs and "task" not in {**assumed, **stated} and not _task(info, {**assumed, **stated}):
         assumed["task"] = "tensor"
     return assumed
 

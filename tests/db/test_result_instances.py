@@ -54,6 +54,7 @@ def networks(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         report = convert(source, folder / f"{kind}.xml", ConvertOptions(values={"precision": "f32"}))
         assert report.detector == f"yolov8_{kind} (recognised)"
         assert report.manifest.task == "detection"
+        assert "task" not in report.assumed
         assert report.check.done
         deploy(folder / f"{kind}.xml", dsn=dsn)
     deploy(tiny_models.red_box(folder), dsn=dsn)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from asking import ask
 from numpy.typing import NDArray
+from packages import installed
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.convert import ConvertOptions, convert
@@ -41,21 +41,7 @@ FONTS = ("DejaVuSans", "DejaVuSerif", "DejaVuSansMono", "DejaVuSans-Bold", "STIX
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return the folder of the packages, which is in sys.path meanwhile."""
-    folder = tmp_path_factory.mktemp("packages")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--target",
-        str(folder),
-        *PACKAGES,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"pip cannot get {', '.join(PACKAGES)}: {done.stderr.strip().splitlines()[-1]}")
+    folder = installed(tmp_path_factory.mktemp("packages"), *PACKAGES)
     # behind everything, so that nothing else changes
     sys.path.append(str(folder))
     yield folder

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yolo_heads
 from variants import wide
 
 from dbinfer.base.errors import ConvertError, UsageError
@@ -17,7 +19,7 @@ from dbinfer.convert.conversion import convert_here as convert
 from dbinfer.convert.detectors import HEADS, detector_of, with_rows
 from dbinfer.convert.options import DETECTORS
 from dbinfer.models.describe import describe
-from dbinfer.models.graph import dimensions
+from dbinfer.models.graph import dimensions, port
 from dbinfer.models.ir import import_openvino, read_model
 from dbinfer_udf.manifest import Manifest
 
@@ -205,6 +207,22 @@ def test_a_head_equals_its_reference(name: str, named: bool) -> None:
     assert len(found) == min(len(expected), 300 if name == "centers" else len(expected))
 
 
+def test_points_of_blazeface() -> None:
+    """From the centre of the box's anchor, in pixels; as sure as the box."""
+    outputs, expected = blazeface()
+    graph_of, detector = detector_of(graph(outputs), ConvertOptions(), "detection")
+    assert detector is not None
+    finished = with_rows(graph_of, detector, Manifest("detection", HEIGHT, WIDTH))
+    assert [port(one).name for one in finished.outputs] == ["detections", "points"]
+    config = {"INFERENCE_PRECISION_HINT": "f32"}
+    found = import_openvino().compile_model(finished, "CPU", config)(
+        np.zeros((1, HEIGHT, WIDTH, 3), np.float32)
+    )
+    raw = outputs["regressors"][0]
+    centres = (expected[:, :2] + expected[:, 2:4]) / 2 - raw[:, :2]
+    assert found[1][0] == pytest.approx(np.column_stack([raw[:, 4:] + centres, expected[:, 4]]), abs=2e-4)
+
+
 def by_score(rows: np.ndarray) -> np.ndarray:
     return rows[np.argsort(-rows[:, 4], kind="stable")]
 
@@ -321,6 +339,23 @@ def test_convert_writes_a_detector_that_deploys(tmp_path: Path) -> None:
     manifest = describe(read_model(report.output)).manifest
     assert (manifest.task, manifest.iou_threshold, manifest.pad_value) == ("detection", 0.7, 114)
     assert report.outputs[0].shape == (1, CELLS, 6)
+
+
+@pytest.mark.parametrize("kind", ["segment", "pose"])
+def test_what_was_converted_is_converted_again(tmp_path: Path, kind: str) -> None:
+    """It keeps what belongs to its rows."""
+    first = convert(yolo_heads.save(tmp_path / f"{kind}.onnx", kind), tmp_path / "first.xml")
+    second = convert(first.output, tmp_path / "second.xml")
+    assert second.detector == "rows (recognised)"
+    assert replace(second.manifest, provenance=first.manifest.provenance) == first.manifest
+
+
+def test_what_was_blazeface_is_not_taken_for_it_again(tmp_path: Path) -> None:
+    """Its points and rows look like its raw boxes and scores."""
+    first = convert(save(graph(blazeface()[0]), tmp_path / "faces.xml"), tmp_path / "out" / "first.xml")
+    assert first.detector == "blazeface (recognised)"
+    second = convert(first.output, tmp_path / "out" / "second.xml")
+    assert (second.detector, second.manifest.outputs) == ("rows (recognised)", first.manifest.outputs)
 
 
 def test_an_ir_of_model_api_keeps_what_it_says(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+import yolo_heads
 from float32 import tolerance
-from quantize_models import classifier, pictures
+from quantize_models import SIDE, classifier, pictures
 
 from dbinfer.base.errors import DataError, ModelFileError, UsageError
-from dbinfer.convert import calibration
+from dbinfer.convert import calibration, convert
 from dbinfer.convert.calibration import Tensors, accuracy, differences, quantize_here
 from dbinfer.convert.quantize import QuantizeOptions, quantize_images
 from dbinfer.models.agree import agreement, mask_of, overlap
@@ -167,6 +168,39 @@ def test_several_outputs_are_refused_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"two\.xml has 2 outputs \(.*, .*\), but quantize") as caught:
         quantize_images(tmp_path / "two.xml", tmp_path / "int8.xml", pictures(3)[0], [], QuantizeOptions())
     assert "--output-name" in caught.value.hint
+
+
+def test_detectors_are_compared_by_their_boxes(tmp_path: Path) -> None:
+    """Masks or keypoints stand behind them as further outputs."""
+    ov = import_openvino()
+    from openvino import opset13 as ops
+
+    network = ov.Core().read_model(classifier(tmp_path))
+    features = next(
+        one for one in reversed(network.get_ordered_ops()) if one.get_type_name() == "Relu"
+    ).output(0)
+    parts = {"detections": (1, 128, 6), "points": (1, 128, 6)}
+    ends = [ops.result(ops.reshape(features, np.array(shape), False)) for shape in parts.values()]
+    for end, name in zip(ends, parts, strict=True):
+        end.get_output_tensor(0).set_names({name})
+    graph = ov.Model(ends, network.get_parameters(), "boxes")
+    manifest = Manifest(
+        task="detection", height=SIDE, width=SIDE, scale=(255.0,), threshold=0.1, outputs=tuple(parts)
+    )
+    embed_manifest(graph, manifest)
+    ov.save_model(graph, tmp_path / "boxes.xml", compress_to_fp16=False)
+    made = tmp_path / "int8.xml"
+    report = quantize_images(tmp_path / "boxes.xml", made, pictures(6)[0], [], QuantizeOptions(limit=0))
+    assert report.measure == "boxes"
+    assert [one.get_any_name() for one in read_model(made).graph.outputs] == list(parts)
+
+
+def test_what_nncf_cannot_quantize_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    """Such as this network, whose bias belongs to a product of matrices."""
+    source = convert(yolo_heads.save(tmp_path / "pose.onnx", "pose"), tmp_path / "pose.xml").output
+    with pytest.raises(ModelFileError, match=r"^NNCF cannot quantize this model: "):
+        quantize_images(source, tmp_path / "int8.xml", pictures(3)[0], [], QuantizeOptions(limit=0))
+    assert not (tmp_path / "int8.xml").exists()
 
 
 def test_the_output_is_an_xml_file(tmp_path: Path) -> None:
