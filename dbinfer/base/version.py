@@ -1,3 +1,3 @@
 """The version of this distribution, read by the build and by `dbinfer --version`."""
 
-__version__ = "0.8.0"
+__version__ = "0.9.0"

@@ -86,7 +86,7 @@ def doctor(
 
         $ dbinfer doctor
         ok   server: postgresql 15.20
-        ok   version: database 0.8.0, client 0.8.0
+        ok   version: database 0.9.0, client 0.8.0
         ...
         All is well.
 

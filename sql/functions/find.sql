@@ -20,12 +20,13 @@ DECLARE
   question CONSTANT pg_catalog.text := pg_catalog.format('%s: %s', images, condition);
   versions pg_catalog.text;
   keeper regclass;
-  kept pg_catalog.text := 'CROSS JOIN (SELECT NULL::pg_catalog.text AS dbinfer_kept_key, NULL::boolean AS dbinfer_kept) dbinfer_a';
+  kept pg_catalog.text;
+  chance pg_catalog.text := 'pg_catalog.random()';
   digest pg_catalog.text := 'NULL::pg_catalog.text';
   more bigint;
   -- first k: rows come in the order of the proxy, and of chance where it is the same; those before these two are scored
   last_proxy pg_catalog.float8 := 'Infinity';
-  last_at pg_catalog.float8 := 2;
+  last_at pg_catalog.float8 := -1;
   next_proxy pg_catalog.float8;
   next_at pg_catalog.float8;
   told_at pg_catalog.timestamptz := pg_catalog.clock_timestamp();
@@ -62,24 +63,9 @@ BEGIN
   IF pg_catalog.to_regclass('pg_temp.dbinfer_scored') IS NOT NULL THEN
     DROP TABLE pg_temp.dbinfer_scored;
   END IF;
-  IF answers IS NOT NULL THEN
-    keeper := pg_catalog.to_regclass(answers /* greenplum6: ::cstring */);
-    IF keeper IS NULL AND answers OPERATOR(pg_catalog.!~) '^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$' THEN
-      RAISE undefined_table USING MESSAGE = pg_catalog.format('dbinfer: the table %s for answers does not exist', answers), HINT = 'Write a plain name, such as kept_answers, to have it made.';
-    ELSIF keeper IS NULL THEN
-      EXECUTE pg_catalog.format('CREATE TABLE %s (key text, question text, row_digest text, models text, answer boolean, scored_at timestamptz)', answers);
-      keeper := pg_catalog.to_regclass(answers /* greenplum6: ::cstring */);
-    END IF;
-    -- whatever version a name means: any activation, alias or default asks anew
-    SELECT pg_catalog.md5(pg_catalog.concat(pg_catalog.string_agg(pg_catalog.concat_ws(' ', v.name, v.version, v.active, v.aliases, v.digest), ', ' ORDER BY v.name, v.version),
-        (SELECT pg_catalog.string_agg(m.name, ', ') FROM dbinfer.models m WHERE m.is_default))) INTO versions FROM dbinfer.model_versions v;
-    digest := pg_catalog.format('pg_catalog.md5((%s.*)::pg_catalog.text)', images);
-    kept := pg_catalog.format('LEFT JOIN (SELECT a.key AS dbinfer_kept_key, a.row_digest AS dbinfer_kept_digest, pg_catalog.bool_or(a.answer) AS dbinfer_kept FROM %s a
-        WHERE a.question OPERATOR(pg_catalog.=) $7 AND a.models OPERATOR(pg_catalog.=) $8 GROUP BY 1, 2) dbinfer_a
-        ON dbinfer_kept_key OPERATOR(pg_catalog.=) k.dbinfer_key::pg_catalog.text AND dbinfer_kept_digest OPERATOR(pg_catalog.=) %s', keeper, digest);
-  END IF;
+-- include shared/answers.sql
   EXECUTE pg_catalog.format(E'CREATE TEMPORARY TABLE dbinfer_sample ON COMMIT DROP AS SELECT %I AS dbinfer_key,
-      coalesce(nullif((%s\n)::pg_catalog.float8, ''NaN''), ''-Infinity'') AS dbinfer_proxy, pg_catalog.random() AS dbinfer_at FROM %s', id_column, coalesce(proxy, 'NULL'), images);
+      coalesce(nullif((%s\n)::pg_catalog.float8, ''NaN''), ''-Infinity'') AS dbinfer_proxy, %s AS dbinfer_at FROM %s', id_column, coalesce(proxy, 'NULL'), chance, images);
   CREATE TEMPORARY TABLE dbinfer_scored ON COMMIT DROP AS
     SELECT s.dbinfer_key, s.dbinfer_proxy, 0 AS dbinfer_stratum, 0 AS dbinfer_round, true AS dbinfer_y, ''::pg_catalog.text AS dbinfer_digest, true AS dbinfer_new FROM pg_temp.dbinfer_sample s LIMIT 0;
   SELECT pg_catalog.count(*) INTO everything FROM pg_temp.dbinfer_sample;
@@ -95,8 +81,8 @@ BEGIN
   chosen := CASE WHEN k IS NULL
     THEN pg_catalog.format('JOIN pg_catalog.json_to_recordset($1) c(stratum integer, "from" pg_catalog.float8, upto pg_catalog.float8)
          ON c.stratum OPERATOR(pg_catalog.=) %s AND k.dbinfer_at OPERATOR(pg_catalog.>=) c."from" AND k.dbinfer_at OPERATOR(pg_catalog.<) c.upto', stratum)
-    ELSE 'JOIN (SELECT 1) c ON (k.dbinfer_proxy OPERATOR(pg_catalog.<) $3 OR k.dbinfer_proxy OPERATOR(pg_catalog.=) $3 AND k.dbinfer_at OPERATOR(pg_catalog.<) $4)
-          AND (k.dbinfer_proxy OPERATOR(pg_catalog.>) $5 OR k.dbinfer_proxy OPERATOR(pg_catalog.=) $5 AND k.dbinfer_at OPERATOR(pg_catalog.>=) $6)' END;
+    ELSE 'JOIN (SELECT 1) c ON (k.dbinfer_proxy OPERATOR(pg_catalog.<) $3 OR k.dbinfer_proxy OPERATOR(pg_catalog.=) $3 AND k.dbinfer_at OPERATOR(pg_catalog.>) $4)
+          AND (k.dbinfer_proxy OPERATOR(pg_catalog.>) $5 OR k.dbinfer_proxy OPERATOR(pg_catalog.=) $5 AND k.dbinfer_at OPERATOR(pg_catalog.<=) $6)' END;
   LOOP
     IF k IS NULL THEN
       state := dbinfer._text('finding', pg_catalog.convert_to(pg_catalog.format('[%s, %s]', state, coalesce(found, '[]')), 'UTF8'), dbinfer._resolve('', false), 'error', 0);
@@ -107,8 +93,8 @@ BEGIN
       more := least(greatest(2 OPERATOR(pg_catalog.*) scored, k), pg_catalog.ceil((k OPERATOR(pg_catalog.-) fitting) OPERATOR(pg_catalog.*) (scored OPERATOR(pg_catalog.+) 1.0) OPERATOR(pg_catalog./) (fitting OPERATOR(pg_catalog.+) 1)));
       next_proxy := NULL;
       SELECT s.dbinfer_proxy, s.dbinfer_at INTO next_proxy, next_at FROM pg_temp.dbinfer_sample s
-       WHERE s.dbinfer_proxy OPERATOR(pg_catalog.<) last_proxy OR s.dbinfer_proxy OPERATOR(pg_catalog.=) last_proxy AND s.dbinfer_at OPERATOR(pg_catalog.<) last_at
-       ORDER BY s.dbinfer_proxy DESC, s.dbinfer_at DESC OFFSET greatest(more, 1) OPERATOR(pg_catalog.-) 1 LIMIT 1;
+       WHERE s.dbinfer_proxy OPERATOR(pg_catalog.<) last_proxy OR s.dbinfer_proxy OPERATOR(pg_catalog.=) last_proxy AND s.dbinfer_at OPERATOR(pg_catalog.>) last_at
+       ORDER BY s.dbinfer_proxy DESC, s.dbinfer_at OFFSET greatest(more, 1) OPERATOR(pg_catalog.-) 1 LIMIT 1;
     END IF;
     IF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) told_at OPERATOR(pg_catalog.>) '10 seconds'::pg_catalog.interval THEN
       RAISE NOTICE 'dbinfer: % of % rows scored, % of them true', scored, everything, fitting;
@@ -118,12 +104,8 @@ BEGIN
     EXECUTE pg_catalog.format(E'INSERT INTO pg_temp.dbinfer_scored SELECT k.dbinfer_key, k.dbinfer_proxy, %s, $2, CASE WHEN dbinfer_kept_key IS NULL THEN (%s\n) ELSE dbinfer_kept END, %s, dbinfer_kept_key IS NULL
         FROM pg_temp.dbinfer_sample k %s JOIN %s ON %I OPERATOR(pg_catalog.=) k.dbinfer_key %s',
         stratum, condition, digest, chosen, images, id_column, kept)
-      USING state OPERATOR(pg_catalog.->) 'cells', round, last_proxy, last_at, coalesce(next_proxy, '-Infinity'), coalesce(next_at, 0), question, versions;
-    IF answers IS NOT NULL THEN
-      EXECUTE pg_catalog.format('INSERT INTO %s (key, question, row_digest, models, answer, scored_at)
-          SELECT s.dbinfer_key::pg_catalog.text, $1, s.dbinfer_digest, $2, s.dbinfer_y, pg_catalog.clock_timestamp() FROM pg_temp.dbinfer_scored s WHERE s.dbinfer_new AND s.dbinfer_round OPERATOR(pg_catalog.=) $3', keeper)
-        USING question, versions, round;
-    END IF;
+      USING state OPERATOR(pg_catalog.->) 'cells', round, last_proxy, last_at, coalesce(next_proxy, '-Infinity'), coalesce(next_at, 1);
+-- include shared/keep_answers.sql
     SELECT coalesce(pg_catalog.json_agg(t), '[]'), coalesce(pg_catalog.sum(t.taken), 0) OPERATOR(pg_catalog.+) scored, coalesce(pg_catalog.sum(t."true"), 0) OPERATOR(pg_catalog.+) fitting
       INTO found, scored, fitting
       FROM (SELECT s.dbinfer_stratum AS stratum, pg_catalog.count(*) AS taken, pg_catalog.count(DISTINCT s.dbinfer_key) AS keys, pg_catalog.count(CASE WHEN s.dbinfer_y THEN 1 END) AS "true"

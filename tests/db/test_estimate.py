@@ -5,6 +5,7 @@ How often its intervals cover the truth is tested where no server is needed, in 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import psycopg2
@@ -79,8 +80,9 @@ def test_rows_without_an_answer_widen_the_bounds(db: Connection) -> None:
     """A tenth of the rows has no answer: the truth may be anything from 0 of them to all."""
     (found,) = estimate(db, "CASE WHEN id % 10 > 0 THEN id % 4 = 3 END", "within => 0.04")
     assert found["low"] < 0.225 + 0.04 < 0.325 - 0.04 < found["high"]
-    assert abs(found["unknown"] - 0.1) < 0.05
-    assert abs(found["estimate"] - 0.25) < 0.08
+    # five standard deviations of a sample's share
+    assert abs(found["unknown"] - 0.1) < 5 * (0.1 * 0.9 / found["scored"]) ** 0.5
+    assert abs(found["estimate"] - 5 / 18) < 5 * (0.25 / found["scored"]) ** 0.5
 
 
 def test_all_rows_are_scored_where_so_few_are_there(db: Connection) -> None:
@@ -109,6 +111,68 @@ def test_with_the_callers_rights(db: Connection) -> None:
         rows(db, "DROP TABLE public.private")
 
 
+def paid(db: Connection) -> tuple[int, int]:
+    """Return how many rows the last notice calls scored, and how many known."""
+    found = re.search(r"(\d+)(?: of \d+)? rows scored,(?: .*,)? (\d+) known from kept", db.notices[-1])
+    assert found
+    return int(found[1]), int(found[2])
+
+
+def test_rows_that_are_kept_are_not_scored_again(db: Connection) -> None:
+    """The same question meets the same rows, asked more closely and by find, too; of another nothing is known."""
+    kept = "answers => 'kept'"
+    try:
+        (first,) = estimate(db, RED, "within => 0.05", kept)
+        assert close(first, 0.25, 0.05)
+        assert paid(db) == (first["scored"], 0)
+        assert estimate(db, RED, "within => 0.05", kept) == [first]
+        assert paid(db) == (0, first["scored"])
+        (closer,) = estimate(db, RED, "within => 0.03", kept)
+        assert close(closer, 0.25, 0.03)
+        assert paid(db) == (closer["scored"] - first["scored"], first["scored"])
+        assert ask(db, "SELECT count(*) FROM kept") == closer["scored"]
+        rows(db, f"SELECT * FROM dbinfer.find('many', $${RED}$$, k => 5, {kept})")
+        assert paid(db)[0] == paid(db)[1] > 0
+        estimate(db, f"NOT {RED}", "within => 0.05", kept)
+        assert paid(db)[1] == 0
+        rows(db, "SELECT dbinfer.set_alias('colours', 'other', 1)")
+        assert estimate(db, RED, "within => 0.05", kept) == [first]
+        assert paid(db) == (first["scored"], 0)
+    finally:
+        rows(db, "DROP TABLE IF EXISTS kept")
+
+
+def test_kept_numbers_and_rows_without_an_answer(db: Connection) -> None:
+    """Of groups and with a proxy, too."""
+    by = ("by => 'camera'", "proxy => 'id'", "answers => 'kept'")
+    try:
+        for answer in ("number", "CASE WHEN id % 10 > 0 THEN id % 4 = 3 END"):
+            first = estimate(db, answer, "within => 0.4", *by)
+            total = sum(one["scored"] for one in first)
+            assert paid(db) == (total, 0)
+            assert all(one["unknown"] > 0 for one in first if one["part"] == "0")
+            assert estimate(db, answer, "within => 0.4", *by) == first
+            assert paid(db) == (0, total)
+    finally:
+        rows(db, "DROP TABLE IF EXISTS kept")
+
+
+def test_who_keeps(db: Connection) -> None:
+    """Only who has the right to a table of answers; one of before 0.9.0 keeps no numbers."""
+    plain = "key text, question text, row_digest text, models text, answer boolean, scored_at timestamptz"
+    rows(db, f"CREATE TABLE public.kept ({plain}); GRANT SELECT ON public.many TO PUBLIC")
+    try:
+        with role(db), pytest.raises(psycopg2.Error, match="permission denied for table kept"):
+            estimate(db, "id > 9", "answers => 'public.kept'", table="public.many")
+        estimate(db, "id > 9", "within => 0.05", "answers => 'kept'")
+        assert paid(db)[0] > 0
+        with pytest.raises(psycopg2.Error, match="the table kept for answers has no column number") as caught:
+            estimate(db, "number", "answers => 'kept'")
+        assert "ADD number double precision" in caught.value.diag.message_hint
+    finally:
+        rows(db, "DROP TABLE public.kept; REVOKE SELECT ON public.many FROM PUBLIC")
+
+
 WRONG = {
     "within => 0": "within is 0, but must be more than 0",
     "within => 'NaN'": "within is NaN",
@@ -116,6 +180,8 @@ WRONG = {
     "id_column => 'camera'": 'column "camera" of many has the same value in several rows',
     "id_column => 'nothing'": 'column "nothing" does not exist',
     "by => 'nothing'": 'column "nothing" does not exist',
+    "answers => 'many'": "the table many for answers has no column key, question, row_digest, models, scored_at",
+    "answers => '\"Odd\"'": 'the table "Odd" for answers does not exist',
 }
 
 

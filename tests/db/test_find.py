@@ -149,7 +149,7 @@ WRONG = {
     "id_column => 'nothing'": 'column "nothing" does not exist',
     "answers => 'x (a int); DROP TABLE shots'": "invalid name syntax",
     "answers => '\"Odd\"'": 'the table "Odd" for answers does not exist',
-    "answers => 'shots'": "does not exist",
+    "answers => 'shots'": "the table shots for answers has no column key",
     "proxy => 'nothing'": 'column "nothing" does not exist',
 }
 

@@ -137,6 +137,32 @@ def test_similar_gained_arguments_and_a_column(server_dsn: str) -> None:
         assert snapshot(other) == fresh
 
 
+BEFORE_ANSWERS = """
+DROP FUNCTION dbinfer.estimate(regclass, text, double precision, double precision, text, text, name, text);
+ALTER FUNCTION dbinfer._estimate_rows(regclass, text, double precision, double precision, text, text, name)
+    RENAME TO estimate;
+DELETE FROM dbinfer_private.upgrade WHERE name = '0024_answers';
+CREATE VIEW public.share AS SELECT * FROM dbinfer.estimate('public.numbers', 'n > 2', within => 0.1)
+"""
+
+
+@pytest.mark.wide
+def test_estimate_gained_an_argument(server_dsn: str) -> None:
+    with another_database(server_dsn) as other:
+        install(dsn=other)
+        fresh = snapshot(other)
+        with closing(psycopg2.connect(other)) as connection, connection:
+            rows(connection, "CREATE TABLE public.numbers AS SELECT n, n AS id FROM generate_series(1, 8) n")
+            rows(connection, BEFORE_ANSWERS)
+            rows(connection, "SELECT dbinfer_private.set_setting('sql_digest', 'another')")
+        assert upgrade(dsn=other).changed
+        with closing(psycopg2.connect(other)) as connection, connection:
+            assert "_estimate_rows(" in ask(connection, "SELECT pg_get_viewdef('public.share')")
+            assert ask(connection, "SELECT estimate FROM public.share") == 0.75
+            rows(connection, "DROP VIEW public.share; DROP TABLE public.numbers")
+        assert snapshot(other) == fresh
+
+
 @pytest.mark.wide
 def test_install_over_an_older_one_says_upgrade(server_dsn: str, sql: Path) -> None:
     with another_database(server_dsn) as other:
