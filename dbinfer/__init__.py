@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from dbinfer.report import PageReport, ReportOptions, report
     from dbinfer.report.choosing import NextOptions, NextReport, next
     from dbinfer.report.judge import JudgeReport, judge
+    from dbinfer.report.proxy import ProxyOptions, ProxyReport, proxy
     from dbinfer.score import (
         CancelReport,
         ExportOptions,
@@ -137,6 +138,8 @@ __all__ = [
     "PredictOptions",
     "PredictReport",
     "Progress",
+    "ProxyOptions",
+    "ProxyReport",
     "QuantizeOptions",
     "QuantizeReport",
     "RegistryReport",
@@ -193,6 +196,7 @@ __all__ = [
     "next",
     "plan",
     "predict",
+    "proxy",
     "quantize",
     "report",
     "revoke",

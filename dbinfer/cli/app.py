@@ -122,6 +122,10 @@ COMMANDS = {
                 "images",
                 "Choose the rows of a table whose labels would teach a classifier most.",
             ),
+            "proxy": (
+                "images",
+                "Learn from kept answers how likely a question is true of each row, so that find costs less.",
+            ),
             "label": (
                 "images",
                 "Label rows with the keyboard, on a page for this machine alone: accept or correct what a model sees.",

@@ -111,6 +111,11 @@ def test_with_the_callers_rights(db: Connection) -> None:
         rows(db, "DROP TABLE public.private")
 
 
+def same(found: dict[str, Any]) -> Any:
+    """Sums of the same numbers in another order."""
+    return pytest.approx(found, rel=1e-12)
+
+
 def paid(db: Connection) -> tuple[int, int]:
     """Return how many rows the last notice calls scored, and how many known."""
     found = re.search(r"(\d+)(?: of \d+)? rows scored,(?: .*,)? (\d+) known from kept", db.notices[-1])
@@ -125,7 +130,7 @@ def test_rows_that_are_kept_are_not_scored_again(db: Connection) -> None:
         (first,) = estimate(db, RED, "within => 0.05", kept)
         assert close(first, 0.25, 0.05)
         assert paid(db) == (first["scored"], 0)
-        assert estimate(db, RED, "within => 0.05", kept) == [first]
+        assert estimate(db, RED, "within => 0.05", kept) == [same(first)]
         assert paid(db) == (0, first["scored"])
         (closer,) = estimate(db, RED, "within => 0.03", kept)
         assert close(closer, 0.25, 0.03)
@@ -136,7 +141,7 @@ def test_rows_that_are_kept_are_not_scored_again(db: Connection) -> None:
         estimate(db, f"NOT {RED}", "within => 0.05", kept)
         assert paid(db)[1] == 0
         rows(db, "SELECT dbinfer.set_alias('colours', 'other', 1)")
-        assert estimate(db, RED, "within => 0.05", kept) == [first]
+        assert estimate(db, RED, "within => 0.05", kept) == [same(first)]
         assert paid(db) == (first["scored"], 0)
     finally:
         rows(db, "DROP TABLE IF EXISTS kept")
@@ -151,7 +156,7 @@ def test_kept_numbers_and_rows_without_an_answer(db: Connection) -> None:
             total = sum(one["scored"] for one in first)
             assert paid(db) == (total, 0)
             assert all(one["unknown"] > 0 for one in first if one["part"] == "0")
-            assert estimate(db, answer, "within => 0.4", *by) == first
+            assert estimate(db, answer, "within => 0.4", *by) == [same(one) for one in first]
             assert paid(db) == (0, total)
     finally:
         rows(db, "DROP TABLE IF EXISTS kept")

@@ -1,0 +1,6 @@
+-- The questions that a table of answers has kept, the one answered last first: name, whether it keeps true and false, rows of each.
+SELECT a.question, pg_catalog.count(a.answer), pg_catalog.count(CASE WHEN a.answer THEN 1 END)
+  FROM {answers} a
+ WHERE pg_catalog.strpos(a.question, {part}) OPERATOR(pg_catalog.>) 0
+ GROUP BY a.question
+ ORDER BY pg_catalog.max(a.scored_at) DESC
