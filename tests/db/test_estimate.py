@@ -113,7 +113,7 @@ def test_with_the_callers_rights(db: Connection) -> None:
 
 def same(found: dict[str, Any]) -> Any:
     """Sums of the same numbers in another order."""
-    return pytest.approx(found, rel=1e-12)
+    return pytest.approx(found)
 
 
 def paid(db: Connection) -> tuple[int, int]:
