@@ -643,11 +643,8 @@ def proxy(
             "%", " %"
         )
     )
-    print_table(
-        "unseen rows, a fifth a line",
-        ["proxy", "true"],
-        [(f"{band.said:.3f}", f"{band.true:.3f}") for band in report.bands],
-    )
+    bands = [(f"{band.said:.3f}", f"{band.true:.3f}") for band in report.bands]
+    print_table("calibration", ["mean proxy", "true"], bands)
     say(f"proxy => $$ {report.proxy} $$")
 
 
