@@ -639,9 +639,7 @@ def proxy(
         f"{report.question.split(': ', 1)[-1].strip()}"
     )
     say(
-        f"a true row has a higher proxy than a false one in {report.auc:.1%} of unseen pairs".replace(
-            "%", " %"
-        )
+        f"of unseen rows, a true one has a higher proxy than a false one in {report.auc:.2%} of pairs; by fifths:"
     )
     bands = [(f"{band.said:.3f}", f"{band.true:.3f}") for band in report.bands]
     print_table("calibration", ["mean proxy", "true"], bands)
