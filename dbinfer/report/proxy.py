@@ -108,7 +108,10 @@ def proxy(
         embeddings = TableName.parse(options.embeddings).resolve(cur)
         key = column(options.key)
         _require(
-            cur, kept, ["key", "question", "answer", "scored_at"], "estimate and find make such a table."
+            cur,
+            kept,
+            ["key", "question", "answer", "scored_at"],
+            "Name the table in which estimate or find has kept answers.",
         )
         _require(
             cur,
@@ -148,18 +151,20 @@ def _require(cur: Cursor, table: TableName, wanted: Sequence[str], hint: str) ->
 def _question(cur: Cursor, kept: TableName, part: str, names: dict[str, sql.Composable]) -> str:
     """Return the question that was answered last, of those that have the part."""
     cur.execute(sql.SQL(read("client/proxy_questions.sql")).format(part=sql.Literal(part), **names))
-    for question, answered, true in cur.fetchall():
-        if min(true, answered - true) >= LEAST:
-            return str(question)
+    found = cur.fetchone()
+    if found is None:
+        raise DataError(
+            f"{kept} has no answer to a question with {part!r}" if part else f"{kept} has no answers",
+            "Let estimate keep some: dbinfer.estimate(..., answers => 'kept_answers')",
+        )
+    question, answered, true = found
+    if min(true, answered - true) < LEAST:
         raise DataError(
             f"of {answered} answers to the question {question.strip()!r} {true} are true, but a proxy learns from "
             f"{LEAST} true and {LEAST} false ones",
             "Have more rows answered, or name another question with --question.",
         )
-    raise DataError(
-        f"{kept} has no answer to a question with {part!r}" if part else f"{kept} has no answers",
-        "dbinfer.estimate(..., answers => 'kept_answers') keeps some.",
-    )
+    return str(question)
 
 
 def _known(cur: Cursor, question: str, names: dict[str, sql.Composable]) -> tuple[list[Any], list[bool]]:
@@ -181,7 +186,7 @@ def learn(embeddings: Sequence[Sequence[float]], answers: Sequence[bool]) -> Lea
     """Fit a logistic regression on standardised embeddings.
 
     Raises:
-        DataError: scikit-learn is not installed.
+        DataError: scikit-learn is not installed, or an embedding is not of numbers alone.
     """
     try:
         from sklearn.linear_model import LogisticRegression
@@ -193,6 +198,10 @@ def learn(embeddings: Sequence[Sequence[float]], answers: Sequence[bool]) -> Lea
     import numpy as np
 
     values, true = np.asarray(embeddings, np.float64), np.asarray(answers)
+    if not np.isfinite(values).all():
+        raise DataError(
+            "an embedding holds NULL, NaN or an infinite number", "Embed these rows again, or leave them out."
+        )
     steps = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     unseen = cross_val_predict(steps, values, true, cv=FOLDS, method="predict_proba")[:, 1]
     scaler, regression = (step for _, step in steps.fit(values, true).steps)
@@ -248,6 +257,6 @@ def _write(cur: Cursor, into: TableName, key: str, learnt: Learnt, names: dict[s
 
 def _expression(into: TableName, key: str, question: str) -> str:
     """Return the proxy as an expression over the table that the question is about."""
-    table = question.split(": ", 1)[0].rsplit(".", 1)[-1]
+    table, named = question.split(": ", 1)[0].rsplit(".", 1)[-1], TableName(None, key)
     # an aggregate, because Greenplum then joins
-    return f"(SELECT max(p.proxy) FROM {into} p WHERE p.{key} = {table}.{key})"
+    return f"(SELECT max(p.proxy) FROM {into} p WHERE p.{named} = {table}.{named})"

@@ -1,4 +1,4 @@
--- The questions that a table of answers has kept, the one answered last first: name, whether it keeps true and false, rows of each.
+-- The questions that a table of answers has kept, the one answered last first: how many answers are true or false, and how many true.
 SELECT a.question, pg_catalog.count(a.answer), pg_catalog.count(CASE WHEN a.answer THEN 1 END)
   FROM {answers} a
  WHERE pg_catalog.strpos(a.question, {part}) OPERATOR(pg_catalog.>) 0

@@ -99,6 +99,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no question": ({"question": "'7'"}, "kept_answers has no answer to a question with \"'7'\""),
     "not its table": ({"into": "scans"}, "table public.scans has the columns id, rare, not id, proxy"),
     "twice": ({"embeddings": "doubled"}, "column id of the embeddings has the same value in several rows"),
+    "no numbers": ({"embeddings": "broken"}, "an embedding holds NULL, NaN or an infinite number"),
     "of two models": ({"embeddings": "mixed"}, "with embeddings of one length"),
 }
 
@@ -106,6 +107,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_teaches_nothing_is_one_sentence(db: Connection, dsn: str, subtests: pytest.Subtests) -> None:
     rows(db, "CREATE VIEW public.doubled AS SELECT * FROM vectors UNION ALL SELECT * FROM vectors")
     rows(db, "CREATE VIEW public.mixed AS SELECT id, embedding[1:8 + id % 2] AS embedding FROM vectors")
+    rows(
+        db,
+        "CREATE VIEW public.broken AS SELECT id, embedding || ARRAY['NaN'::real] AS embedding FROM vectors",
+    )
     for name, (values, told) in WRONG.items():
         with subtests.test(name), pytest.raises(DataError) as caught:
             dbinfer.proxy(
