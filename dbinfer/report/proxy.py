@@ -18,7 +18,7 @@ from dbinfer.base.report import Report
 from dbinfer.database.connection import execute_patiently, session
 from dbinfer.database.pins import install
 from dbinfer.database.sql import TableName, column, read, shortened
-from dbinfer.report.tables import columns
+from dbinfer.report.tables import Columns, columns
 
 MOST = 50_000  # answers to learn from
 LEAST = 10  # true ones, and false ones
@@ -113,12 +113,8 @@ def proxy(
             ["key", "question", "answer", "scored_at"],
             "Name the table in which estimate or find has kept answers.",
         )
-        _require(
-            cur,
-            embeddings,
-            [key, "embedding"],
-            "Name the key with --key, or make the table: dbinfer score --function embed",
-        )
+        hint = "Name the key with --key, or make the table: dbinfer score --function embed"
+        kind = _require(cur, embeddings, [key, "embedding"], hint)[key]
         names: dict[str, sql.Composable] = {
             "answers": kept.identifier,
             "embeddings": embeddings.identifier,
@@ -128,7 +124,8 @@ def proxy(
         question = _question(cur, kept, options.question, names)
         known = _known(cur, question, names)
         learnt = learn(*known)
-        rows = _write(cur, into, key, learnt, names)
+        _empty(cur, into, key, kind)
+        rows = _write(cur, learnt, names)
     true = sum(known[1])
     return ProxyReport(
         into=str(into),
@@ -142,10 +139,11 @@ def proxy(
     )
 
 
-def _require(cur: Cursor, table: TableName, wanted: Sequence[str], hint: str) -> None:
+def _require(cur: Cursor, table: TableName, wanted: Sequence[str], hint: str) -> Columns:
     has = columns(cur, table)
     if missing := [name for name in wanted if name not in has]:
         raise DataError(f"{table} has the columns {', '.join(has)}, but no {missing[0]}", hint)
+    return has
 
 
 def _question(cur: Cursor, kept: TableName, part: str, names: dict[str, sql.Composable]) -> str:
@@ -226,7 +224,8 @@ def bands(unseen: Any, answers: Sequence[bool]) -> list[Band]:
     ]
 
 
-def _write(cur: Cursor, into: TableName, key: str, learnt: Learnt, names: dict[str, sql.Composable]) -> int:
+def _empty(cur: Cursor, into: TableName, key: str, kind: tuple[str, str]) -> None:
+    """Make the table of the key and the proxy, or empty the one that is there."""
     has = columns(cur, into, missing=True)
     if has and list(has) != [key, "proxy"]:
         raise DataError(
@@ -236,9 +235,13 @@ def _write(cur: Cursor, into: TableName, key: str, learnt: Learnt, names: dict[s
     if has:
         into.require_own(cur)
         cur.execute(sql.SQL("DELETE FROM {}").format(into.identifier))
-    else:
-        cur.execute(sql.SQL(read("client/proxy_create.sql")).format(**names))
-        cur.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(into.identifier, names["key"]))
+        return
+    made = sql.SQL("CREATE TABLE {} ({} {} PRIMARY KEY, proxy float4)")
+    cur.execute(made.format(into.identifier, sql.Identifier(key), sql.Identifier(*kind)))
+
+
+def _write(cur: Cursor, learnt: Learnt, names: dict[str, sql.Composable]) -> int:
+    """Write the proxy of each row that has an embedding, and return how many they are."""
     values: dict[str, sql.Composable] = {
         "weights": sql.Literal(learnt.weights),
         "bias": sql.Literal(learnt.bias),
@@ -247,11 +250,11 @@ def _write(cur: Cursor, into: TableName, key: str, learnt: Learnt, names: dict[s
         execute_patiently(cur, sql.SQL(read("client/proxy_write.sql")).format(**names | values))
     except errors.UniqueViolation as err:
         raise DataError(
-            f"column {key} of the embeddings has the same value in several rows",
+            f"column {names['key'].as_string(cur)} of the embeddings has the same value in several rows",
             "Name the key with --key, or a view of one model's embeddings with --embeddings.",
         ) from err
     rows = cur.rowcount
-    cur.execute(sql.SQL("ANALYZE {}").format(into.identifier))
+    cur.execute(sql.SQL("ANALYZE {into}").format(**names))
     return rows
 
 

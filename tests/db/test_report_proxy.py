@@ -20,12 +20,12 @@ from dbinfer.cli.app import app
 ROWS = 20_000
 # one of twelve is rare; four numbers of the embedding tell it with some noise, the others are noise alone
 TABLE = """
-CREATE TABLE public.scans AS SELECT n AS id, n % 12 = 5 AS rare FROM generate_series(1, 20000) n;
-ALTER TABLE public.scans ADD PRIMARY KEY (id);
-CREATE TABLE public.vectors AS SELECT v.id, array_agg(v.value) AS embedding FROM (
+CREATE TABLE public.scans (id integer PRIMARY KEY, rare boolean);
+INSERT INTO public.scans SELECT n, n % 12 = 5 FROM generate_series(1, 20000) n;
+CREATE TABLE public.vectors (id integer PRIMARY KEY, embedding real[]);
+INSERT INTO public.vectors SELECT v.id, array_agg(v.value) AS embedding FROM (
     SELECT s.id, (random() + random() - 1 + CASE WHEN s.rare AND k <= 4 THEN 1 ELSE 0 END)::real AS value
       FROM public.scans s, generate_series(1, 16) k ORDER BY s.id, k) v GROUP BY v.id;
-ALTER TABLE public.vectors ADD PRIMARY KEY (id);
 """
 OPTIONS = dbinfer.ProxyOptions(embeddings="public.vectors")
 
@@ -98,7 +98,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no key": ({"key": "number"}, "vectors has the columns id, embedding, but no number"),
     "no question": ({"question": "'7'"}, "kept_answers has no answer to a question with \"'7'\""),
     "not its table": ({"into": "scans"}, "table public.scans has the columns id, rare, not id, proxy"),
-    "twice": ({"embeddings": "doubled"}, "column id of the embeddings has the same value in several rows"),
+    "twice": ({"embeddings": "doubled"}, 'column "id" of the embeddings has the same value in several rows'),
     "no numbers": ({"embeddings": "broken"}, "an embedding holds NULL, NaN or an infinite number"),
     "of two models": ({"embeddings": "mixed"}, "with embeddings of one length"),
 }
