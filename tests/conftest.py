@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -42,6 +43,8 @@ __all__ = [
     "venv",
 ]
 
+# Tests import openvino before the product does, and would tell its makers of each conversion, from a process of its own
+sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
 TESTS = Path(__file__).parent
 FOLDERS = {
     "unit": "needs no server",

@@ -234,6 +234,8 @@ def _environment(folder: Path) -> dict[str, str]:
         "TMPDIR": str(folder),
         "KERAS_HOME": _keras_home(),
         "CUDA_VISIBLE_DEVICES": "-1",
+        # numpy would start a thread for each core, which nothing here uses
+        "OPENBLAS_NUM_THREADS": "1",
     }
 
 

@@ -22,6 +22,7 @@ from dbinfer.models.describe import Description, describe
 from dbinfer.models.graph import dimensions
 from dbinfer.models.ir import ModelFile, import_openvino, last_line, read_model
 from dbinfer_udf.errors import ModelError
+from dbinfer_udf.host.libraries import leave_out
 from dbinfer_udf.manifest import ANY_SIZE, STEP, Manifest
 from dbinfer_udf.tasks import TASKS, imported
 
@@ -90,6 +91,7 @@ def understand_apart(
     path: str, xml: str, values: dict[str, Any], layout: str | None, progress: OnProgress
 ) -> Understood:
     """Be that process: write the prepared model's two files."""
+    leave_out()
     model = read_model(Path(path))
     known = describe(model, values, layout)
     progress(Progress("preparing"))

@@ -146,6 +146,7 @@ def test_what_does_not_fit_is_refused(db: Connection) -> None:
         drawn(db, _huge(), BOXES)
 
 
+@pytest.mark.wide
 def test_a_timeout_ends_it_in_the_midst(db: Connection) -> None:
     """It took effect after the last box; early, the image was called hostile, for the signal ends who draws, too."""
     many = "array_fill(ROW(repeat('W', 60), 1, 1, 9, 9, 2900, 2900)::dbinfer.detection, ARRAY[800])"

@@ -9,6 +9,7 @@ from asking import PLANS, ask, make_images, planned_as, refused, rows
 from psycopg2.extensions import connection as Connection
 from servers import allowed
 from tiled_tiffs import tiled
+from variants import wide
 
 from dbinfer.models import deploy
 from dbinfer.score import ScoreOptions, score
@@ -43,7 +44,7 @@ def mask(db: Connection, img: bytes, model: str, tile: bool | None = None) -> np
     return tiny_models.pixels(ask(db, "SELECT dbinfer.segment(%s, %s, tile => %s)", img, model, tile))
 
 
-@pytest.fixture(params=["never", "always"])
+@pytest.fixture(params=["never", *wide("always")])
 def isolation(request: pytest.FixtureRequest, db: Connection) -> str:
     """Where networks run: in the backend, in the engine."""
     for model in ("textures", "bytiles", "redbox", "spots"):

@@ -46,6 +46,7 @@ def test_the_role_stays_while_another_database_needs_it(server_dsn: str, dsn: st
     assert "role|dbinfer_admin" in snapshot(dsn)
 
 
+@pytest.mark.wide
 def test_plpython_that_was_there_before_stays(server_dsn: str) -> None:
     with another_database(server_dsn) as other:
         run(other, "CREATE EXTENSION IF NOT EXISTS plpython3u")
@@ -57,6 +58,7 @@ def test_plpython_that_was_there_before_stays(server_dsn: str) -> None:
         ]
 
 
+@pytest.mark.wide
 def test_plpython_that_somebody_uses_meanwhile_stays(server_dsn: str) -> None:
     with another_database(server_dsn) as other:
         install(dsn=other)

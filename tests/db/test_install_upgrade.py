@@ -31,6 +31,7 @@ def extend(sql: Path) -> None:
     (sql / "functions" / "extra.sql").write_text(FUNCTION)
 
 
+@pytest.mark.wide
 def test_an_upgraded_database_equals_a_fresh_one(server_dsn: str, sql: Path) -> None:
     with another_database(server_dsn, "test_old") as old, another_database(server_dsn, "test_new") as new:
         install(dsn=old)
@@ -209,6 +210,7 @@ def test_a_newer_database_is_refused(server_dsn: str) -> None:
         assert "pip" in caught.value.hint
 
 
+@pytest.mark.wide
 def test_settings_and_models_outlive_an_upgrade(
     server_dsn: str, sql: Path, venv: Path, tmp_path: Path
 ) -> None:

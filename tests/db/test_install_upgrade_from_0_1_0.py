@@ -160,6 +160,7 @@ def test_what_was_made_with_the_old_functions_outlives_several_upgrades(scores: 
         rows(session, "DROP VIEW public.scored, public.tensors")
 
 
+@pytest.mark.wide
 def test_it_goes_on_from_there(old: str, tmp_path: Path) -> None:
     upgrade(dsn=old)
     assert deploy(tiny_models.constant(tmp_path, 3, "m"), dsn=old).version == 3
@@ -190,6 +191,7 @@ def scored(dsn: str, model: str) -> None:
         rows(session, "INSERT INTO public.images VALUES (6, %s)", IMAGE)
 
 
+@pytest.mark.wide
 def test_score_goes_on_with_a_table_that_0_1_0_made(scores: str, tmp_path: Path) -> None:
     scored(scores, "m")
     with closing(psycopg2.connect(scores)) as session:

@@ -41,6 +41,7 @@ def test_the_results_are_those_of_one_statement(db: Connection, dsn: str) -> Non
     assert score(dsn=dsn).rows == 0
 
 
+@pytest.mark.wide
 def test_only_what_this_version_has_not_scored(db: Connection, dsn: str, tmp_path: object) -> None:
     assert score(options=ScoreOptions(where="id < 100"), dsn=dsn).rows == 100
     assert score(dsn=dsn).rows == 50

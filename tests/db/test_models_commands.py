@@ -108,6 +108,7 @@ def test_a_model_without_labels_is_not_deployed_in_silence(dbinfer, db: Connecti
     assert ask(db, "SELECT (dbinfer.classify(%s, 'binary')).label", IMAGE) == "yes"
 
 
+@pytest.mark.wide
 def test_a_command_to_copy_is_in_one_line(dbinfer, db: Connection, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """On 80 columns, or in a log, the line ended with `not active:`."""
     path, name = tiny_models.constant(tmp_path, 1, "waits"), "a_name_of_more_than_thirty_letters"

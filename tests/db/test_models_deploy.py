@@ -91,6 +91,7 @@ def test_parts_are_small_and_named_by_their_digest(
     assert len(ask(db, "SELECT dbinfer.predict(%s, 'pieces')", IMAGE)) == 10
 
 
+@pytest.mark.wide
 def test_progress_tells_bytes_sent(dsn: str, tmp_path: Path) -> None:
     told: list[Progress] = []
     deploy(tiny_models.convolution(tmp_path, "told", seed=6), dsn=dsn, progress=told.append)
@@ -190,6 +191,7 @@ def test_a_role_outside_of_the_owner_is_told_what_it_needs(db: Connection, dsn: 
         assert "GRANT dbinfer_admin TO" in caught.value.hint
 
 
+@pytest.mark.wide
 def test_a_member_of_the_owner_deploys(db: Connection, dsn: str, tmp_path: Path) -> None:
     with role(db, "dbinfer_admin") as name:
         own = make_dsn(dsn, options=f"-c role={name}")

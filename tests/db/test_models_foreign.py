@@ -126,6 +126,7 @@ def test_dynamic_sizes_are_asked_for(db: Connection, dsn: str, tmp_path: Path) -
     assert ask(db, "SELECT dbinfer.predict(%s, 'dynamic')", IMAGE) == pytest.approx([200, 30, 10])
 
 
+@pytest.mark.wide
 def test_a_layout_that_cannot_be_known_is_asked_for(db: Connection, dsn: str, tmp_path: Path) -> None:
     path = tiny_models.foreign(tmp_path, {}, "ambiguous", shape=(1, 3, 8, 3))
     with pytest.raises(ModelFileError, match="which dimension holds the channels") as caught:

@@ -39,6 +39,7 @@ def believed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "try_model", lambda *given: Result(0.1, 0.1, 1))
 
 
+@pytest.mark.wide
 def test_what_the_trial_took_is_stored(db: Connection, dsn: str, tmp_path: Path) -> None:
     path = tiny_models.convolution(tmp_path, "sound")
     done = deploy(path, dsn=dsn)

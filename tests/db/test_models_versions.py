@@ -64,6 +64,7 @@ def test_the_active_version_is_kept_unless_forced(db: Connection, dsn: str, name
     assert all(m["name"] != name for m in models(dsn).models)
 
 
+@pytest.mark.wide
 def test_force_that_is_null_is_no_force(db: Connection, name: str) -> None:
     refused(db, "55006", "SELECT dbinfer.drop_model(%s, 2, NULL)", name)
 
@@ -129,6 +130,7 @@ def test_wrong(dsn: str, kept: str, subtests: pytest.Subtests) -> None:
             assert one(dsn, kept)["version"] == 2
 
 
+@pytest.mark.wide
 def test_nulls_are_refused(db: Connection, dsn: str, kept: str, subtests: pytest.Subtests) -> None:
     for call in [
         "activate(NULL, 1)",

@@ -48,6 +48,7 @@ def on_cluster(db: Connection) -> bool:
     return bool(ask(db, "SELECT to_regclass('pg_catalog.gp_segment_configuration')"))
 
 
+@pytest.mark.wide
 def test_without_a_table_the_trial_counts(db: Connection, dsn: str) -> None:
     report = found(dsn)
     trial = ask(db, "SELECT trial FROM dbinfer.model_versions WHERE name = 'planned'")

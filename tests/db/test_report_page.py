@@ -124,6 +124,7 @@ def test_a_sample_of_keys_says_so(dsn: str, db: Connection, tmp_path: Path) -> N
     assert f"{figures['sampled']:,} of 5,000 rows" in html
 
 
+@pytest.mark.wide
 def test_the_table_that_score_makes_at_once(dsn: str, db: Connection, tmp_path: Path) -> None:
     deploy(tiny_models.colour_embedding(tmp_path), dsn=dsn)
     make_images(

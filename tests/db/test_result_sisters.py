@@ -173,6 +173,7 @@ def test_an_error_names_the_row(db: Connection, spoilt: int, sister: tuple[str, 
     assert ask(db, "SELECT count(*) FROM kept") == 0
 
 
+@pytest.mark.wide
 def test_an_error_names_the_row_in_each_plan(planned: Connection, spoilt: int) -> None:
     told(
         refused(

@@ -163,6 +163,7 @@ class TestFolder:
         assert (report.written, report.empty, report.skipped) == (3, 2, 0)
         assert sorted(files(tmp_path)) == ["3", "4", "5"]
 
+    @pytest.mark.wide
     def test_a_million_rows_do_not_grow_the_client(self, dsn: str, tmp_path: Path) -> None:
         """Rows come as they are written: 64 MiB of 4 GiB wait at most; stopped after some."""
 

@@ -74,6 +74,7 @@ def test_truncate_and_copy(db: Connection, dsn: str) -> None:
     assert labels(db) == {}
 
 
+@pytest.mark.wide
 def test_rows_that_were_written_and_show_the_same_image_are_not_scored(db: Connection, dsn: str) -> None:
     rows(db, "ALTER TABLE images ADD title text")
     follow(dsn)
@@ -155,6 +156,7 @@ def test_a_column_that_says_when(db: Connection, dsn: str) -> None:
     rows(db, "DROP VIEW shown")
 
 
+@pytest.mark.wide
 def test_a_condition_leaves_the_other_rows_alone(db: Connection, dsn: str) -> None:
     follow(dsn)
     paint(db, "blue", "true")
@@ -197,6 +199,7 @@ def test_what_is_wrong_is_one_sentence(
         score(options=ScoreOptions(**options), dsn=dsn)
 
 
+@pytest.mark.wide
 def test_a_role_follows_in_its_own_tables(db: Connection, dsn: str) -> None:
     with role(db) as name:
         rows(db, "RESET ROLE")

@@ -197,6 +197,7 @@ def test_a_job_that_watches_takes_what_comes(db: Connection, dsn: str, looks: li
     assert job.ended[0].state == "cancelled"
 
 
+@pytest.mark.wide
 def test_rows_that_change_while_a_job_takes_them(db: Connection, dsn: str) -> None:
     rows(db, "ALTER TABLE images ADD PRIMARY KEY (id)")
     dbinfer.follow(dsn=dsn)
@@ -315,6 +316,7 @@ class TestRights:
                     dbinfer.follow(options=dbinfer.FollowOptions(drop=drop), dsn=other)
                 assert "needs no right but SELECT" in caught.value.hint
 
+    @pytest.mark.wide
     def test_a_superuser_follows_for_two_roles(self, db: Connection, dsn: str, owner: str) -> None:
         with role(db) as scorer:
             rows(db, "RESET ROLE")

@@ -131,6 +131,7 @@ def test_keys_of_several_columns_and_of_text(
     assert page(dsn, tmp_path, "shelves", key) == 45
 
 
+@pytest.mark.wide
 def test_a_view_that_can_be_written_to(db: Connection, dsn: str, tmp_path: Path) -> None:
     rows(db, "CREATE VIEW public.seen AS SELECT id, img FROM images WHERE id < 30")
     assert follow(dsn, "seen").rows == 30

@@ -118,6 +118,7 @@ def test_another_name_of_the_same_model_is_the_same(
     )
 
 
+@pytest.mark.wide
 def test_another_threshold_is_another_answer(db: Connection, dsn: str, tmp_path: Path) -> None:
     for version, threshold in enumerate((0.5, 0.9), 1):
         deploy(tiny_models.red_mask(tmp_path, "strict", threshold=threshold), dsn=dsn)
@@ -134,6 +135,7 @@ def test_another_threshold_is_another_answer(db: Connection, dsn: str, tmp_path:
         )
 
 
+@pytest.mark.wide
 def test_bad_images_are_tried_each_time_and_no_image_has_no_answer(db: Connection, dsn: str) -> None:
     rows(
         db,
@@ -262,6 +264,7 @@ def test_large_objects(db: Connection, dsn: str) -> None:
     rows(db, "SELECT lo_unlink(img) FROM second")
 
 
+@pytest.mark.wide
 def test_a_job_that_follows(db: Connection, dsn: str) -> None:
     """The digests are the same, so what a job has kept that followed counts."""
     score(options=ScoreOptions(follow=True), dsn=dsn)

@@ -133,6 +133,7 @@ def test_near_duplicates_are_those_of_the_naive_statement(db: Connection, where:
     rows(db, "DROP TABLE odd")
 
 
+@pytest.mark.wide
 def test_near_duplicates_say_how_many_pairs_there_are(db: Connection) -> None:
     db.notices.clear()
     rows(db, "SELECT * FROM dbinfer.near_duplicates('features', 0.01, 'vector')")

@@ -18,6 +18,7 @@ from asking import ask, make_images, rows, without_timeout
 from engine_processes import threads
 from psycopg2.extensions import connection as Connection
 from servers import ISOLATION
+from variants import wide
 
 from dbinfer.models import DeployOptions, deploy
 
@@ -126,7 +127,7 @@ def test_pg_cancel_backend(db: Connection, dsn: str) -> None:
     assert ask(db, "SELECT count(dbinfer.predict(img, 'conv')) FROM public.photos") == 20
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["2", *wide("0")])
 def test_statement_timeout(db: Connection, workers: str) -> None:
     rows(db, f"SET max_parallel_workers_per_gather = {workers}; SET parallel_setup_cost = 0")
     rows(db, "SET min_parallel_table_scan_size = 0")
@@ -191,6 +192,7 @@ def test_memory_stays_where_it_is_over_many_statements(db: Connection) -> None:
     assert statements() - before < 10
 
 
+@pytest.mark.wide
 def test_the_precision_and_threads_are_those_that_are_said(db: Connection, dsn: str, tmp_path: Path) -> None:
     for precision in ("f32", "bf16"):
         path = tiny_models.convolution(tmp_path, "exact")

@@ -62,7 +62,7 @@ def faultless(door: Door, db: Connection) -> Iterator[None]:
     rows(db, "DROP TABLE IF EXISTS public.found, public.found_errors")
 
 
-@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("plan", [PLANS[0], *wide(PLANS[1])])
 @pytest.mark.parametrize("function", ["classify", *wide("segment", "predict")])
 def test_a_whole_table(db: Connection, door: Door, plan: str, function: str) -> None:
     planned_as(db, plan)
@@ -84,6 +84,7 @@ def test_the_rows_that_wait_are_fetched_once(db: Connection, door: Door) -> None
     assert sum(door.seen.values()) <= ROWS
 
 
+@pytest.mark.wide
 def test_into_a_table(db: Connection) -> None:
     rows(db, "CREATE TABLE public.found (id bigint, class integer, label text, score real)")
     assert ask(db, "SELECT dbinfer.classify_into('found', 'scans', 'colours', 'null', 'id', 'path')") == ROWS
@@ -122,6 +123,7 @@ def test_a_busy_store_loses_nothing(db: Connection, door: Door) -> None:
 
 
 @pytest.mark.parametrize("isolation", ["never", *wide("always")])
+@pytest.mark.wide
 def test_a_job(db: Connection, dsn: str, door: Door, isolation: str) -> None:
     rows(db, "SELECT dbinfer.set_isolation('colours', %s)", isolation)
     done = score("scans", "found", ScoreOptions(column="path", model="colours", batch=64), dsn)

@@ -55,7 +55,7 @@ def faultless(door: Door) -> Iterator[None]:
     door.seen.clear()
 
 
-@pytest.mark.parametrize("store", ["photos", "web"])
+@pytest.mark.parametrize("store", ["photos", *wide("web")])
 def test_an_image_is_classified_where_it_lies(db: Connection, door: Door, store: str) -> None:
     door.put("2024/summer/käse 1+2%20.jpg", GOOD)
     path = f"{store}/summer/käse 1+2%20.jpg"
@@ -65,14 +65,14 @@ def test_an_image_is_classified_where_it_lies(db: Connection, door: Door, store:
     assert ask(db, "SELECT dbinfer.image(NULL)") is None
 
 
-@pytest.mark.parametrize("store", ["photos", "web"])
+@pytest.mark.parametrize("store", ["photos", *wide("web")])
 def test_by_its_whole_address(db: Connection, door: Door, store: str) -> None:
     door.put("2024/a.png", GOOD)
     url = ask(db, "SELECT url FROM dbinfer.stores WHERE name = %s", store)
     assert ask(db, "SELECT dbinfer.image(%s)", f"{url}/a.png") == GOOD
 
 
-@pytest.mark.parametrize("store", ["photos", "web"])
+@pytest.mark.parametrize("store", ["photos", *wide("web")])
 def test_what_is_not_there_is_null_or_an_error(db: Connection, store: str) -> None:
     assert ask(db, "SELECT dbinfer.image(%s, on_error => 'null')", f"{store}/none.png") is None
     diag = refused(db, "P0002", "SELECT dbinfer.image(%s)", f"{store}/none.png")
@@ -80,7 +80,7 @@ def test_what_is_not_there_is_null_or_an_error(db: Connection, store: str) -> No
     assert "on_error => 'null'" in str(diag.message_hint)
 
 
-@pytest.mark.parametrize("store", ["photos", "web"])
+@pytest.mark.parametrize("store", ["photos", *wide("web")])
 def test_only_the_version_that_is_asked_for(db: Connection, door: Door, store: str) -> None:
     etag = door.put("2024/v.png", GOOD)
     path, digest = f"{store}/v.png", hashlib.sha256(GOOD).hexdigest()
@@ -135,7 +135,7 @@ def test_a_server_that_is_busy_is_asked_again(db: Connection, door: Door, store:
     assert "dbinfer store check" in str(diag.message_hint)
 
 
-@pytest.mark.parametrize("store", ["photos", "web"])
+@pytest.mark.parametrize("store", ["photos", *wide("web")])
 def test_a_server_that_refuses(db: Connection, door: Door, store: str) -> None:
     door.faults["secret"] = refusing(403)
     diag = refused(db, "42501", "SELECT dbinfer.image(%s, on_error => 'null')", f"{store}/secret.png")
@@ -149,6 +149,7 @@ def test_an_answer_that_is_cut_is_no_image(db: Connection, door: Door, store: st
 
 
 @pytest.mark.parametrize("store", ["photos", *wide("web")])
+@pytest.mark.wide
 def test_a_slow_server_has_a_limit(db: Connection, door: Door, store: str) -> None:
     url = ask(db, "SELECT url FROM dbinfer.stores WHERE name = %s", store)
     declare(db, "hasty", url, door.url if store == "photos" else None, seconds=1)
@@ -222,7 +223,7 @@ def test_too_large_is_not_fetched(db: Connection, door: Door) -> None:
 class TestKept:
     """Images that were fetched before are not sent again as long as they are the store's version."""
 
-    @pytest.mark.parametrize("store", ["photos", "web"])
+    @pytest.mark.parametrize("store", ["photos", *wide("web")])
     def test_the_store_is_asked_and_sends_what_is_new(self, db: Connection, door: Door, store: str) -> None:
         name = f"2024/kept-{store}.png"
         door.put(name, GOOD)
@@ -234,7 +235,7 @@ class TestKept:
         assert ask(db, "SELECT dbinfer.image(%s)", path) == GOOD + b"new"
         assert door.answered == 200
 
-    @pytest.mark.parametrize("store", ["photos", "web"])
+    @pytest.mark.parametrize("store", ["photos", *wide("web")])
     def test_versions_that_are_asked_for_are_those_of_the_store(
         self, db: Connection, door: Door, store: str
     ) -> None:
@@ -272,6 +273,7 @@ class TestKept:
         rows(db, "SELECT dbinfer.set_setting('image_cache_mb', '256')")
 
 
+@pytest.mark.wide
 def test_a_table_in_parallel(db: Connection, door: Door) -> None:
     for number in range(8):
         door.put(f"2024/many/{number}.png", GOOD + bytes([number]))
@@ -480,6 +482,7 @@ class TestCommands:
         assert "you may read no store" in self.run(dsn, "check", "nobodys", status=1)
 
 
+@pytest.mark.wide
 def test_as_an_expression_of_sqlalchemy(dsn: str, door: Door) -> None:
     door.put("2024/a.png", GOOD)
     engine = create_engine("postgresql+psycopg2://", creator=lambda: psycopg2.connect(dsn))
@@ -515,6 +518,7 @@ def children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+@pytest.mark.wide
 def test_one_that_was_killed_is_started_again(dsn: str, door: Door, server: object) -> None:
     door.put("2024/a.png", GOOD)
     with closing(psycopg2.connect(dsn)) as connection:

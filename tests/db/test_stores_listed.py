@@ -113,6 +113,7 @@ class TestLoad:
         again = load((), self.OPTIONS, dsn)
         assert (again.created, again.loaded, again.skipped, again.changed) == (False, 1, 10, 0)
 
+    @pytest.mark.wide
     def test_files_that_have_changed(self, db: Connection, dsn: str, door: Door) -> None:
         load((), self.OPTIONS, dsn)
         old = ask(db, "SELECT id FROM scans WHERE path = 'pets/cats/0.png'")

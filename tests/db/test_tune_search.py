@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,13 @@ def test_a_search_leaves_rows_a_picture_and_a_model_for_sql(scans: str, tmp_path
         tune("digits", QUERY, SEARCH, options(tmp_path), scans)
     with pytest.raises(DataError, match="the study 'digits' was begun with search"):
         tune("digits", QUERY, SEARCH[:1], options(tmp_path, resume=True), scans)
-    more = tune("digits", QUERY, SEARCH, options(tmp_path, resume=True, trials=3), scans)
+
+
+@pytest.mark.wide
+def test_a_search_goes_on(scans: str, tmp_path: Path) -> None:
+    given = options(tmp_path, study="more", workers=2, trials=2)
+    tune("digits", QUERY, SEARCH, given, scans)
+    more = tune("digits", QUERY, SEARCH, replace(given, resume=True, trials=3), scans)
     assert [trial.number for trial in more.trials] == [0, 1, 2]
 
 

@@ -77,6 +77,7 @@ def test_who_is_no_administrator_sees_his_own_alone(db: Connection, dsn: str) ->
     assert [(each["model"], each["role"], each["rows"]) for each in report.usage] == [("other", name, 1)]
 
 
+@pytest.mark.wide
 def test_drop_names_who_used_a_version_lately(db: Connection, dsn: str, tmp_path: Path) -> None:
     for value in (1, 2):
         deploy(tiny_models.constant(tmp_path, value, "old"), dsn=dsn)

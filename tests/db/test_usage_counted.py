@@ -69,6 +69,7 @@ def test_rows_seconds_and_the_last_moment(db: Connection) -> None:
     assert before <= found[4] <= ask(db, "SELECT clock_timestamp()")
 
 
+@pytest.mark.wide
 def test_rows_that_a_search_embeds_count_too(db: Connection, dsn: str, tmp_path: Path) -> None:
     """With usage on, a search over images ended with `run() takes 6 positional arguments but 7 were given`."""
     deploy(tiny_models.colour_embedding(tmp_path), dsn=dsn)

@@ -38,7 +38,7 @@ MODELS = {
     "lines": ("find_text",),
     "letters": ("read_line",),
 }
-MAIN = [("colours", "classify"), ("redness", "segment")]
+MAIN = [("colours", "classify")]
 FURTHER = [
     (model, each) for model, functions in MODELS.items() for each in functions if (model, each) not in MAIN
 ]
@@ -151,6 +151,7 @@ def test_options_of_a_job(tables: str) -> None:
     assert (first.errors, second.rows, second.errors) == (2, 1, 1)
 
 
+@pytest.mark.wide
 def test_a_key_of_two_columns_and_texts_that_need_care(tables: str) -> None:
     odd = ['a"b', "c\\d", "{e,f}", "NULL", "", "g'h", "i%j", "ü\n"]
     with closing(psycopg2.connect(tables)) as db, db:
@@ -182,6 +183,7 @@ def test_watching_and_cancelling(tables: str) -> None:
         assert ask(db, "SELECT state FROM dbinfer.jobs WHERE id = %s", job["id"]) == "cancelled"
 
 
+@pytest.mark.wide
 def test_usage_is_counted(tables: str) -> None:
     with closing(psycopg2.connect(tables)) as db:
         db.autocommit = True

@@ -171,6 +171,7 @@ def test_only_the_owner_upgrades_and_uninstalls(bare: str) -> None:
             assert ask(db, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'dbinfer%%'") == 0
 
 
+@pytest.mark.wide
 def test_a_superuser_brings_the_rest_later(empty_dsn: str, venv: Path, tmp_path: Path) -> None:
     """What is deployed and granted stays; from then on the server scores."""
     with closing(psycopg2.connect(empty_dsn)) as db:

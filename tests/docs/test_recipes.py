@@ -48,6 +48,7 @@ def stored(db: Connection) -> int:
     return int(ask(db, "SELECT count(*) FROM predictions"))
 
 
+@pytest.mark.wide
 def test_a_bar_of_tqdm(db: Connection, capsys: pytest.CaptureFixture[str]) -> None:
     exec(recipe("tqdm"), {})
     assert stored(db) == IMAGES

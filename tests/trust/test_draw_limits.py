@@ -55,6 +55,7 @@ def test_a_cancel_ends_it_in_the_midst(what: str, at: int, monkeypatch: pytest.M
     assert len(looks) == at
 
 
+@pytest.mark.wide
 def test_the_memory_of_a_mask_is_that_of_the_picture() -> None:
     """Whole copies of the picture were made for the colours, their mixture and what is under it."""
     picture, values = hostile.png(4000, 4000), np.zeros((4000, 4000), np.uint8)

@@ -15,6 +15,7 @@ BENCH = Path(__file__).parents[1] / "bench"
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in BENCH.glob("*.py")))
+@pytest.mark.wide
 def test_they_can_be_imported(script: str) -> None:
     # in a process of its own: matplotlib and TensorFlow stay out of this one
     done = subprocess.run(

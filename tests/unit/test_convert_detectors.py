@@ -341,7 +341,7 @@ def test_convert_writes_a_detector_that_deploys(tmp_path: Path) -> None:
     assert report.outputs[0].shape == (1, CELLS, 6)
 
 
-@pytest.mark.parametrize("kind", ["segment", "pose"])
+@pytest.mark.parametrize("kind", ["segment", *wide("pose")])
 def test_what_was_converted_is_converted_again(tmp_path: Path, kind: str) -> None:
     """It keeps what belongs to its rows."""
     first = convert(yolo_heads.save(tmp_path / f"{kind}.onnx", kind), tmp_path / "first.xml")

@@ -152,6 +152,7 @@ def test_zoo_network_with_layers_of_the_same_names_is_none() -> None:
     assert known_keras(SimpleNamespace(layers=[])) is None
 
 
+@pytest.mark.wide
 def test_labels_that_keras_has_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = _build("MobileNetV2", input_shape=(32, 32, 3), alpha=0.35)
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))

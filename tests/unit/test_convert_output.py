@@ -35,6 +35,7 @@ def test_both_files_and_nothing_else(source: Path, tmp_path: Path) -> None:
     assert report.size == (tmp_path / "net.xml").stat().st_size + (tmp_path / "net.bin").stat().st_size
 
 
+@pytest.mark.wide
 def test_same_content_again_changes_nothing(source: Path, tmp_path: Path) -> None:
     assert convert(source, tmp_path / "net.xml", OPTIONS).written
     before = (tmp_path / "net.xml").stat().st_mtime_ns

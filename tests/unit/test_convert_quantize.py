@@ -151,6 +151,7 @@ def test_below_the_limit_nothing_is_written(tmp_path: Path, monkeypatch: pytest.
     assert not output.with_suffix(".bin").exists()
 
 
+@pytest.mark.wide
 def test_an_output_that_is_there_needs_force(tmp_path: Path) -> None:
     source, output = classifier(tmp_path), tmp_path / "taken.xml"
     output.write_text("mine")
@@ -170,6 +171,7 @@ def test_several_outputs_are_refused_before_the_work(tmp_path: Path) -> None:
     assert "--output-name" in caught.value.hint
 
 
+@pytest.mark.wide
 def test_detectors_are_compared_by_their_boxes(tmp_path: Path) -> None:
     """Masks or keypoints stand behind them as further outputs."""
     ov = import_openvino()

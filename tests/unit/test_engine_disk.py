@@ -68,6 +68,7 @@ def make_room(made: list[Path]) -> None:
         path.unlink()
 
 
+@pytest.mark.wide
 def test_an_engine_that_has_no_room_to_start_says_so_and_starts_later(disk: Path) -> None:
     made = fill(disk)
     with pytest.raises(EngineError, match=FULL):
@@ -92,6 +93,7 @@ def test_a_full_disk_costs_new_models_alone(disk: Path) -> None:
     assert second().ask("predict", GOOD, None) == "{2.0,2.0,2.0}"
 
 
+@pytest.mark.wide
 def test_no_row_needs_shared_memory_or_a_temporary_folder(tmp_path: Path) -> None:
     """An engine that finds both full compiles, tries and scores, in one thread and in several."""
     own = ["unshare", "--mount", "bash", "-e", "-c"]

@@ -93,8 +93,9 @@ def test_a_worker_that_never_answers_and_says_that_it_does_nothing_is_ended(
     assert [[one.ask("predict", GOOD, None) for one in (other, model)] for _ in range(3)] == [right] * 3
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
-    "values", ["b'x' * 8, float('nan'), 2 ** 64 - 1, 2 ** 64 - 1", *wide("b'x' * 8, 1e308, 2 ** 64 - 1, 0")]
+    "values", ["b'x' * 8, float('nan'), 2 ** 64 - 1, 2 ** 64 - 1", "b'x' * 8, 1e308, 2 ** 64 - 1, 0"]
 )
 def test_counts_that_cannot_be_are_no_end_of_anything(hostile: Hostile, tmp_path: Path, values: str) -> None:
     act = (

@@ -11,6 +11,7 @@ from typing import Any
 import engine_models
 import pytest
 import tiny_models
+from variants import wide
 
 from dbinfer_udf.engine import client
 from dbinfer_udf.engine.models import score_rows
@@ -33,7 +34,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[client.Engine]:
     client.stop(made.settings)
 
 
-@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize("kind", [*list(TASKS)[:2], *wide(*list(TASKS)[2:])])
 def test_results_are_equal_bit_by_bit(engine: client.Engine, tmp_path: Path, kind: str) -> None:
     from dbinfer_udf.model.functions import RUNS as IN_PROCESS
 
@@ -80,7 +81,7 @@ BATCHED = {
 }
 
 
-@pytest.mark.parametrize("kind", BATCHED)
+@pytest.mark.parametrize("kind", [*list(BATCHED)[:1], *wide(*list(BATCHED)[1:])])
 def test_batches_are_equal(engine: client.Engine, tmp_path: Path, kind: str) -> None:
     """To each other, to the last bit, and to the rows one by one."""
     from dbinfer_udf.model.functions import RUNS as IN_PROCESS
@@ -104,6 +105,7 @@ def test_batches_are_equal(engine: client.Engine, tmp_path: Path, kind: str) -> 
             score_rows(remote, function, False, numbered[38:42])
 
 
+@pytest.mark.wide
 def test_with_two_threads_each_worker_compiles(engine: client.Engine, tmp_path: Path) -> None:
     from dbinfer_udf.model.functions import RUNS as IN_PROCESS
 
@@ -116,6 +118,7 @@ def test_with_two_threads_each_worker_compiles(engine: client.Engine, tmp_path: 
     assert remote.facts["sandbox"]["compiled"] == "by each worker"
 
 
+@pytest.mark.wide
 def test_an_engine_started_by_a_backend_without_libraries_finds_them_in_the_venv(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

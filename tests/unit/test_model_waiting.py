@@ -42,6 +42,7 @@ def evicting(other: Entry, seconds: float) -> None:
         time.sleep(BUSY / 20)
 
 
+@pytest.mark.wide
 def test_it_stays_while_it_is_tried(crowded: tuple[Entry, Entry], monkeypatch: pytest.MonkeyPatch) -> None:
     waited, other = crowded
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from variants import wide
 
 from dbinfer.base.errors import ModelFileError
 from dbinfer.base.progress import silent
@@ -114,7 +115,7 @@ def test_a_model_that_fails_in_f32_is_refused(monkeypatch) -> None:
         chosen(monkeypatch, ["bf16"], f32=None, bf16=(1.0, 0))
 
 
-@pytest.mark.parametrize("task", ["tensor", "embedding"])
+@pytest.mark.parametrize("task", ["tensor", *wide("embedding")])
 def test_a_real_network_is_compared(tmp_path: Path, monkeypatch, task) -> None:
     monkeypatch.setattr(precisions, "precisions", lambda: ["bf16"])
     monkeypatch.setattr(precisions, "WORTH_MILLISECONDS", 0.0)

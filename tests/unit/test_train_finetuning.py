@@ -194,6 +194,7 @@ def test_the_other_strategies_fine_tune_too(
     assert right == pytest.approx(expected, abs=1)
 
 
+@pytest.mark.wide
 def test_a_dry_run_shows_every_step(job: TrainJob, tmp_path: Path) -> None:
     words = ["train", job.network, "--data", job.data, "--out", str(tmp_path / "run"), "--val", job.val]
     result = CliRunner().invoke(app, [*words, "--fine-tune", "0.5", "--lr", "0.01", "--dry-run"])

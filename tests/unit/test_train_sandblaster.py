@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from float32 import tolerance
 from train_runs import digits_folder
+from variants import wide
 
 from dbinfer.base.errors import TrainError
 from dbinfer.train import TrainJob, run
@@ -111,7 +112,8 @@ def test_it_equals_one_process_and_a_slowed_worker_gets_less_work(job: TrainJob)
 
 
 @pytest.mark.parametrize(
-    ("network", "layer"), [("digits", "Dropout"), ("unet", "BatchNormalization"), ("alexnet", "Dropout")]
+    ("network", "layer"),
+    [("digits", "Dropout"), *wide(("unet", "BatchNormalization"), ("alexnet", "Dropout"))],
 )
 def test_layers_that_it_cannot_train_are_named(network: str, layer: str) -> None:
     from dbinfer.train.chief import refuse

@@ -241,7 +241,7 @@ SAID = {
     "much else": ("while True: os.write(1, b'x' * 65536)", "took more than 2 s"),
 }
 
-SLOW = ("an end that is none", "a line without end", "silence", "much else")
+SLOW = ("a wait", "an end that is none", "a line without end", "silence", "much else")
 
 
 @pytest.mark.parametrize("what", [*[what for what in SAID if what not in SLOW], *wide(*SLOW)])

@@ -99,6 +99,7 @@ def test_listing_needs_no_tensorflow() -> None:
     assert run.stdout.strip() == "False"
 
 
+@pytest.mark.wide
 def test_manifest_file_is_read_back(tmp_path: Path) -> None:
     manifest = NETWORKS["digits"].manifest()
     path = write_manifest(tmp_path, manifest)

@@ -243,9 +243,7 @@ def _missing(venv: str, err: ImportError) -> ModelError:
 
 
 def _openvino_extension() -> Any:
-    # None makes the import fail, and openvino does without these
-    for unwanted in ("openvino_telemetry", "openvino.tools.ovc"):
-        sys.modules.setdefault(unwanted, None)  # type: ignore[arg-type]
+    leave_out()
     # another function of this session has imported the whole package
     if "openvino" in sys.modules:
         return importlib.import_module("openvino._pyopenvino")
@@ -260,6 +258,16 @@ def _openvino_extension() -> Any:
         return importlib.import_module("openvino._pyopenvino")
     finally:
         del sys.modules["openvino"]
+
+
+def leave_out() -> None:
+    """Let this process import openvino without telemetry and its thread, and without the converter.
+
+    The converter's import takes longer than all the rest.
+    """
+    # None makes an import fail, and openvino does without these
+    for unwanted in ("openvino_telemetry", "openvino.tools.ovc"):
+        sys.modules.setdefault(unwanted, None)  # type: ignore[arg-type]
 
 
 def versions() -> Dict[str, str]:

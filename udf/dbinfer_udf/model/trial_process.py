@@ -15,12 +15,13 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..errors import ModelError
+from ..host.libraries import leave_out
 from ..host.sandbox import shut_in
 from ..host.tokenizers import add_where_needed
 
 PR_SET_PDEATHSIG = 1
 # How OpenVINO says that it got no memory, or none for a thread
-SHORT_OF_MEMORY = ("bad_alloc", "allocate", "temporarily unavailable")
+SHORT_OF_MEMORY = ("alloc", "temporarily unavailable")
 IMAGES = ("blank", "white", "random", "random", "random")
 # Slower networks fill a core with one image, and a batch of them would take long; bytes that a batch may take
 BATCH, BATCH_MILLISECONDS, BATCH_BYTES = 32, 20.0, 128 << 20
@@ -92,8 +93,7 @@ def _bound_itself(memory: int) -> None:
 
 
 def _measure(xml: str, precision: str, sample: Optional[List[Any]]) -> Tuple[Tuple[float, float, int], Any]:
-    # None makes its import fail: no telemetry, and no thread of it
-    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+    leave_out()
     import numpy as np
 
     core = _core(xml)
