@@ -101,3 +101,4 @@ def opened(table: str, dsn: str, **options: Any) -> Iterator[Page]:
     finally:
         page.finish()  # the test may have done it
         thread.join(60)
+        assert not thread.is_alive(), "dbinfer.label has not ended"
