@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -22,6 +23,8 @@ def import_tensorflow() -> None:
     """Import TensorFlow without its noise; TrainError where it is not installed."""
     # Keras reads it once, when it is imported
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    # TensorFlow writes each function that it traces into the temporary folder; Python would leave it there, compiled
+    sys.dont_write_bytecode = True
     from dbinfer.base.quiet import tensorflow
 
     try:
