@@ -21,7 +21,7 @@ from ..host.tokenizers import add_where_needed
 
 PR_SET_PDEATHSIG = 1
 # How OpenVINO says that it got no memory, or none for a thread
-SHORT_OF_MEMORY = ("alloc", "temporarily unavailable")
+SHORT_OF_MEMORY = ("bad_alloc", "allocate", "can't alloc", "temporarily unavailable")
 IMAGES = ("blank", "white", "random", "random", "random")
 # Slower networks fill a core with one image, and a batch of them would take long; bytes that a batch may take
 BATCH, BATCH_MILLISECONDS, BATCH_BYTES = 32, 20.0, 128 << 20
