@@ -34,6 +34,11 @@ def busy(pid: int) -> bool:
     return False
 
 
+def sockets(pid: int) -> int:
+    """Return how many sockets a process has open."""
+    return sum(link.is_socket() for link in Path(f"/proc/{pid}/fd").iterdir())
+
+
 def threads(pid: int) -> dict[int, dict[str, str]]:
     """Return what /proc says of each thread, but of those that end meanwhile."""
     found = {}

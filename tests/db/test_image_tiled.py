@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 import pytest
 import tiny_models
 from asking import PLANS, ask, make_images, planned_as, refused, rows
+from engine_processes import below, busy, kill, meanwhile, sockets, title, until, workers
 from psycopg2.extensions import connection as Connection
 from servers import allowed
 from tiled_tiffs import tiled
@@ -92,6 +95,30 @@ def test_a_mask_by_tiles_is_that_of_one_pass(
     pixels = np.pad(scene(), ((0, 128), (0, 128), (0, 0)))
     tiff = tiled((256, 192), lambda x, y: pixels[y : y + 128, x : x + 128])
     assert (mask(db, tiff, "bytiles") == whole).all()
+
+
+@pytest.mark.postgres_only("kills processes of the host it runs on")
+def test_an_engine_that_is_gone_costs_no_tile(db: Connection) -> None:
+    rows(db, "SELECT dbinfer.set_isolation('bytiles', 'always')")
+    png = tiny_models.file(scene())
+    whole = mask(db, png, "bytiles")
+    backend = ask(db, "SELECT pg_backend_pid()")
+    engines = [pid for (pid,) in rows(db, "SELECT pid FROM dbinfer.engines WHERE problem IS NULL")]
+    (engine,) = (pid for pid in engines if workers(pid, "bytiles"))
+    for pid in below(engine):
+        kill(pid, signal.SIGSTOP)
+
+    asked = sockets(backend)
+
+    def act() -> None:
+        # the first tile is asked for, and the second one is read meanwhile
+        until(lambda: sockets(backend) > asked and not busy(backend), "the backend waits for a tile")
+        for pid in below(engine):
+            kill(pid)
+
+    with meanwhile(act):
+        assert (mask(db, png, "bytiles") == whole).all()
+    until(lambda: not title(engine), "the old engine is gone")
 
 
 def test_sizes_that_tiles_do_not_fill(db: Connection) -> None:

@@ -60,15 +60,20 @@ class RemoteModel:
         """Give the model back unused."""
         self._engine.release(self._key)
 
-    def ask(self, task: str, img: Optional[bytes], k: Any) -> Any:
+    def ask(
+        self, task: str, img: Optional[bytes], k: Any, meanwhile: Optional[Callable[[], None]] = None
+    ) -> Any:
         """Return what RUNS[task](model, img, k) returns in the engine, or raise what it raises.
+
+        Args:
+            meanwhile: called while the engine computes; again where the engine was lost and the row is sent again.
 
         Raises:
             RowError: the worker died of this row, or took more time or memory than it may.
             EngineError: the engine has gone and cannot be started again.
             CancelledError: the statement was cancelled meanwhile.
         """
-        answer = self._request(task, img, k)
+        answer = self._request(task, img, k, meanwhile)
         return self._warmed(answer) if task == "warm" else answer
 
     def waited_for(self, seconds: float) -> None:
@@ -90,13 +95,15 @@ class RemoteModel:
             self._wide = RemoteModel(self._engine, dict(self._wanted, rows=rows))
         return self._wide
 
-    def _request(self, task: str, img: Optional[bytes], k: Any) -> Any:
+    def _request(
+        self, task: str, img: Optional[bytes], k: Any, meanwhile: Optional[Callable[[], None]]
+    ) -> Any:
         number = os.urandom(8)
         parts = protocol.pack_request(number, task, img, k)
         lost = 0
         for _ in range(TRIES):
             try:
-                kind, body = self._exchange(parts)
+                kind, body = self._exchange(parts, meanwhile)
             except LostError as err:
                 lost += self._after(number) if err.args[0] else 0
                 # an engine that was killed knows nothing of the row: once is chance, twice may be the row
@@ -120,7 +127,7 @@ class RemoteModel:
             raise protocol.rebuild_error(verdict["error"])
         return 0
 
-    def _exchange(self, parts: List[bytes]) -> Tuple[int, bytes]:
+    def _exchange(self, parts: List[bytes], meanwhile: Optional[Callable[[], None]]) -> Tuple[int, bytes]:
         """Return kind and body of the answer; LostError where none comes."""
         sent = False
         connection = protocol.open_socket()
@@ -128,6 +135,8 @@ class RemoteModel:
             protocol.connect(connection, self._path)
             sent = True
             protocol.send(connection, parts)
+            if meanwhile is not None:
+                meanwhile()
             return _receive(connection)
         except (OSError, protocol.ClosedError) as err:
             raise LostError(sent) from err

@@ -231,7 +231,7 @@ class Remote:
             self.spec["settings"],
             function,
             img,
-            lambda tile: self.ask("tile", tile, None),
+            lambda tile, meanwhile: self.ask("tile", tile, None, meanwhile),
             elsewhere,
         )
 
@@ -265,11 +265,13 @@ class FirstRows(Remote):
         self._another = another
         self._let_go = let_go
 
-    def _ask(self, task: str, img: Optional[bytes], k: Any) -> Any:
+    def _ask(
+        self, task: str, img: Optional[bytes], k: Any, meanwhile: Optional[Callable[[], None]] = None
+    ) -> Any:
         if task in LOADED_HERE:
             raise _loads_here()
         started = monotonic()
-        answer = self.model.ask(task, img, k)
+        answer = self.model.ask(task, img, k, meanwhile)
         # after the answer: if the engine is lost on the way, the row finds the model still known, and is scored here
         if not self._another(monotonic() - started):
             self._let_go(self)

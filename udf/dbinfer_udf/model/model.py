@@ -462,7 +462,9 @@ class Model:
 
     def by_tiles(self, function: str, img: bytes) -> Any:
         """Return the result of an image that goes through the network tile by tile."""
-        return tiled.scored(self.manifest, self._settings, function, img, self.found_in_tile)
+        return tiled.scored(
+            self.manifest, self._settings, function, img, lambda tile, _: self.found_in_tile(tile)
+        )
 
     def found_in_tile(self, img: bytes) -> bytes:
         """Return what the network finds in one tile, as the task's class in result.tiled takes it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ..errors import CancelledError, ImageError
@@ -28,29 +29,43 @@ def scored(
     settings: Dict[str, str],
     function: str,
     img: bytes,
-    found_in: Callable[[bytes], bytes],
+    found_in: Callable[[bytes, Callable[[], None]], bytes],
     elsewhere: bool = False,
 ) -> Any:
     """Return what a function finds in an image.
 
     Args:
-        found_in: runs the network on a tile; not called for one that equals the one before.
+        found_in: runs the network on a tile; not called for one that equals the one before. Calls the second argument
+            while the network runs elsewhere, if it does: that reads the next tile.
         elsewhere: decode the image in a process of its own.
     """
     cut = cut_of(manifest)
     grid = grid_of(img, cut, image_limits(settings))
     whole = imported(FUNCTIONS[function].tiled)(grid, manifest)
-    count, before, found = 0, b"", b""
+    places = len(grid.columns) * len(grid.rows)
     # never more than there are places: a process that was taken over may send any number
-    for number, (_, tile) in enumerate(zip(grid.places, tiles(settings, img, cut, elsewhere))):
+    parts = islice(tiles(settings, img, cut, elsewhere), places)
+    read: List[bytes] = [*islice(parts, 1)]
+    done: List[Tuple[int, bytes]] = []
+    before, found = b"", b""
+
+    def meanwhile() -> None:
+        if done:
+            whole.add(*done.pop())
+        if not read:
+            read.extend(islice(parts, 1))
+
+    for number in range(places):
         if interrupts.cancelled():
             raise CancelledError("the statement was cancelled while it scored the tiles of an image")
+        if not read:
+            raise no_result()
+        tile = read.pop()
         if tile != before:  # blank glass, say: as a row that equals the one before, it costs no inference
-            before, found = tile, found_in(tile)
-        whole.add(number, found)
-        count += 1
-    if count != len(grid.columns) * len(grid.rows):
-        raise no_result()
+            before, found = tile, found_in(tile, meanwhile)
+        meanwhile()
+        done.append((number, found))
+    meanwhile()
     return whole.result()
 
 
