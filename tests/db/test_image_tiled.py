@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import signal
+import struct
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from variants import wide
 
 from dbinfer.models import deploy
 from dbinfer.score import ScoreOptions, score
+from dbinfer_udf.engine.worker import CLIENT_SECONDS
 from dbinfer_udf.manifest import ManifestError
 
 
@@ -119,6 +123,29 @@ def test_an_engine_that_is_gone_costs_no_tile(db: Connection) -> None:
     with meanwhile(act):
         assert (mask(db, png, "bytiles") == whole).all()
     until(lambda: not title(engine), "the old engine is gone")
+
+
+@pytest.mark.wide
+@pytest.mark.postgres_only("stops a process of the host it runs on")
+def test_a_worker_need_not_wait_for_a_slow_decoder(db: Connection, dsn: str, tmp_path: Path) -> None:
+    # its mask is larger than what a socket holds, so the worker gives up before it is read
+    deploy(tiny_models.textures(tmp_path, "large", (512, 512), tile=True), dsn=dsn)
+    rows(db, "SELECT dbinfer.set_isolation('large', 'always')")
+    png = tiny_models.file(scene(3000, 2000))
+    whole = mask(db, png, "large")
+    backend = ask(db, "SELECT pg_backend_pid()")
+    asked = sockets(backend)
+
+    def act() -> None:
+        until(lambda: sockets(backend) > asked, "the backend waits for a tile")
+        (decoder,) = below(backend)[1:]
+        kill(decoder, signal.SIGSTOP)
+        # longer than the worker waits for who does not read the rest of its answer: what fits the socket goes first
+        time.sleep(2 * struct.unpack("@ll", CLIENT_SECONDS)[0] + 1)
+        kill(decoder, signal.SIGCONT)
+
+    with meanwhile(act):
+        assert (mask(db, png, "large") == whole).all()
 
 
 def test_sizes_that_tiles_do_not_fill(db: Connection) -> None:
