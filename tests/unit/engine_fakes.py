@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -41,7 +42,7 @@ class FakeModel:
         self.released = False
         self.passing = False
 
-    def ask(self, task: str, img: bytes, k: Any) -> Any:
+    def ask(self, task: str, img: bytes, k: Any, meanwhile: Callable[[], None] | None = None) -> Any:
         if self.error is not None:
             raise self.error
         if self.deadly in img:

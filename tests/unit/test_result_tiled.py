@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 
 import cv2
 import numpy as np
@@ -56,15 +57,18 @@ def test_a_mask_is_that_of_the_whole_image(subtests: pytest.Subtests) -> None:
             assert (np.asarray(Image.open(io.BytesIO(mask.result()))) == whole).all()
 
 
-def test_a_tile_that_equals_the_one_before_is_not_scored_again() -> None:
+@pytest.mark.parametrize("ahead", [False, True], ids=["in turn", "the next one is read meanwhile"])
+def test_a_tile_that_equals_the_one_before_is_not_scored_again(ahead: bool) -> None:
     slide = np.full((SIDE, 5 * SIDE), 245, np.uint8)
     slide[:, 2 * SIDE :] = np.random.default_rng(1).integers(0, 256, (SIDE, 3 * SIDE))
     slide[:, 4 * SIDE :] = 245
     file, asked = io.BytesIO(), []
     Image.fromarray(slide).save(file, "PNG")
 
-    def red(tile: bytes) -> bytes:
+    def red(tile: bytes, meanwhile: Callable[[], None]) -> bytes:
         asked.append(tile)
+        if ahead:
+            meanwhile()
         return np.asarray(Image.open(io.BytesIO(tile)).convert("L")).tobytes()
 
     manifest = Manifest("segmentation", SIDE, SIDE, tile_overlap=0.0)
