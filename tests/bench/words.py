@@ -26,7 +26,7 @@ import cv2
 import numpy as np
 
 SIDE, LENGTH, VALUES, BATCH, FOUND = 64, 32, 64, 128, 10
-RATE = 4e-3
+RATE = 2e-3
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 COUNTS = (("a", "one", "1"), ("two", "2"), ("three", "3"), ("four", "4"))
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
@@ -155,6 +155,8 @@ def train(folder: Path, count: int, epochs: int) -> None:
     """Write image.keras, and text.keras with its tokenizer beside it."""
     import keras
 
+    # what is found varies by the first weights: 0.19 to 0.32 with 3000 photographs and 6 epochs
+    keras.utils.set_random_seed(0)
     pixels, truths = photographs("train", count)
     random, kinds = np.random.default_rng(0), {what: number for number, what in enumerate(truths)}
     kind = np.array([kinds[what] for what in truths])
