@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,12 @@ from dbinfer.base import apart
 from dbinfer.base.errors import ModelFileError
 from dbinfer.base.progress import OnProgress, Progress
 from dbinfer.database.backends import Check
+from dbinfer.database.pins import install
 from dbinfer.models.prepare import PreparedModel
+from dbinfer_udf.errors import ModelError
 from dbinfer_udf.host.limits import threads_to_try
 from dbinfer_udf.host.process import precisions
+from dbinfer_udf.host.tokenizers import require_where_needed
 from dbinfer_udf.manifest import Manifest
 from dbinfer_udf.model.trial import Limits, Result, Sample, TrialError, run_trial
 
@@ -39,13 +43,15 @@ def try_model(
         sample: images to run as well.
 
     Raises:
-        ModelFileError: it cannot be compiled, crashes, or takes more than the limits.
+        ModelFileError: it cannot be compiled, crashes, takes more than the limits, or needs tokenizers that this
+            machine lacks.
     """
     with tempfile.TemporaryDirectory(prefix="dbinfer-trial-") as folder:
         xml = Path(folder, "model.xml")
         xml.write_bytes(prepared.xml)
         xml.with_suffix(".bin").write_bytes(prepared.bin)
         try:
+            require_where_needed(str(xml), version("openvino"))
             folders = [folder, *({os.path.dirname(path) for path in sample[:2]} if sample else ())]
             guards = (apart.libraries(), folders)
             return run_trial(
@@ -53,6 +59,8 @@ def try_model(
             )
         except TrialError as err:
             raise ModelFileError(f"{path} was not deployed: {err.message}", _hint(err.setting)) from err
+        except ModelError as err:
+            raise ModelFileError(f"{path} was not deployed: {err.message}", install("text")) from err
 
 
 def _hint(setting: str) -> str:

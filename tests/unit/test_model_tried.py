@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import shutil
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ from typing import Any
 import pytest
 
 from dbinfer_udf.errors import ModelError
-from dbinfer_udf.host import cache, interrupts, sandbox
+from dbinfer_udf.host import cache, interrupts, sandbox, tokenizers
 from dbinfer_udf.host.cache import Entry
 from dbinfer_udf.model import tried
 from dbinfer_udf.model.trial import AbandonedError, Limits, Result, TrialError
@@ -111,6 +114,43 @@ def test_what_is_not_the_models_fault_is_not_remembered(trials: Trials, entry: E
         with pytest.raises(ModelError, match="no Python"):
             use(entry)
     assert trials.count == 2
+
+
+@pytest.mark.parametrize("found", [None, "2026.3.0.0"])
+def test_lacking_tokenizers_are_not_remembered(
+    trials: Trials, entry: Entry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: str | None
+) -> None:
+    """Who installs what the hint says need not wait until a failure is forgotten."""
+    version = "2026.4.1-20123-1a2b3c4d5e6"
+    Path(entry.path("xml")).write_bytes(
+        b'<net name="a"><layer type="StringTensorUnpack" version="extension"/></net>'
+    )
+    monkeypatch.setattr(tokenizers, "PACKAGE", "lacking_tokenizers")
+    monkeypatch.syspath_prepend(str(tmp_path / "venv"))
+    package(tmp_path / "venv", found)
+    with pytest.raises(ModelError, match=f"openvino-tokenizers.* {found or 'not'}.* installed") as caught:
+        use(entry, openvino=version)
+    assert "pip install openvino-tokenizers==2026.4.1.*" in caught.value.hint
+    assert socket.gethostname() not in str(caught.value.for_everybody())
+    package(tmp_path / "venv", "2026.4.1.0")
+    use(entry, openvino=version)
+    assert trials.count == 1
+
+
+def package(folder: Path, version: str | None) -> None:
+    """Put a package of this version into the folder in place of another; none, where there is no version."""
+    for old in folder.glob("*"):
+        shutil.rmtree(old)
+    folder.mkdir(exist_ok=True)
+    if version is not None:
+        (folder / "lacking_tokenizers").mkdir()
+        (folder / "lacking_tokenizers" / "__init__.py").touch()
+        about = folder / f"lacking_tokenizers-{version}.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: lacking_tokenizers\nVersion: {version}\n"
+        )
+    importlib.invalidate_caches()
 
 
 def test_a_cancel_is_remembered_by_nobody(trials: Trials, entry: Entry) -> None:

@@ -18,7 +18,7 @@ from dbinfer.models.describe import describe
 from dbinfer.models.ir import import_openvino, read_model
 from dbinfer.models.precision import Choice, Measured, choose
 from dbinfer.models.prepare import PreparedModel, prepare
-from dbinfer_udf.host import process
+from dbinfer_udf.host import process, tokenizers
 from dbinfer_udf.manifest import Manifest
 from dbinfer_udf.model.trial import Limits, Result, Sample
 
@@ -50,6 +50,15 @@ class Trials:
             outputs.tofile(sample.outputs)
             Path(sample.outputs + ".json").write_text(str([milliseconds] * len(images)))
         return Result(1.0, milliseconds, 1)
+
+
+def test_a_client_without_tokenizers_deploys_no_text_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizers, "PACKAGE", "lacking_tokenizers")
+    prepared = PreparedModel(b'<net><layer version="extension"/></net>', b"")
+    with pytest.raises(ModelFileError, match="needs openvino-tokenizers, which is not installed") as caught:
+        precisions.try_model(Path("words.xml"), prepared, "f32", Limits())
+    assert "pip install" in caught.value.hint
+    assert "openvino-tokenizers" in caught.value.hint
 
 
 def chosen(

@@ -10,6 +10,8 @@ import ctypes
 import importlib.util
 import os
 import socket
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
 from typing import Any, Dict
 
 from ..errors import ModelError
@@ -30,23 +32,45 @@ def needed(xml: str) -> bool:
     return False
 
 
-def add_where_needed(openvino: Any, core: Any, xml: str) -> None:
-    """Teach a core the tokenizers' operations if an IR has such.
+def require_where_needed(xml: str, version: str) -> None:
+    """Raise unless this host has the tokenizers that an IR needs; nothing is loaded.
+
+    Args:
+        version: OpenVINO's.
 
     Raises:
         ModelError: the package is not there, or does not fit OpenVINO's version exactly.
     """
+    if needed(xml):
+        _library(version)
+
+
+def add_where_needed(openvino: Any, core: Any, xml: str) -> None:
+    """Teach a core the tokenizers' operations if an IR has such.
+
+    Raises:
+        ModelError: the package is not there, does not fit OpenVINO's version exactly, or cannot be loaded.
+    """
     if id(core) not in _extended and needed(xml):
-        _add(core, openvino.get_version().split("-", maxsplit=1)[0])
+        _add(core, openvino.get_version())
         _extended[id(core)] = core
 
 
-def _add(core: Any, version: str) -> None:
+def _library(version: str) -> str:
     spec = importlib.util.find_spec(PACKAGE)
     folders = list(spec.submodule_search_locations or ()) if spec else []
     if not folders:
         raise _lacking("needs openvino-tokenizers, which is not installed", version)
-    library = os.path.join(folders[0], LIBRARY)
+    # a build of one's own may have none
+    with contextlib.suppress(PackageNotFoundError):
+        found = installed_version(PACKAGE)
+        if not found.startswith(_release(version) + "."):
+            raise _lacking("cannot use openvino-tokenizers %s, which is installed" % found, version)
+    return os.path.join(folders[0], LIBRARY)
+
+
+def _add(core: Any, version: str) -> None:
+    library = _library(version)
     try:
         # kept open: the graphs of a core outlive it when a process ends, and would call code that is gone
         ctypes.CDLL(library)
@@ -56,10 +80,16 @@ def _add(core: Any, version: str) -> None:
         raise _lacking("cannot use the openvino-tokenizers that is installed (%s)" % reason, version) from err
 
 
+def _release(version: str) -> str:
+    """Return 2026.4.1 of 2026.4.1-20123-1a2b3c4d5e6."""
+    return version.split("-", maxsplit=1)[0]
+
+
 def _lacking(what: str, version: str) -> ModelError:
     return ModelError(
         "the model reads text and %s on host %s" % (what, socket.gethostname()),
-        hint="Into the runtime's virtual environment there: pip install openvino-tokenizers==%s.*" % version,
+        hint="Into the runtime's virtual environment there: pip install openvino-tokenizers==%s.*"
+        % _release(version),
         sqlstate="58P01",
         public="the model reads text and %s" % what,
     )

@@ -22,6 +22,7 @@ from ..host.memory import cancelled_error, no_room_error, one_at_a_time, room_be
 from ..host.own_python import python_of
 from ..host.process import processor
 from ..host.sandbox import KERNEL, SYSTEM
+from ..host.tokenizers import require_where_needed
 from .trial import AbandonedError, Limits, Result, TrialError, run_trial
 
 # How an IR begins; the same in dbinfer._add_version
@@ -42,7 +43,8 @@ def require_tried(
         most: threads that the caller may use.
 
     Raises:
-        ModelError: it failed, now or a short time ago under the same limits; or the statement was cancelled meanwhile.
+        ModelError: it failed, now or a short time ago under the same limits; this host lacks the tokenizers that it
+            needs; or the statement was cancelled meanwhile.
     """
     _require_ir(entry)
     limits = Limits.from_settings(settings)
@@ -54,6 +56,8 @@ def require_tried(
             # read again: who waited for the lock finds what the other process found
             outcome = _known_outcome(entry, asked)
             if not _settled(outcome, settings, most):
+                # not kept: it is the host's lack, and is over when the package is there
+                require_where_needed(entry.path("xml"), openvino)
                 outcome = _try_now(entry, precision, limits, settings, outcome)
                 # a fault of the host says nothing about the model
                 if outcome["lasting"]:
