@@ -23,7 +23,6 @@ from dbinfer.base import apart
 from dbinfer.base.errors import ModelFileError
 from dbinfer.base.progress import OnProgress, Progress
 from dbinfer.database.backends import Check
-from dbinfer.database.pins import install
 from dbinfer.models.prepare import PreparedModel
 from dbinfer_udf.errors import ModelError
 from dbinfer_udf.host.limits import threads_to_try
@@ -60,7 +59,7 @@ def try_model(
         except TrialError as err:
             raise ModelFileError(f"{path} was not deployed: {err.message}", _hint(err.setting)) from err
         except ModelError as err:
-            raise ModelFileError(f"{path} was not deployed: {err.message}", install("text")) from err
+            raise ModelFileError(f"{path} was not deployed: {err.message}", err.hint) from err
 
 
 def _hint(setting: str) -> str:

@@ -10,8 +10,6 @@ import ctypes
 import importlib.util
 import os
 import socket
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
 from typing import Any, Dict
 
 from ..errors import ModelError
@@ -57,13 +55,16 @@ def add_where_needed(openvino: Any, core: Any, xml: str) -> None:
 
 
 def _library(version: str) -> str:
+    # here: it takes 11 ms to import, and most processes have no model that reads text
+    from importlib import metadata
+
     spec = importlib.util.find_spec(PACKAGE)
     folders = list(spec.submodule_search_locations or ()) if spec else []
     if not folders:
         raise _lacking("needs openvino-tokenizers, which is not installed", version)
     # a build of one's own may have none
-    with contextlib.suppress(PackageNotFoundError):
-        found = installed_version(PACKAGE)
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        found = metadata.version(PACKAGE)
         if not found.startswith(_release(version) + "."):
             raise _lacking("cannot use openvino-tokenizers %s, which is installed" % found, version)
     return os.path.join(folders[0], LIBRARY)
@@ -88,7 +89,7 @@ def _release(version: str) -> str:
 def _lacking(what: str, version: str) -> ModelError:
     return ModelError(
         "the model reads text and %s on host %s" % (what, socket.gethostname()),
-        hint="Into the runtime's virtual environment there: pip install openvino-tokenizers==%s.*"
+        hint="Into the environment that runs the model there: pip install openvino-tokenizers==%s.*"
         % _release(version),
         sqlstate="58P01",
         public="the model reads text and %s" % what,
