@@ -5,13 +5,17 @@ from __future__ import annotations
 import importlib
 import json
 import marshal
+import signal
 import sys
+import textwrap
 import traceback
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from dbinfer.database.sql import root
 from dbinfer.install.content import Content
 from dbinfer_udf import bootstrap
 
@@ -140,3 +144,42 @@ def test_a_broken_runtime_leaves_the_old_session_out_of_gd_or_whole() -> None:
     with pytest.raises(SyntaxError):
         bootstrap.start({"__init__": "", "session.__init__": "", "session.backend": "def"}, "f" * 64, gd)
     assert gd["dbinfer"].digest == "e" * 64
+
+
+# As Greenplum does for one cancel: two interrupts are queued before Python looks for the first. Two signals, because
+# Python remembers each signal once, and map, because Python looks after each call of its own.
+CANCELLED = """
+import ctypes, signal
+
+def start(*_):
+    list(map(ctypes.pythonapi.PyErr_SetInterruptEx, (signal.SIGINT, signal.SIGUSR1)))
+"""
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    before = {s: signal.signal(s, signal.default_int_handler) for s in (signal.SIGINT, signal.SIGUSR1)}
+    yield
+    for sent, handler in before.items():
+        signal.signal(sent, handler)
+
+
+@pytest.mark.parametrize("name", ["start_code", "start_runtime"])
+def test_a_cancelled_start_leaves_no_interrupt(name: str, signals: None) -> None:
+    body = (root() / "runtime" / f"{name}.sql").read_text().split("$$")[1]
+    compiled = zlib.compress(marshal.dumps(compile(CANCELLED, "bootstrap", "exec")))
+    scope = {
+        "digest": "a" * 64,
+        "code": marshal.dumps({"code": {"bootstrap": compiled}}),
+        "GD": {"dbinfer.modules": {"bootstrap": CANCELLED}},
+    }
+    # as PL/Python makes a function of it
+    exec("def function():\n" + textwrap.indent(body, "  "), scope)
+    with pytest.raises(KeyboardInterrupt):
+        scope["function"]()  # type: ignore[operator]
+    for _ in range(100):
+        look()
+
+
+def look() -> None:
+    """Do nothing: Python raises what is queued whenever a function starts."""
