@@ -22,7 +22,13 @@ NAMING = ("classify", "detect")
 
 def deploy(
     *,
-    model: Annotated[Path, typer.Argument(help="The IR's .xml file, with its .bin file next to it.")],
+    model: Annotated[
+        Path,
+        typer.Argument(
+            help="The IR's .xml file, with its .bin file next to it; or cascade:SMALL+LARGE, two deployed classifiers "
+            "as one model."
+        ),
+    ],
     options: dbinfer.DeployOptions,
     said: Stated,
     dsn: Dsn = None,
@@ -44,6 +50,8 @@ def deploy(
           labels: none for the 5 classes, so classify gives their numbers, and NULL as the label; ...
 
         $ dbinfer deploy resnet50.xml --name flowers --alias production --labels @flowers.txt
+
+        $ dbinfer deploy cascade:small+large --sure 0.94 --name scans
 
         $ dbinfer deploy flowers.xml --source flowers.keras
         ...

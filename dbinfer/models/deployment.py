@@ -224,6 +224,11 @@ class DeployOptions:
         None,
         "IR of the tower for texts, of a model that compares them with images; dbinfer.embed_text runs it.",
     )
+    sure: float | None = option(
+        None,
+        "For cascade:SMALL+LARGE: the score from which the small model's answer counts. "
+        "dbinfer.cheap_threshold finds it.",
+    )
     isolation: str | None = option(
         None,
         "Whether the host's engine runs this model, outside of the database's processes: {choices}. Default: as "
@@ -285,7 +290,8 @@ def deploy(
     """Deploy an IR.
 
     Args:
-        path: of the .xml file; the .bin lies beside it.
+        path: of the .xml file; the .bin lies beside it. Or `cascade:SMALL+LARGE`: two deployed classifiers as one
+            model, see dbinfer.models.cascade.
         options: name, alias, what the IR does not say.
         dsn: the database; see dbinfer.database.connection.
 
@@ -294,11 +300,20 @@ def deploy(
         RegistryError: the name is not allowed, or the role may not deploy.
         DataError: the query for images fails or gives none.
     """
+    from dbinfer.models.cascade import PREFIX, cascade
     from dbinfer.models.ir import check_files, digests
     from dbinfer.models.keras_file import read_source
     from dbinfer.models.prepare import understand
 
     options, path = options or DeployOptions(), Path(path)
+    if str(path).startswith(PREFIX):
+        with cascade(str(path), options.sure, dsn, progress) as joined:
+            return deploy(joined, replace(options, sure=None), dsn, progress)
+    if options.sure is not None:
+        raise ModelFileError(
+            f"sure is {options.sure:g}, but {path} is one model",
+            "Name two: dbinfer deploy cascade:small+large.",
+        )
     progress(Progress(f"reading {path.name}"))
     weights = check_files(path)
     known, prepared = understand(path, options.values, options.layout, progress)

@@ -6,15 +6,24 @@ and how sure the small one is.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import psycopg2
 import pytest
 import tiny_models
 from asking import ask, refused, role, rows
 from psycopg2.extensions import connection as Connection
+from servers import allowed
+from variants import wide
 
-from dbinfer.models import deploy
+from dbinfer.base.errors import DbinferError
+from dbinfer.base.progress import silent
+from dbinfer.models import DeployOptions, deploy, drop
+from dbinfer.models.cascade import cascade as cascade_of
+from dbinfer.models.ir import read_model
+from dbinfer.score import ScoreOptions, score
 
 ROWS = 4000
 RUNS, GRANTED = 200, 0.95
@@ -95,6 +104,78 @@ def test_a_small_network_that_is_sure_of_its_mistakes_answers_nothing(db: Connec
     assert ask(
         db, "SELECT (dbinfer.cheaply(img, 'small', 'large', 'Infinity')).label FROM misleading LIMIT 1"
     ) in ("yes", "no")
+
+
+@pytest.fixture
+def cascade(db: Connection, dsn: str) -> Iterator[str]:
+    """Return the name of both as one model."""
+    done = deploy("cascade:small+large", DeployOptions(sure=0.7), dsn)
+    assert (done.name, done.new) == ("small-large", True)
+    yield done.name
+    drop(done.name, True, dsn)
+
+
+@pytest.mark.parametrize("isolation", ["never", *wide("always")])
+def test_both_as_one_model(db: Connection, dsn: str, cascade: str, isolation: str) -> None:
+    rows(db, "SELECT dbinfer.set_isolation(%s, %s)", cascade, allowed(isolation))
+    answers = "SELECT id, ({0}).label, round(({0}).score::numeric, 6) FROM scans WHERE id <= 200 ORDER BY id"
+    as_one = f"dbinfer.classify(img, '{cascade}')"
+    expected = rows(db, answers.format(CHEAPLY))
+    assert {label for _, label, _ in expected} == {"no", "yes"}
+    assert rows(db, answers.format(as_one)) == expected
+    # as jobs score, in batches where a network takes them
+    rows(db, "CREATE TABLE public.few AS SELECT id, img FROM scans WHERE id <= 200")
+    score("few", "few_predictions", options=ScoreOptions(model=cascade), dsn=dsn)
+    assert rows(db, "SELECT id, label, round(score::numeric, 6) FROM few_predictions ORDER BY id") == expected
+    rows(db, "DROP TABLE few, few_predictions")
+
+
+def test_the_same_cascade_again_is_the_same_version(db: Connection, dsn: str, cascade: str) -> None:
+    assert not deploy("cascade:small+large@1", DeployOptions(sure=0.7), dsn).new
+    assert deploy("cascade:small+large", DeployOptions(sure=0.8), dsn).new
+    assert ask(db, "SELECT (dbinfer.classify(%s, %s)).label", of(190, 255), cascade) == "yes"
+
+
+def test_it_takes_no_batches(db: Connection, dsn: str) -> None:
+    """The condition would hold for all images of a batch, or for none."""
+    with cascade_of("cascade:small+large", 0.7, dsn, silent) as path:
+        graph = read_model(path).graph
+        with pytest.raises(RuntimeError, match="Reshape"):
+            graph.reshape([4, 8, 8, 3])
+
+
+def test_networks_with_another_order_of_channels(db: Connection, dsn: str, tmp_path: Path) -> None:
+    """The small one sees blue, green, red, and answers by blue."""
+    deploy(tiny_models.probability(tmp_path, "turned", 0, color="BGR", labels=["no", "yes"]), dsn=dsn)
+    deploy("cascade:turned+large", DeployOptions(name="mixed", sure=0.9), dsn)
+    found = "SELECT (dbinfer.classify(%s, 'mixed')).label"
+    for red, green, blue, label in ((0, 0, 255, "yes"), (255, 0, 128, "no"), (255, 255, 128, "yes")):
+        picture = tiny_models.file(tiny_models.picture(red, green, blue))
+        assert ask(db, found, picture) == label
+
+
+@pytest.mark.wide
+def test_what_makes_no_cascade_is_one_sentence(dsn: str, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    deploy(tiny_models.colour_classifier(tmp_path), dsn=dsn)
+    deploy(tiny_models.constant(tmp_path, 1), dsn=dsn)
+    deploy(tiny_models.probability(tmp_path, "unnamed", 0), dsn=dsn)
+    deploy(tiny_models.convolution(tmp_path, labels=[str(n) for n in range(10)]), dsn=dsn)
+    deploy(tiny_models.colour_classifier(tmp_path, "bare", labels=[]), dsn=dsn)
+    for asked, sure, words in (
+        ("small", 0.7, "does not name two models"),
+        ("small+large+small", 0.7, "does not name two models"),
+        ("small+large", None, "but sure is None"),
+        ("small+large", float("nan"), "but sure is nan"),
+        ("small+nothing", 0.7, "nothing"),
+        ("small+constant", 0.7, "constant@1 is for tensor, but a cascade is of two models for"),
+        ("small+colours", 0.7, "small@1 has labels no,yes and colours@1 red,green,blue"),
+        ("small+conv", 0.7, "small@1 has height 8 and conv@1 32"),
+        ("unnamed+bare", 0.7, "the small network has 1 classes and the large one 3"),
+    ):
+        with subtests.test(asked), pytest.raises(DbinferError, match=words):
+            deploy(f"cascade:{asked}", DeployOptions(sure=sure), dsn)
+    with pytest.raises(DbinferError, match=r"sure is 0\.7, but .* is one model"):
+        deploy(tmp_path / "colours.xml", DeployOptions(sure=0.7), dsn)
 
 
 @pytest.mark.wide

@@ -73,7 +73,10 @@ def test_deploy_says_what_works_there(tables: str, tmp_path: Path) -> None:
     ir = tiny_models.constant(tmp_path, 8, "scored")
     said = CliRunner().invoke(app, ["deploy", str(ir), "--dsn", tables]).output.splitlines()
     assert said[-1] == "  try: dbinfer score --table images --model scored"
-    dbinfer.drop("scored", force=True, dsn=tables)
+    asked = ["deploy", "cascade:colours+colours", "--sure", "99", "--name", "twice", "--dsn", tables]
+    assert "deployed twice@1 (classification, " in CliRunner().invoke(app, asked).output
+    for name in ("scored", "twice"):
+        dbinfer.drop(name, force=True, dsn=tables)
 
 
 @pytest.mark.parametrize(
