@@ -6,7 +6,7 @@ try:
   exec(marshal.loads(zlib.decompress(pack["code"]["bootstrap"])), scope)
   scope["start"]({}, digest, GD, pack)
 except KeyboardInterrupt:
-  # Greenplum queues two for one cancel; left there, the second would end the session's next statement. A call looks for it.
+  # Greenplum queues two for one cancel, and the second would end the next statement of the session. A call looks for it.
   try:
     int()
   except KeyboardInterrupt:

@@ -5,7 +5,7 @@ try:
   exec(compile(modules["bootstrap"], "dbinfer-%s/bootstrap.py" % digest[:12], "exec"), scope)
   scope["start"](modules, digest, GD)
 except KeyboardInterrupt:
-  # Greenplum queues two for one cancel; left there, the second would end the session's next statement. A call looks for it.
+  # Greenplum queues two for one cancel, and the second would end the next statement of the session. A call looks for it.
   try:
     int()
   except KeyboardInterrupt:
