@@ -19,7 +19,8 @@ from dbinfer.base.errors import ModelFileError, RegistryError
 from dbinfer.base.progress import OnProgress, Progress
 from dbinfer.database.connection import one, session
 from dbinfer.models.ir import embed_manifest, import_openvino, read_model
-from dbinfer.models.registry import FILES, PART
+from dbinfer.models.keras_file import Fetched
+from dbinfer.models.registry import FILES, parts
 from dbinfer_udf.host.libraries import leave_out
 from dbinfer_udf.manifest import Manifest
 
@@ -53,66 +54,66 @@ def cascade(asked: str, sure: float | None, dsn: str | None, progress: OnProgres
         given, made = Path(temporary, "given"), Path(temporary, "made")
         given.mkdir()
         made.mkdir()
-        (small, first), (large, second) = (
+        small, large = (
             _fetch(name, given / f"{place}.xml", dsn, progress) for place, name in enumerate(names)
         )
-        manifest = _manifest((small, first), (large, second), sure)
+        manifest = _manifest(small, large, sure)
         call = {
             "given": given,
             "made": made / "model.xml",
             "sure": sure,
-            "manifests": [first.to_json(), second.to_json(), manifest.to_json()],
+            "manifests": [each.to_json() for each in (small.manifest, large.manifest, manifest)],
         }
-        progress(Progress(f"joining {small} and {large}"))
-        apart.run(apart.Job(f"{__name__}:join_apart", call, made, made, [given]), progress)
+        progress(Progress(f"joining {small.version} and {large.version}"))
+        read = [*given.iterdir()]
+        apart.run(apart.Job(f"{__name__}:join_apart", call, Path(asked), made, read), progress)
         for file in (made / "model.xml", made / "model.bin"):
             apart.received(file)
         yield made / "model.xml"
 
 
-def _fetch(reference: str, xml: Path, dsn: str | None, progress: OnProgress) -> tuple[str, Manifest]:
-    """Write the files of a version; return its name, as NAME@VERSION, and its manifest."""
+def _fetch(reference: str, xml: Path, dsn: str | None, progress: OnProgress) -> Fetched:
+    """Write the files of a version, as the registry holds them."""
     with session(dsn, error=RegistryError, catalog_only=True) as conn, conn.cursor() as cur:
         cur.execute(FILES, (reference,))
         found = json.loads(one(cur))
         version = f"{found['model']}@{found['version']}"
-        for place, (kind, number) in enumerate(found["parts"]):
+        for place, (kind, data) in enumerate(parts(cur, found["id"], found["parts"])):
             progress(Progress(f"reading {version}", place, len(found["parts"]), "parts"))
-            cur.execute(PART, (found["id"], kind, number))
             with xml.with_suffix(f".{kind}").open("ab") as file:
-                file.write(one(cur))
-    return version, Manifest.from_dict(found["manifest"])
+                file.write(data)
+    return Fetched(version, Manifest.from_dict(found["manifest"]))
 
 
-def _manifest(small: tuple[str, Manifest], large: tuple[str, Manifest], sure: float) -> Manifest:
+def _manifest(small: Fetched, large: Fetched, sure: float) -> Manifest:
     """Return the manifest of both as one network, which computes scores from pixels.
 
     Raises:
         ModelFileError: one is no classifier, or they read or answer something else.
     """
-    (first_name, first), (second_name, second) = small, large
-    for name, manifest in (small, large):
-        if manifest.task != "classification":
+    for each in (small, large):
+        if each.manifest.task != "classification":
             raise ModelFileError(
-                f"{name} is for {manifest.task}, but a cascade is of two models for classification"
+                f"{each.version} is for {each.manifest.task}, but a cascade is of two models for classification"
             )
     for key in SHARED:
-        if getattr(first, key) != getattr(second, key):
-            one, other = (_shown(getattr(each, key)) for each in (first, second))
-            call = f"dbinfer.cheaply(img, '{first_name}', '{second_name}', {sure:g})"
+        if getattr(small.manifest, key) != getattr(large.manifest, key):
+            first, second = (_shown(getattr(each.manifest, key)) for each in (small, large))
+            call = f"dbinfer.cheaply(img, '{small.version}', '{large.version}', {sure:g})"
             raise ModelFileError(
-                f"{first_name} has {key} {one} and {second_name} {other}, but the networks of a cascade have the same",
+                f"{small.version} has {key} {first} and {large.version} {second}, but the networks of a cascade have "
+                "the same",
                 f"Convert one of them again, or ask both: {call}.",
             )
     return replace(
-        second,
-        name="-".join(name.partition("@")[0] for name in (first_name, second_name)),
+        large.manifest,
+        name="-".join(each.version.partition("@")[0] for each in (small, large)),
         mean=(),
         scale=(),
         activation="none",
-        precision=first.precision if first.precision == second.precision else "f32",
+        precision=large.manifest.precision if large.manifest.precision == small.manifest.precision else "f32",
         metrics={},
-        provenance={"cascade": [first_name, second_name], "sure": sure},
+        provenance={"cascade": [small.version, large.version], "sure": sure},
     )
 
 

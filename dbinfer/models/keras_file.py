@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from psycopg2.extensions import cursor as Cursor
-
 from dbinfer.base.errors import ModelFileError, RegistryError
 from dbinfer.database.connection import one, session
-from dbinfer.models.registry import FILES, PART
+from dbinfer.models.registry import FILES, parts
 from dbinfer_udf.manifest import Manifest
 
 
@@ -70,14 +68,9 @@ def fetch(reference: str, path: Path, dsn: str | None) -> Fetched:
                 f"{version} has no Keras file in the database",
                 f"Deploy it with one: dbinfer deploy model.xml --name {found['model']} --source model.keras",
             )
-        _write(path, _parts(cur, found["id"], found["keras_parts"]))
+        wanted = (("keras", number) for number in range(1, found["keras_parts"] + 1))
+        _write(path, (data for _, data in parts(cur, found["id"], wanted)))
     return Fetched(version, Manifest.from_dict(found["manifest"]))
-
-
-def _parts(cur: Cursor, version_id: int, count: int) -> Iterator[bytes]:
-    for number in range(1, count + 1):
-        cur.execute(PART, (version_id, "keras", number))
-        yield one(cur)
 
 
 def _write(path: Path, parts: Iterator[bytes]) -> None:

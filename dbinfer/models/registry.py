@@ -5,6 +5,7 @@ its name.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,17 @@ FILES = "SELECT dbinfer._model_files(%s, dbinfer._ask('dbinfer worker'))"
 PART = "SELECT dbinfer._model_part(%s, %s, %s, dbinfer._ask('dbinfer worker'))"
 UNUSED_DAYS = 30
 MAY_KEEP = "SELECT pg_catalog.has_function_privilege('dbinfer._keep_usage()', 'EXECUTE')"
+
+
+def parts(cur: Cursor, version_id: int, wanted: Iterable[tuple[str, int]]) -> Iterator[tuple[str, bytes]]:
+    """Yield kind and content of parts of a version's files, one fetched after the other.
+
+    Args:
+        wanted: kind and number of each, as FILES tells them.
+    """
+    for kind, number in wanted:
+        cur.execute(PART, (version_id, kind, number))
+        yield kind, bytes(one(cur))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from psycopg2.extensions import connection as Connection
 from dbinfer.base.errors import DbinferError, ServerError
 from dbinfer.database.connection import connect, one, require_dbinfer, sentence
 from dbinfer.install.content import Content
-from dbinfer.models.registry import FILES, PART
+from dbinfer.models.registry import FILES, parts
 from dbinfer_udf.errors import UdfError
 from dbinfer_udf.session.outside import Outside
 
@@ -91,15 +91,14 @@ class Lane:
         with conn.cursor() as cur:
             cur.execute(FILES, (reference,))
             spec: dict[str, Any] = json.loads(one(cur))
-            parts, settings = spec.pop("parts"), spec["settings"]
+            wanted, settings = spec.pop("parts"), spec["settings"]
             settings.update(self._own)
             if isolated:
                 settings["isolation"] = "always"
             with self._files:
                 if self.outside.need(spec):
-                    for kind, number in parts:
-                        cur.execute(PART, (spec["id"], kind, number))
-                        self.outside.feed(kind, bytes(one(cur)))
+                    for kind, data in parts(cur, spec["id"], wanted):
+                        self.outside.feed(kind, data)
                     self.outside.finish()
         return spec
 

@@ -5,13 +5,7 @@ try:
   pack, scope = marshal.loads(code), {"__name__": "dbinfer_bootstrap"}
   exec(marshal.loads(zlib.decompress(pack["code"]["bootstrap"])), scope)
   scope["start"]({}, digest, GD, pack)
-except KeyboardInterrupt:
-  # Greenplum queues two for one cancel, and the second would end the next statement of the session. A call looks for it.
-  try:
-    int()
-  except KeyboardInterrupt:
-    pass
-  raise
+-- include shared/one_interrupt.sql
 $$;
 COMMENT ON FUNCTION dbinfer_private.start_code(text, bytea) IS 'starts the runtime from compiled modules, as dbinfer_private.pack has made them';
 REVOKE ALL ON FUNCTION dbinfer_private.start_code(text, bytea) FROM PUBLIC;

@@ -4,13 +4,7 @@ try:
   modules, scope = GD.pop("dbinfer.modules"), {"__name__": "dbinfer_bootstrap"}
   exec(compile(modules["bootstrap"], "dbinfer-%s/bootstrap.py" % digest[:12], "exec"), scope)
   scope["start"](modules, digest, GD)
-except KeyboardInterrupt:
-  # Greenplum queues two for one cancel, and the second would end the next statement of the session. A call looks for it.
-  try:
-    int()
-  except KeyboardInterrupt:
-    pass
-  raise
+-- include shared/one_interrupt.sql
 $$;
 COMMENT ON FUNCTION dbinfer_private.start_runtime(text) IS 'starts the runtime from the modules taken before';
 REVOKE ALL ON FUNCTION dbinfer_private.start_runtime(text) FROM PUBLIC;

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from dbinfer.database.sql import root
+from dbinfer.database.sql import read
 from dbinfer.install.content import Content
 from dbinfer_udf import bootstrap
+from dbinfer_udf.host.interrupts import look_for_interrupts
 
 SESSION = """
 from ..value import VALUE
@@ -166,7 +167,7 @@ def signals() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", ["start_code", "start_runtime"])
 def test_a_cancelled_start_leaves_no_interrupt(name: str, signals: None) -> None:
-    body = (root() / "runtime" / f"{name}.sql").read_text().split("$$")[1]
+    body = read(f"runtime/{name}.sql").split("$$")[1]
     compiled = zlib.compress(marshal.dumps(compile(CANCELLED, "bootstrap", "exec")))
     scope = {
         "digest": "a" * 64,
@@ -178,8 +179,4 @@ def test_a_cancelled_start_leaves_no_interrupt(name: str, signals: None) -> None
     with pytest.raises(KeyboardInterrupt):
         scope["function"]()  # type: ignore[operator]
     for _ in range(100):
-        look()
-
-
-def look() -> None:
-    """Do nothing: Python raises what is queued whenever a function starts."""
+        look_for_interrupts()
