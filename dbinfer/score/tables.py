@@ -169,8 +169,9 @@ def _adopt(cur: Cursor, plan: Plan) -> str:
         "keys": plan.key.listed(),
         "model": sql.Literal(plan.model),
         "version": sql.Literal(plan.version),
+        "distribution": _listed(distribution(cur, plan)),
     }
-    cur.execute(sql.SQL(read("client/job_adopt.sql")).format(**names))
+    cur.execute(sql.SQL(plan.platform.adapt(read("client/job_adopt.sql"))).format(**names))
     return f"{plan.into}: what 0.1.0 or --atomic left there counts as {plan.reference or plan.function.name}"
 
 
@@ -181,9 +182,13 @@ def _make(cur: Cursor, plan: Plan, name: TableName, columns: Sequence[sql.Compos
         "table": plan.table.identifier,
         "keys": plan.key.listed(),
         "columns": sql.SQL(", ").join(columns),
-        "distribution": sql.SQL(", ").join(map(sql.Identifier, distribution(cur, plan))),
+        "distribution": _listed(distribution(cur, plan)),
     }
     cur.execute(sql.SQL(text).format(**names))
+
+
+def _listed(names: Sequence[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
 def spread_by(cur: Cursor, table: TableName) -> list[str]:

@@ -10,7 +10,7 @@ DECLARE
   living integer[] := ARRAY(SELECT a.pid FROM pg_stat_activity a);
   at timestamptz := clock_timestamp();
   target text := facts->>'target';
-  -- raises before storing what is not a name. An owner that is no superuser may not look into the schemas of others
+  -- an owner that is no superuser may not look into the schemas of others
   place oid := /* tables-only: (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                 WHERE n.nspname = (parse_ident(facts->>'target'))[1] AND c.relname = (parse_ident(facts->>'target'))[2])
                */ to_regclass((facts->>'target') /* greenplum6: ::cstring */) /* :tables-only */;
@@ -19,7 +19,9 @@ BEGIN
   -- administrators read what is stored here, so types are checked and nothing else is kept
   IF (SELECT bool_and(jsonb_typeof(facts->k) = 'string') FROM unnest(ARRAY['source', 'target', 'function', 'model']) k) IS NOT TRUE
      OR (SELECT bool_and(jsonb_typeof(facts->k) = 'number' AND facts->>k ~ '^[0-9]{1,9}$') FROM unnest(ARRAY['version', 'connections']) k) IS NOT TRUE
-     OR length(target) > 300 THEN
+     OR length(target) > 300
+     -- or raises: what is no name is not stored. Since PostgreSQL 16 to_regclass only finds nothing then
+     OR /* greenplum6: false */ cardinality(parse_ident(target)) > 2 /* :greenplum6 */ THEN
     RAISE invalid_parameter_value USING MESSAGE = 'dbinfer._begin_job is internal', HINT = 'Run: dbinfer score';
   END IF;
   said := json_build_object('source', dbinfer_private.plain(facts->>'source', 300), 'target', dbinfer_private.plain(target, 300),

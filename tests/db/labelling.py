@@ -60,7 +60,8 @@ class Page:
             with OPENER.open(request, timeout=60) as found:
                 return Said(found.status, dict(found.headers), found.read())
         except HTTPError as err:
-            return Said(err.code, dict(err.headers), err.read())
+            with err:
+                return Said(err.code, dict(err.headers), err.read())
 
     def give(self, number: int, label: str) -> Said:
         return self.ask(f"/api/row/{number}", {"label": label})

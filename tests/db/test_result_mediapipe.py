@@ -23,7 +23,7 @@ from dbinfer.models import deploy
 
 pytestmark = pytest.mark.wide
 # the second two for MediaPipe alone, which runs in a process of its own
-PACKAGES = ("mediapipe==0.10.21", "scikit-image", "numpy==1.26.4", "protobuf==4.25.8")
+PACKAGES = ("mediapipe==0.10.21", "attrs", "scikit-image", "numpy==1.26.4", "protobuf==4.25.8")
 NETWORKS = {
     "faces": "face_detection/face_detection_short_range",
     "palms": "palm_detection/palm_detection_full",

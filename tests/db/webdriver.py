@@ -134,4 +134,5 @@ def _call(url: str, body: Any = None, method: str | None = None) -> Any:
         with OPENER.open(request, timeout=PATIENCE) as answer:
             return json.load(answer)["value"]
     except HTTPError as err:
-        raise AssertionError(err.read().decode()) from err
+        with err:
+            raise AssertionError(err.read().decode()) from err
