@@ -562,6 +562,9 @@ def report(
         $ dbinfer report --table shop.images --predictions shop.masks --truth mask --out masks.html
 
         $ dbinfer report --model digits@3 --against digits@1 --json
+
+        $ dbinfer report --query "SELECT * FROM dbinfer.estimate('scans', 'label IS NULL', within => 0.02)"
+        report.html: 981 of 35900 rows, 0.108 (0.09 to 0.129) (9.1 kB)
     """
     with progress_bar() as progress:
         done = dbinfer.report(table, predictions, options, dsn, progress)
@@ -569,7 +572,10 @@ def report(
         print_json(done.to_dict())
         return
     rows = f"{done.rows} rows" if done.sampled == done.rows else f"{done.sampled} of {done.rows} rows"
-    figures = [f"{done.model or done.predictions} on {rows}"]
+    figures = [rows if options.query is not None else f"{done.model or done.predictions} on {rows}"]
+    figures += (
+        [f"{done.estimate:.4g} ({done.low:.4g} to {done.high:.4g})"] if done.estimate is not None else []
+    )
     figures += [
         f"{name} {value:.1%}".replace("%", " %")
         for name, value in (("accuracy", done.accuracy), ("agreement", done.agreement))

@@ -32,6 +32,10 @@ class ReportOptions:
     against: str | None = option(
         None, "Compare with results of name@2. Default: the version before; '': none."
     )
+    query: str | None = option(
+        None,
+        "Draw what this query of dbinfer.estimate or dbinfer.find says, instead of a table of results.",
+    )
     sample: int = option(
         20_000, "How many rows of a larger table to show, chosen by the hash of their keys.", least=1
     )
@@ -55,6 +59,8 @@ class PageReport(Report):
         rows: of results there are; sampled: of these the page shows; errors: bad rows.
         accuracy: share of labelled rows whose class is their label; dice, iou: mean of the masks; None without labels.
         agreement: share of rows in which both versions say the same, of masks their mean IoU; None with one version.
+        estimate, low, high: of a query of dbinfer.estimate without groups. Of a query, rows are those of the table that
+            it estimates, or those that it has found, and sampled those that were scored, or are shown.
     """
 
     out: Path
@@ -70,3 +76,6 @@ class PageReport(Report):
     dice: float | None = None
     iou: float | None = None
     agreement: float | None = None
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None

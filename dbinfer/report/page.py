@@ -22,6 +22,7 @@ from dbinfer.base.progress import OnProgress, Progress
 from dbinfer.base.version import __version__
 from dbinfer.database.connection import session
 from dbinfer.report import figures, sections
+from dbinfer.report.asked import Asked, ask
 from dbinfer.report.figures import SHOWN_CLASSES, Answer, Map, accuracy, answers, compare, peaks
 from dbinfer.report.options import PageReport, ReportOptions
 from dbinfer.report.pictures import (
@@ -51,7 +52,7 @@ from dbinfer.report.sections import (
     short,
     version_section,
 )
-from dbinfer.report.tables import Key, Row, Rows, choose, find
+from dbinfer.report.tables import Key, Row, Rows, Source, choose, find, images_of
 
 
 class Bad(NamedTuple):
@@ -78,6 +79,7 @@ class Page:
     masks: MaskSection | None = None
     boxes: BoxSection | None = None
     map: Map | None = None
+    asked: Asked | None = None
     reasons: list[tuple[str, int]] = field(default_factory=list)
     bad: list[Bad] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
@@ -89,6 +91,7 @@ class Page:
             yield from section.keys() if section else ()
         yield from (point.key for point in (self.map.points if self.map else ()) if point.shown)
         yield from (bad.key for bad in self.bad)
+        yield from (tile.key for tile in self.asked.found) if self.asked else ()
 
     def rows(self) -> Iterator[Key]:
         """Yield the keys of all rows that the page names."""
@@ -202,12 +205,49 @@ def make(
 ) -> PageReport:
     """Make the page; see dbinfer.report.report."""
     options.check()
+    if options.query is not None:
+        return _answered(table, options.query, options, dsn, progress)
     with session(dsn, readonly=True) as conn, conn.cursor() as cur:
         # A job may go on meanwhile: all statements of the page see the same rows
         cur.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         progress(Progress("reading results"))
         rows = Rows(cur, find(cur, table, predictions, options))
         return _Maker(conn, rows, options, progress).make()
+
+
+def _answered(
+    table: str, query: str, options: ReportOptions, dsn: str | None, progress: OnProgress
+) -> PageReport:
+    """Make the page of a query of estimate or find."""
+    with session(dsn) as conn:
+        asked, keys = ask(conn, query, progress)
+        # what it keeps is paid for, whatever becomes of the page
+        conn.commit()
+        page = Page(asked.title, table, "", "", summary=asked.summary, notes=asked.notes, asked=asked)
+        thumbs: dict[Key, Thumbnail] = {}
+        names: dict[Key, str] = {}
+        try:
+            if keys:
+                with conn.cursor() as cur:
+                    rows = Rows(cur, images_of(cur, table, options))
+                    names = rows.names(keys)
+                thumbs = _thumbnails(conn, rows.source, keys, progress)
+        except DataError as err:
+            asked.found = []
+            page.notes.append(f"There are no pictures: {err.message}.")
+        size = write(options.out, render(page, thumbs, names))
+    return PageReport(options.out, size, table, "", model=None, against=None, errors=0, **asked.figures)
+
+
+def _thumbnails(
+    conn: Connection, source: Source, keys: Sequence[Key], progress: OnProgress
+) -> dict[Key, Thumbnail]:
+    """Return a small picture for each key."""
+    found = {key: Thumbnail(problem="the image is not in the table any more") for key in keys}
+    for done, picture in enumerate(pictures(conn, source, keys), 1):
+        found[picture.key] = thumbnail(picture.image)
+        progress(Progress("reading images", done, len(keys), "images"))
+    return found
 
 
 class _Maker:
@@ -375,8 +415,4 @@ class _Maker:
     def _thumbnails(self) -> dict[Key, Thumbnail]:
         """Return a small picture for each key that the page shows."""
         keys = [key for key in dict.fromkeys(self.page.keys()) if key not in self.overlays]
-        found = {key: Thumbnail(problem="the image is not in the table any more") for key in keys}
-        for done, picture in enumerate(pictures(self.conn, self.source, keys), 1):
-            found[picture.key] = thumbnail(picture.image)
-            self.progress(Progress("reading images", done, len(keys), "images"))
-        return found | self.overlays
+        return _thumbnails(self.conn, self.source, keys, self.progress) | self.overlays

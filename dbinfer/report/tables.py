@@ -106,13 +106,7 @@ def find(
     for name in keys:
         _require(images, has, name, "Name the column that identifies a row with --key.")
         _require(results, gives, name, "Name the column that identifies a row with --key.")
-    img = column(options.column)
-    if needs_image:
-        _require(images, has, img, "Name the column with the images with --column.")
-    if needs_image and has[img][1] not in ("bytea", "text", "varchar", "oid"):
-        raise DataError(
-            f"column {img!r} of {images} is {has[img][1]}, but images are bytea, or references to them text"
-        )
+    img = _image(images, has, options) if needs_image else column(options.column)
     errors = TableName(results.schema, f"{results.name}_errors")
     return Source(
         table=images,
@@ -129,6 +123,43 @@ def find(
         versioned={"model", "version", "scored_at"} <= set(gives),
         name=_name(cur, images, has),
     )
+
+
+def images_of(cur: Cursor, table: str, options: ReportOptions) -> Source:
+    """Return where the pictures of rows are that no table of results names.
+
+    Raises:
+        DataError: the table, its key or its images are not there.
+    """
+    images = TableName.parse(table).resolve(cur)
+    has = columns(cur, images)
+    keys = [column(name) for name in (options.key or "id").split(",")]
+    for name in keys:
+        _require(images, has, name, "Name the column that identifies a row with --key.")
+    img = _image(images, has, options)
+    return Source(
+        table=images,
+        predictions=images,
+        errors=None,
+        keys={name: has[name] for name in keys},
+        first="class",
+        img=img,
+        img_type=has[img][1],
+        label=None,
+        truth=None,
+        versioned=False,
+        name=_name(cur, images, has),
+    )
+
+
+def _image(table: TableName, has: Columns, options: ReportOptions) -> str:
+    name = column(options.column)
+    _require(table, has, name, "Name the column with the images with --column.")
+    if has[name][1] not in ("bytea", "text", "varchar", "oid"):
+        raise DataError(
+            f"column {name!r} of {table} is {has[name][1]}, but images are bytea, or references to them text"
+        )
+    return name
 
 
 def columns(cur: Cursor, table: TableName, missing: bool = False) -> Columns:

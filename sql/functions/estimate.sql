@@ -80,6 +80,8 @@ BEGIN
      INTO state USING kind OPERATOR(pg_catalog.=) 'boolean', within, confidence;
   LOOP
     state := dbinfer._text('sampling', pg_catalog.convert_to(pg_catalog.format('[%s, %s]', state, coalesce(found, '[]')), 'UTF8'), dbinfer._resolve('', false), 'error', 0);
+    -- for dbinfer report, which draws how the interval shrinks
+    RAISE DEBUG USING MESSAGE = 'dbinfer: a round of dbinfer.estimate', DETAIL = state::pg_catalog.json OPERATOR(pg_catalog.->) 'groups';
     EXIT WHEN NOT (state::pg_catalog.json OPERATOR(pg_catalog.->>) 'more')::boolean;
     IF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) told_at OPERATOR(pg_catalog.>) '10 seconds'::pg_catalog.interval THEN
       RAISE NOTICE USING MESSAGE = (SELECT pg_catalog.format('dbinfer: %s of %s rows scored%s', pg_catalog.sum(r.scored), pg_catalog.sum(r.rows)::bigint,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
+from drawn_tables import Found, find
 from scipy.stats import betabinom, hypergeom
 from variants import wide
 
@@ -18,7 +18,6 @@ from dbinfer_udf.session.finding import next_round
 
 ROWS = 100_000
 RUNS = 200 if os.environ.get("LONG") else 6
-CUTS = [*(one / 20 for one in range(1, 19)), 0.925, 0.95, 0.97, 0.985, 0.992, 0.996, 0.998, 0.999]
 PROXIES: dict[str, Callable[[Any, np.ndarray], np.ndarray]] = {
     "good": lambda rng, truth: 3 * truth + rng.normal(size=len(truth)),
     "very good": lambda rng, truth: 4.5 * truth + rng.normal(size=len(truth)),
@@ -33,38 +32,6 @@ PROXIES: dict[str, Callable[[Any, np.ndarray], np.ndarray]] = {
     ),
     "none": lambda rng, truth: np.zeros(len(truth)),
 }
-
-
-@dataclass
-class Found:
-    recall: float
-    precision: float
-    scored: float
-    explained: dict[str, Any]
-
-
-def find(rng: Any, truth: np.ndarray, proxy: np.ndarray, recall: float, precision: float = 1.0) -> Found:
-    """As dbinfer.find does, in rounds."""
-    strata = np.searchsorted(np.unique(np.quantile(proxy, CUTS)), proxy, side="right")
-    at, scored, found = rng.random(len(truth)), np.zeros(len(truth), bool), []
-    blocks = {int(one): np.flatnonzero(strata == one) for one in np.unique(strata)}
-    cells = [{"stratum": one, "rows": len(rows)} for one, rows in blocks.items()]
-    state: dict[str, Any] = {"recall": recall, "precision": precision, "confidence": 0.95, "cells": cells}
-    while (state := json.loads(next_round(json.dumps([state, found]))))["more"]:
-        found = []
-        for cell in state["cells"]:
-            rows = blocks[cell["stratum"]]
-            rows = rows[(at[rows] >= cell["from"]) & (at[rows] < cell["upto"])]
-            assert not scored[rows].any()
-            scored[rows] = True
-            if len(rows):
-                found.append({"stratum": cell["stratum"], "taken": len(rows), "true": int(truth[rows].sum())})
-    accepted = np.isin(strata, [cell["stratum"] for cell in state["cells"] if cell["accepted"]])
-    returned = scored & truth | accepted & ~scored
-    right = (returned & truth).sum()
-    return Found(
-        right / max(1, truth.sum()), right / max(1, returned.sum()), float(scored.mean()), state["explained"]
-    )
 
 
 def runs(rate: float, proxy: str, precision: float) -> list[Found]:

@@ -3,7 +3,6 @@ the normal approximation says."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,13 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn_tables import by_proxy, cells, estimate
 from variants import wide
-
-from dbinfer_udf.session.sampling import next_round
 
 ROWS = 100_000
 RUNS = 1000 if os.environ.get("LONG") else 60
-CUTS = [0.004, 0.016, 0.06, 0.25, 0.5, 0.75, 0.94, 0.984, 0.996]
 PROXIES: dict[str, Callable[[Any, np.ndarray], np.ndarray]] = {
     "good": lambda rng, truth: 3 * truth + rng.normal(size=len(truth)),
     "useless": lambda rng, truth: rng.normal(size=len(truth)),
@@ -26,67 +23,6 @@ PROXIES: dict[str, Callable[[Any, np.ndarray], np.ndarray]] = {
         rng.normal(size=len(truth)) - 0.7 * truth + 3 * (rng.random(len(truth)) < 0.1)
     ),
 }
-
-
-@dataclass
-class Cell:
-    """Rows of a table that are sampled alike: their answers in the order in which chance takes them."""
-
-    part: str | None
-    stratum: int
-    half: int
-    answers: np.ndarray
-    at: np.ndarray
-
-    def known(self) -> dict[str, Any]:
-        found = {"part": self.part, "stratum": self.stratum, "half": self.half, "rows": len(self.answers)}
-        return found | {"upto": 0.0, "taken": 0, "known": 0, "total": 0.0, "squares": 0.0}
-
-    def score(self, begin: float, end: float) -> dict[str, Any]:
-        """What a round finds: rows whose place by chance is within these bounds; NaN is no answer."""
-        answers = self.answers[np.searchsorted(self.at, begin) : np.searchsorted(self.at, end)]
-        known = answers[~np.isnan(answers)]
-        found = {"part": self.part, "stratum": self.stratum, "half": self.half, "taken": len(answers)}
-        return found | {"known": len(known), "total": known.sum(), "squares": (known**2).sum()}
-
-
-def cells(rng: Any, answers: np.ndarray, strata: np.ndarray, part: str | None = None) -> list[Cell]:
-    at, halves = rng.random(len(answers)), rng.integers(0, 2, len(answers))
-    found = []
-    for stratum in np.unique(strata):
-        for half in (0, 1):
-            mine = np.flatnonzero((strata == stratum) & (halves == half))
-            mine = mine[np.argsort(at[mine])]
-            if len(mine):
-                found.append(Cell(part, int(stratum), half, answers[mine], at[mine]))
-    return found
-
-
-def estimate(
-    table: list[Cell], within: float, share: bool = True, confidence: float = 0.95
-) -> list[dict[str, Any]]:
-    """As dbinfer.estimate does, in rounds."""
-    state: dict[str, Any] = {
-        "share": share,
-        "within": within,
-        "confidence": confidence,
-        "cells": [c.known() for c in table],
-    }
-    state = json.loads(next_round(json.dumps([state, []])))
-    while state["more"]:
-        taken = [
-            cell.score(wanted["from"], wanted["upto"])
-            for cell, wanted in zip(table, state["cells"], strict=True)
-            if wanted["upto"] > wanted["from"]
-        ]
-        state = json.loads(next_round(json.dumps([state, taken])))
-    groups: list[dict[str, Any]] = state["groups"]
-    return groups
-
-
-def by_proxy(proxy: np.ndarray) -> np.ndarray:
-    found: np.ndarray = np.searchsorted(np.quantile(proxy, CUTS), proxy, side="right")
-    return found
 
 
 def normal_rows(rate: float, within: float) -> float:

@@ -8,6 +8,10 @@ Three things would make such an estimate lie. A stratum that has shown no varian
 some from all. Rows that decide how many more of their stratum are taken pull its mean towards what stops the sampling,
 so a stratum has two halves, made by chance, and each decides for the other. And a variance that few rows tell may be
 too small, so the interval is Student's.
+
+A mean is that of the rows with a number. How many of each stratum have one is a matter of chance, too, so its variance
+is that of a ratio (Cochran, chapter 6): of each row's distance from the mean, which is 0 where there is no number.
+Where a condition decides which rows have one, Neyman's allocation by it is ABae's (Kang et al. 2021).
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ LEAST = 6  # of them in each half of a stratum
 GROWTH = 3  # a round brings the rows to at most so many times those before it: the first variances are rough
 SLOWEST = 1.05  # and to at least so many
 EVENTS = 0.5  # of the rarer answer, and
-ROWS = 3.0  # of numbers, that each stratum borrows from all
+ROWS = 6.0  # of numbers, that each stratum borrows from all
+NUMBERS = 30  # that a mean needs at least: fewer do not tell their variance
 
 
 class Half:
@@ -60,10 +65,13 @@ class Sample:
         strata: their halves, of each of which rows were taken.
         share: answers are 0 or 1.
         confidence: that the truth lies within the interval.
+        known: rows that have an answer.
     """
 
-    def __init__(self, strata: Sequence[Sequence[Half]], share: bool, confidence: float) -> None:
-        self._strata, self._share = strata, share
+    def __init__(
+        self, strata: Sequence[Sequence[Half]], share: bool, confidence: float, known: float
+    ) -> None:
+        self._strata, self._share, self._known = strata, share, known
         self._halves = [half for halves in strata for half in halves]
         self._rows = sum(half.rows for half in self._halves)
         self._taken = sum(half.taken for half in self._halves)
@@ -85,7 +93,7 @@ class Sample:
         z = NormalDist().inv_cdf((1 + confidence) / 2)
         total = sum(half.total for half in self._halves)
         # a rare answer tells the variance by how often it was seen
-        known = min(total, self._taken - total) + 1 if self._share else self._taken - len(self._halves)
+        known = (min(total, self._taken - total) + 1) if self._share else self._known - len(self._halves)
         return z + (z**3 + z) / (4 * max(1.0, known))
 
     def _variance(self, halves: Sequence[Half]) -> float:
@@ -93,7 +101,9 @@ class Sample:
         taken = sum(half.taken for half in halves)
         if not self._share:
             scatter = sum(half.scatter() for half in halves)
-            return (scatter + ROWS * self._common) / (taken - len(halves) + ROWS)
+            # so many with a number: where few rows have one, none seen is no evidence either
+            borrowed = ROWS * self._taken / self._known
+            return (scatter + borrowed * self._common) / (taken - len(halves) + borrowed)
         # of the rarer answer: 50 rows without one are no evidence that one in 200 is too many
         total = sum(half.total for half in halves)
         usual = (1 - math.sqrt(1 - 4 * self._common)) / 2
@@ -145,23 +155,32 @@ class Group:
     def __init__(self, cells: Sequence[Dict[str, Any]], asked: Dict[str, Any]) -> None:
         self._cells, self._share, self._within = cells, asked["share"], asked["within"]
         self._rows, self._taken = sum(cell["rows"] for cell in cells), sum(cell["taken"] for cell in cells)
+        self._known = sum(cell["known"] for cell in cells)
         self._least = self._most = None
+        # what is sampled, from where, in which unit: a share as it is, of numbers the distance from their mean
+        self._origin, self._unit = 0.0, 1.0
         if all(cell["taken"] for cell in cells) and any(cell["known"] for cell in cells):
+            if not self._share:
+                self._unit = 1 / self._mean("known")
+                self._origin = self._mean("total") * self._unit
             self._least = self._sample(0, asked["confidence"])
             # rows without an answer may all be true
             self._most = self._sample(1, asked["confidence"]) if self._share else self._least
 
+    def _mean(self, key: str) -> float:
+        """Return the mean of a sum over all rows."""
+        return float(sum(cell["rows"] * cell[key] / cell["taken"] for cell in self._cells) / self._rows)
+
     def _sample(self, unknown: int, confidence: float) -> Sample:
-        """Return the sample in which rows without an answer have this one; of numbers, the sample of those with one."""
+        """Return the sample in which rows without an answer have this one; of numbers, that of their distances."""
         strata: Dict[int, List[Half]] = {}
         for place, cell in enumerate(self._cells):
             more = unknown * (cell["taken"] - cell["known"])
-            taken = cell["taken" if self._share else "known"]
-            if taken:
-                rows = cell["rows"] * taken / cell["taken"]
-                half = Half(place, rows, taken, cell["total"] + more, cell["squares"] + more)
-                strata.setdefault(cell["stratum"], []).append(half)
-        return Sample(list(strata.values()), self._share, confidence)
+            total = cell["total"] - self._origin * cell["known"]
+            squares = cell["squares"] - self._origin * (cell["total"] + total)
+            half = Half(place, cell["rows"], cell["taken"], total + more, squares + more)
+            strata.setdefault(cell["stratum"], []).append(half)
+        return Sample(list(strata.values()), self._share, confidence, self._known)
 
     def go_on(self) -> bool:
         """Let each cell say which part of its rows comes next, from `from` up to `upto`; return whether any does."""
@@ -178,9 +197,12 @@ class Group:
             some = [0 if cell["taken"] else PILOT * cell["rows"] / self._rows for cell in self._cells]
             return [max(LEAST, one) if one else 0.0 for one in some] if any(some) else self._at_least(GROWTH)
         sample = max(self._least, self._most, key=Sample.half_width)
-        if sample.half_width() <= self._within or self._taken >= self._rows:
+        few = not self._share and self._known < NUMBERS
+        if self._taken >= self._rows or (not few and sample.half_width() * self._unit <= self._within):
             return [0.0] * len(self._cells)
-        needed = sample.needed(self._within)
+        if few:
+            return self._at_least(GROWTH)
+        needed = sample.needed(self._within / self._unit)
         more = [max(0.0, needed.get(place, 0.0) - cell["taken"]) for place, cell in enumerate(self._cells)]
         if sum(more) < (SLOWEST - 1) * self._taken:
             return self._at_least(SLOWEST)
@@ -194,12 +216,15 @@ class Group:
         found = {"part": self._cells[0]["part"], "scored": self._taken, "rows": self._rows}
         if not all(cell["taken"] for cell in self._cells):
             return found
-        known = sum(cell["rows"] * cell["known"] / cell["taken"] for cell in self._cells) / self._rows
+        known = self._mean("known")
         found["unknown"] = 1 - known
         if self._least is None or self._most is None:
             return found
-        low, high = self._least.interval[0], self._most.interval[1]
-        return dict(found, estimate=self._least.mean / (known if self._share else 1), low=low, high=high)
+        estimate = self._least.mean / known if self._share else self._origin
+        low, high = (
+            self._origin + self._unit * bound for bound in (self._least.interval[0], self._most.interval[1])
+        )
+        return dict(found, estimate=estimate, low=low, high=high)
 
 
 def next_round(asked: str) -> str:
