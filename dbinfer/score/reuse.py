@@ -73,8 +73,7 @@ class Pictures:
             )
             listed = sql.SQL(", ").join(spread)
             self._do("reuse_create", columns=self._listed_as("source"), distribution=listed)
-        merged = "SET LOCAL enable_mergejoin = off; " if self._plan.platform.mpp else ""
-        self._do("reuse_note", prefix + merged, rows=self._plan.open_rows(keys))
+        self._do("reuse_note", prefix, rows=self._plan.open_rows(keys))
         return self._cur.rowcount
 
     def answer(self, tables: Iterable[TableName]) -> int:

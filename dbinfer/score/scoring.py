@@ -31,7 +31,7 @@ from dbinfer.score.options import Arguments, ScoreOptions, ScoreReport, choose
 from dbinfer.score.shared import facts_of
 from dbinfer.score.statements import Plan, columns_of
 from dbinfer.score.tables import ask_once, errors_name, make_tables, prepare, target_kind
-from dbinfer.score.workers import Crew, Outcome, open_more, processes, too_many
+from dbinfer.score.workers import Crew, Outcome, never_merge, open_more, processes, too_many
 from dbinfer_udf.host.limits import cores
 
 BEAT = 1.0  # seconds between two updates of the ledger
@@ -102,6 +102,7 @@ class Scoring:
         """Make the tables; return the plan, the number of rows to score, and a note."""
         plan = prepare(cur, *self._names, self._options, detect(cur.connection))
         note = make_tables(cur, plan)
+        never_merge(cur, plan)
         cur.execute(plan.total(self._options.retry_errors))
         return plan, int(one(cur)), note
 
@@ -127,6 +128,9 @@ class Scoring:
                 yield from self._share(conn, plan, total)
                 return
             feeding, *scoring = open_more(stack, self._dsn, wanted + 1)
+            for each in (feeding, *scoring):
+                with each, each.cursor() as cur:
+                    never_merge(cur, plan)
             ledger = Ledger(conn, plan, len(scoring))
             yield from self._run(conn, ledger, Crew(plan, feeding, scoring, total), Tally(total=total))
 

@@ -239,9 +239,14 @@ def test_a_right_that_is_taken_away_while_a_job_runs(db: Connection, dsn: str) -
 def test_keys_of_several_columns_and_of_text(
     db: Connection, dsn: str, key: str, columns: str, indexed: bool
 ) -> None:
-    rows(db, f"CREATE TABLE second AS SELECT {columns}, img FROM images")
+    rows(db, f"CREATE TABLE second AS SELECT {columns}, img FROM images WITH NO DATA")
+    if detect(db).mpp:
+        # with ORCA the rows would lie at random, where no key is possible; and Greenplum 7 fails to merge by uuid
+        rows(db, f"ALTER TABLE second SET DISTRIBUTED BY ({key}); SET enable_mergejoin = off")
     if indexed:
         rows(db, f"ALTER TABLE second ADD PRIMARY KEY ({key})")
+    # not before: Greenplum 7 also sorts uuids wrongly where it makes an index of rows that are there
+    rows(db, f"INSERT INTO second SELECT {columns}, img FROM images")
     found = scored(db, dsn, "second", key=key, connections=2)
     assert (found.images, found.report.rows, found.report.reused) == (PICTURES, 100, 30)
     joined = f"SELECT count(*) FROM second s JOIN predictions p USING ({key})"
@@ -313,15 +318,20 @@ def test_pictures_that_change_while_a_job_runs(db: Connection, dsn: str) -> None
     thread = threading.Thread(target=write)
     thread.start()
     try:
-        for turn in range(10):
-            scored(db, dsn, "images", "second", connections=3, follow=turn > 4)
+        # a cluster updates every row of the table again and again while it scores a batch, and takes a minute a job
+        for follows in (False, True) if detect(db).mpp else (False,) * 5 + (True,) * 5:
+            scored(db, dsn, "images", "second", connections=3, follow=follows)
     finally:
         stop.set()
         thread.join()
+    during = rows(db, "SELECT image_digest, score FROM second")
+    # a row that changed between its digest and its score has no result yet
+    scored(db, dsn, "images", "second", follow=True)
+    after = rows(db, "SELECT image_digest, score FROM second")
+    assert during
+    assert len(after) == 100
     digests = {ask(db, "SELECT sha256(%s)", picture(number)): number for number in range(250)}
-    found = rows(db, "SELECT image_digest, score, label FROM second")
-    assert len(found) == 100
-    for digest, best, _ in found:
+    for digest, best in (*during, *after):
         number = digests[digest]
         assert best == max(number, 255 - number)
 
