@@ -18,9 +18,10 @@ from dbinfer.report.tables import Key
 
 ESTIMATE = ("part", "estimate", "low", "high", "unknown", "scored", "rows")
 FOUND = ("key", "checked")
-# sql/functions/estimate.sql says after each round what is known of each group
-ROUND = re.compile(r"^DETAIL:  (\[\{.*\}\])$", re.MULTILINE)
-SAID = re.compile(r"\A(?:NOTICE|WARNING):  (?:dbinfer: )?(.*)$", re.MULTILINE)
+# sql/functions/estimate.sql says after each round what is known of each group. Words before a colon are the server's,
+# in its language
+ROUND = re.compile(r"^[^:]*:\s+(\[\{.*\}\])$", re.MULTILINE)
+SAID = re.compile(r"\A[^:]*:\s+dbinfer: (.*)$", re.MULTILINE)
 
 
 class Interval(NamedTuple):
@@ -67,16 +68,23 @@ class Asked:
     figures: dict[str, Any] = field(default_factory=dict)
 
 
-class _Notices:
-    """What psycopg2 puts the server's notices into: keeps those that are told here, of thousands of a cluster's."""
+class Notices:
+    """What psycopg2 puts the server's notices into: keeps what dbinfer tells, of thousands of a cluster's.
+
+    Attributes:
+        rounds: what was known after each, of each group; said: the sentences.
+    """
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.rounds: list[list[dict[str, Any]]] = []
+        self.said: list[str] = []
 
     def append(self, notice: str) -> None:
         """Take one notice."""
-        if ROUND.search(notice) or SAID.match(notice):
-            self.told.append(notice)
+        if found := ROUND.search(notice):
+            self.rounds.append(json.loads(found[1]))
+        elif found := SAID.match(notice):
+            self.said.append(found[1])
 
 
 def ask(conn: Connection, query: str, progress: OnProgress) -> tuple[Asked, list[Key]]:
@@ -86,7 +94,7 @@ def ask(conn: Connection, query: str, progress: OnProgress) -> tuple[Asked, list
         DataError: its columns are neither those of dbinfer.estimate nor those of dbinfer.find.
     """
     progress(Progress("asking"))
-    notices = _Notices()
+    notices = Notices()
     conn.notices = notices  # type: ignore[assignment]
     with conn.cursor() as cur:
         # an estimate tells its rounds at this level
@@ -94,10 +102,9 @@ def ask(conn: Connection, query: str, progress: OnProgress) -> tuple[Asked, list
         execute_patiently(cur, query)
         names = [one.name for one in cur.description or ()]
         rows = [dict(zip(names, row, strict=True)) for row in cur.fetchall()] if names else []
-    asked = Asked(query.strip())
-    asked.notes = [said[1] for said in map(SAID.match, notices.told) if said]
+    asked = Asked(query.strip(), notes=notices.said)
     if set(ESTIMATE) <= set(names):
-        _estimate(asked, rows, [json.loads(one[1]) for one in map(ROUND.search, notices.told) if one])
+        _estimate(asked, rows, notices.rounds)
         return asked, []
     if set(FOUND) <= set(names):
         return asked, _found(asked, rows)

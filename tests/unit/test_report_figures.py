@@ -11,6 +11,7 @@ import pytest
 
 from dbinfer.base.errors import DataError
 from dbinfer.report import figures, sections
+from dbinfer.report.asked import Notices
 from dbinfer.report.figures import (
     OTHERS,
     SHOWN_CLASSES,
@@ -193,3 +194,17 @@ def test_a_share_below_one_is_not_written_as_one(subtests: pytest.Subtests) -> N
 def test_texts_are_one_line_of_signs_that_are_seen() -> None:
     assert sections.cut("a\n\tb\x00\u202ec" + "d" * 50, 10) == "a b??cddd…"
     assert (sections.compact(999), sections.compact(1234)) == ("999", "1.2k")
+
+
+@pytest.mark.parametrize(
+    ("notice", "detail"), [("NOTICE:", "DETAIL:"), ("HINWEIS:", "DETAIL:"), ("NOTICE :", "DÉTAIL :")]
+)
+def test_notices_are_understood_in_the_language_of_the_server(notice: str, detail: str) -> None:
+    told = Notices()
+    told.append(f"{notice}  dbinfer: 5 rows scored, 2 known from kept\n")
+    told.append(
+        f'DEBUG:  dbinfer: a round of dbinfer.estimate\n{detail}  [{{"part": null, "scored": 7}}]\nCONTEXT:  x\n'
+    )
+    told.append(f"{notice}  relation is there, skipping\n")
+    assert told.said == ["5 rows scored, 2 known from kept"]
+    assert told.rounds == [[{"part": None, "scored": 7}]]
