@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dbinfer_udf.errors import ModelError
-from dbinfer_udf.host.cache import Entry
+from dbinfer_udf.host.cache import Entry, file_state
 from dbinfer_udf.host.housekeeping import Writer
 
 
@@ -58,3 +58,32 @@ def test_what_was_there_stays_when_its_like_is_damaged(tmp_path: Path) -> None:
     first.finish()
     second.abandon()
     assert entry.good()
+
+
+def test_two_that_fetch_at_once_leave_the_files_of_the_first(tmp_path: Path) -> None:
+    """The first may be trying the model already, in a process whose rules name these files: it cannot open others."""
+    digest = hashlib.sha256(b"part").hexdigest()
+    entry = Entry(str(tmp_path), digest, digest)
+    both = Writer(entry), Writer(entry)
+    for writer in both:
+        for kind in ("xml", "bin"):
+            writer.write(kind, b"part")
+    both[0].finish()
+    before = [file_state(entry.path(kind)) for kind in ("xml", "bin")]
+    both[1].finish()
+    assert [file_state(entry.path(kind)) for kind in ("xml", "bin")] == before
+    assert entry.good()
+    assert not list(Path(entry.folder).glob("*.tmp"))
+
+
+def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"part").hexdigest()
+    entry = Entry(str(tmp_path), digest, digest)
+    for damage in (b"", b"tra"):
+        writer = Writer(entry)
+        for kind in ("xml", "bin"):
+            writer.write(kind, b"part")
+        writer.finish()
+        assert entry.good()
+        Path(entry.path("xml")).write_bytes(damage)
+        assert not entry.good()

@@ -114,6 +114,10 @@ class Entry:
         """Return the path of model.xml or model.bin."""
         return os.path.join(self.folder, "model." + kind)
 
+    def lock_path(self) -> str:
+        """Return the path of the file that is locked by who puts the files there, and by who tries the model."""
+        return os.path.join(self.folder, "trial.lock")
+
     def _stamp_path(self) -> str:
         return os.path.join(self.folder, "stamp.json")
 

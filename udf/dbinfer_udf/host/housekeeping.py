@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Collection, Dict, List, NamedTuple, Optional, 
 from ..errors import ModelError
 from . import cache, process
 from .cache import KINDS, UNFINISHED, Entry, files_gone, temporary_file
+from .memory import one_at_a_time
 
 DEFAULT_LIMIT_MB = 10240
 # Nobody removes the files between a backend's admission to a model and the end of its compilation
@@ -60,7 +61,7 @@ class Writer:
         digest.update(data)
 
     def finish(self) -> None:
-        """Check the digests and rename the files into place; ModelError where the registry's parts are damaged."""
+        """Check the digests and put the files there; ModelError where the registry's parts are damaged."""
         try:
             for kind in KINDS:
                 target, _, digest = self.open[kind]
@@ -74,14 +75,20 @@ class Writer:
                         hint="Deploy the model again.",
                         sqlstate="XX001",
                     )
-            shutil.rmtree(os.path.join(self.entry.folder, "blobs"), ignore_errors=True)  # made of old files
-            for kind in KINDS:
-                os.rename(self.open[kind][1], self.entry.path(kind))
-            self.entry.write_stamp()  # last: without a stamp the next reader hashes the files
+            # another process may have been sooner, and try the model by now in one that may read these very files alone
+            with one_at_a_time(self.entry.lock_path(), self.entry.folder, "fetched"):
+                if not self.entry.good():
+                    self._put_there()
         except OSError as err:
             raise _cannot_write(self.entry.folder, err) from err
         finally:
             self.abandon()
+
+    def _put_there(self) -> None:
+        shutil.rmtree(os.path.join(self.entry.folder, "blobs"), ignore_errors=True)  # made of old files
+        for kind in KINDS:
+            os.rename(self.open[kind][1], self.entry.path(kind))
+        self.entry.write_stamp()  # last: without a stamp the next reader hashes the files
 
     def abandon(self) -> None:
         """Remove what is unfinished."""

@@ -80,7 +80,7 @@ def _require_ir(entry: Entry) -> None:
 
 def _one_at_a_time(entry: Entry) -> ContextManager[None]:
     """Run the block while no other process tries this model: of parallel workers, one tries and the others read."""
-    return one_at_a_time(os.path.join(entry.folder, "trial.lock"), entry.folder, "tried")
+    return one_at_a_time(entry.lock_path(), entry.folder, "tried")
 
 
 def _try_now(
