@@ -15,8 +15,10 @@ import psycopg2
 from dbinfer.base.errors import DataError, DbinferError
 from dbinfer.base.progress import OnProgress, Progress
 from dbinfer.database.connection import session
+from dbinfer.train.loader import class_numbers
 from dbinfer.train.report import Comparison
 from dbinfer.train.setup import Rows
+from dbinfer_models import VOID
 
 FETCH = 16  # images at a time: they may be large
 SURE = 0.95
@@ -89,9 +91,9 @@ def _compared(
     if reason := _reason(new, active, held, unknown):
         raise DataError(reason)
     assert held is not None
-    way = WAYS[held.source.task]
+    way, known = WAYS[held.source.task], labels or new.labels
     pairs = [
-        (way.value(truth, ours, labels), way.value(truth, theirs, labels))
+        (way.value(truth, ours, known), way.value(truth, theirs, known))
         for truth, ours, theirs in _scored(held, way.call, (new.reference, active.reference), dsn, progress)
     ]
     if len(pairs) < 2:
@@ -215,7 +217,7 @@ def _error(truth: Any, answer: Any, _: Sequence[str]) -> float:
     return abs(float(array("f", truth)[0]) - float(answer[0]))
 
 
-def _dice(truth: Any, answer: Any, _: Sequence[str]) -> float:
+def _dice(truth: Any, answer: Any, labels: Sequence[str]) -> float:
     import cv2
     import numpy as np
 
@@ -224,9 +226,15 @@ def _dice(truth: Any, answer: Any, _: Sequence[str]) -> float:
     masks: list[Any] = [
         cv2.imdecode(np.frombuffer(mask, np.uint8), cv2.IMREAD_GRAYSCALE) for mask in (truth, answer)
     ]
+    if labels:
+        masks[0] = class_numbers(truth, "a mask of the validation")
     if len({np.shape(mask) for mask in masks}) > 1:
         raise DataError("a mask of the validation cannot be read, or has another size than its image")
-    return dice(*(np.asarray(mask) > 0 for mask in masks))
+    if not labels:
+        return dice(*(np.asarray(mask) > 0 for mask in masks))
+    known = masks[0] != VOID
+    # From 1 on: `dice` takes 0 for the background, but here it is a class like the others
+    return dice(*(np.asarray(mask)[known] + 1 for mask in masks))
 
 
 WAYS = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,7 @@ from dbinfer.train.processes import (
     start,
 )
 from dbinfer.train.source import Source
+from dbinfer_models import VOID, numbered
 from dbinfer_udf.manifest import Manifest, ManifestError
 
 # One process sums up each image's loss itself; these leave that to Keras
@@ -215,13 +217,19 @@ def _fitting_outputs(network: Own, model: Any, task: str, labels: int) -> int:
             "Give it one: keras.Input((224, 224, 3)), or --set input_shape=[224,224,3] where it takes that.",
         )
     if task == "segmentation":
-        if shape != (*given[:3], 1):
+        if len(shape) != 4 or shape[:3] != given[:3] or not 1 <= shape[3] <= VOID:
             raise UsageError(
                 f"the output of {network.source} has the shape {_shown(shape)}, but masks need one score for each "
-                f"pixel of the input, {_shown((*given[:3], 1))}",
-                "End it with Conv2D(1, 1, activation='sigmoid') at the size of the input.",
+                f"pixel of the input, {_shown((*given[:3], 1))}, or one for each of up to {VOID} classes",
+                "End it at the size of the input: with Conv2D(1, 1, activation='sigmoid') where a pixel is set or not, "
+                "with Conv2D(CLASSES, 1, activation='softmax') where it has a class.",
             )
-        return 1
+        if shape[3] == 1 and ending(model) == "softmax":
+            raise UsageError(
+                f"{network.source} ends with softmax over one score, which is always 1",
+                "End it with Conv2D(1, 1, activation='sigmoid').",
+            )
+        return int(shape[3])
     if len(shape) != 2 or shape[1] not in outputs_for(labels, task):
         named = next((name for name in CLASSES if name in (network.maker.options or ())), "")
         raise UsageError(
@@ -262,11 +270,29 @@ def _manifest(network: Own, model: Any, task: str, options: dict[str, Any]) -> M
         **pixels,
     }
     values |= _said(network, options)
-    values |= {"task": KINDS[task].task, "height": height, "width": width, "channels": channels, "labels": []}
+    outputs = model.outputs[0].shape[-1]
+    names = _names(network, values.get("labels", ()), outputs) if task == "segmentation" else ()
+    values |= {
+        "task": KINDS[task].task,
+        "height": height,
+        "width": width,
+        "channels": channels,
+        "labels": names,
+    }
     try:
         return Manifest.from_dict(values)
     except (ManifestError, TypeError, ValueError) as err:
         raise UsageError(f"the manifest of {network.source} cannot be used: {err}") from err
+
+
+def _names(network: Own, said: Sequence[str], classes: int) -> tuple[str, ...]:
+    """Return the names of a mask's classes: those that the manifest says, else their numbers."""
+    if said and classes > 1 and len(said) != classes:
+        raise UsageError(
+            f"the manifest of {network.source} names {len(said)} classes, but its output has {classes}",
+            "Name each class, in the order of the outputs.",
+        )
+    return tuple(said) if said and classes > 1 else numbered(classes)
 
 
 def _said(network: Own, options: dict[str, Any]) -> dict[str, Any]:
@@ -291,9 +317,12 @@ def _try(network: Own, model: Any, task: str) -> bool:
     import numpy as np
 
     images = np.zeros((2, *model.inputs[0].shape[1:]), np.float32)
-    # Masks, labels and numbers are as large as the output
-    whole = np.zeros((2, *model.outputs[0].shape[1:]), np.float32)
-    truths = np.array([0, 1], np.int32) if task == "classification" else whole
+    # Labels and numbers are as large as the output
+    truths = np.zeros((2, *model.outputs[0].shape[1:]), np.float32)
+    if task == "classification":
+        truths = np.array([0, 1], np.int32)
+    elif task == "segmentation" and truths.shape[-1] > 1:
+        truths = np.zeros((*truths.shape[:3], 1), np.int32)
     try:
         loss = network.make_loss()
         shape = tuple(loss(truths, model(images, training=False)).shape)
@@ -303,6 +332,6 @@ def _try(network: Own, model: Any, task: str) -> bool:
         raise UsageError(
             f"loss or metrics of {network.source} cannot be computed: {type(err).__name__}: {telling_line(err)}",
             "They get class numbers of shape (batch,), and scores of shape (batch, classes); of labels and numbers "
-            "both are (batch, outputs), of masks (batch, height, width, 1).",
+            "both are (batch, outputs), of masks (batch, height, width, 1), or scores (batch, height, width, classes).",
         ) from err
     return shape[:1] == (2,)

@@ -5,6 +5,7 @@ Decoder and Resizer come from dbinfer_udf, so that training and scoring cannot d
 
 from __future__ import annotations
 
+import io
 import math
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from dbinfer.images.boxes import Corners
 from dbinfer.models.graph import normalized
 from dbinfer.train.options import TrainJob
 from dbinfer.train.source import Samples, Target
+from dbinfer_models import VOID
 from dbinfer_udf.errors import ImageError
 from dbinfer_udf.image.decode import Decoder, reduction_of, target_of
 from dbinfer_udf.image.resize import Resizer
@@ -67,6 +69,50 @@ def inside(found: Corners, frame: Sequence[float]) -> Corners:
 
 
 Pixels = NDArray[np.uint8]
+OF_CLASSES = (
+    "Write masks of several classes as gray or palette images, PNG for example: each pixel is its class."
+)
+
+
+def class_numbers(data: bytes, name: str) -> Pixels:
+    """Return the numbers in a mask of several classes, (height, width): gray levels, or places in a palette.
+
+    Args:
+        name: what to call the mask in a message.
+
+    Raises:
+        DataError: it is no image, or one of colours.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            if image.mode not in ("1", "L", "P"):
+                raise DataError(f"{name} has colours ({image.mode}), not the numbers of classes", OF_CLASSES)
+            return np.array(image, np.uint8)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as err:
+        raise DataError(f"{name} is unreadable: {err}", OF_CLASSES) from err
+
+
+def check_numbers(numbers: Pixels, classes: int, name: str) -> None:
+    """Raise DataError where a mask has a class that the network does not know.
+
+    Args:
+        numbers: of each pixel; VOID counts for nothing.
+    """
+    there = np.unique(numbers).tolist()
+    unknown = [number for number in there if number >= classes and number != VOID]
+    if unknown:
+        raise DataError(
+            f"{name} has the class {unknown[0]}, but the network knows 0 to {classes - 1}",
+            f"Give the network as many classes as the masks have; {VOID} counts for nothing.",
+        )
+    if classes == 2 and there == [0, VOID]:
+        raise DataError(
+            f"{name} has the values 0 and {VOID}, but of two classes the second is 1, and {VOID} counts for nothing",
+            "Write it as 1, or end the network with one score for each pixel.",
+        )
+
 
 # The most that augmentation changes
 DEGREES = 10.0
@@ -80,8 +126,8 @@ def augment(image: Pixels, target: Any, rng: np.random.Generator) -> tuple[Pixel
 
     Args:
         image: uint8 (height, width, channels).
-        target: a mask, uint8 (height, width, 1) of 0 and 255, or boxes, float32 (n, 5), which move with the image; or
-            a class, or a vector, which stay.
+        target: a mask, uint8 (height, width, 1) of 0 and 255 or of class numbers, or boxes, float32 (n, 5), which move
+            with the image; or a class, or a vector, which stay.
         rng: decides how much.
     """
     height, width = image.shape[:2]
@@ -145,16 +191,20 @@ class Loader:
         self._decode = Decoder(manifest.color, target=self._target)
         self._decode_mask = Decoder("GRAY")
         self._resize = Resizer(manifest).resize
-        # The padding of an image belongs to no object
-        mask = replace(manifest, channels=1, color="GRAY", pad_value=0, mean=(), scale=())
-        self._resize_mask = Resizer(mask).resize
         self._boxes, self._masks = manifest.task == "detection", manifest.task == "segmentation"
+        # In masks of several classes each pixel has the number of its own
+        self._classes = len(manifest.labels) if self._masks else 0
+        # The padding of an image belongs to no object, and to no class; between two classes there is no third
+        how = {"pad_value": VOID, "interpolation": "nearest"} if self._classes else {"pad_value": 0}
+        mask = replace(manifest, channels=1, color="GRAY", mean=(), scale=(), **how)
+        self._resize_mask = Resizer(mask).resize
         self._skip_bad = skip_bad
         self._warned: set[int] = set()
 
     def load(self, index: int, seed: Seed | None = None) -> tuple[Float, Any]:
         """Return one image, float32 (height, width, channels), and its mask (height, width, 1), boxes, class or vector.
 
+        A mask is float32 of 0 and 1, or int32 of class numbers.
         Boxes are float32 (100, 5): left, top, right, bottom in pixels of the network's input, and class; -1 is no box.
 
         Args:
@@ -170,7 +220,7 @@ class Loader:
             image, target = augment(image, target, seed.generator(index))
         if self._boxes:
             target = boxes.padded(target)
-        return normalized(image, self._manifest), _truth(target)
+        return normalized(image, self._manifest), target.astype(np.int32) if self._classes else _truth(target)
 
     def try_load(self, index: int, seed: Seed | None = None) -> tuple[Float, Any] | None:
         """Return the sample, or None where it is unreadable and bad samples are to be skipped."""
@@ -194,6 +244,8 @@ class Loader:
             way = way_to_image(placement, header, reduction_of(header, self._target))
             found = placed(boxes.unpacked(target), way, header.size, self.samples.name(index))
             return tensor, inside(found, placement)
+        if self._classes:
+            return tensor, self._numbers(target, header.size, index)
         if self._masks:
             return tensor, self._mask(target, header.size, index)
         return tensor, np.frombuffer(target, np.float32) if isinstance(target, bytes) else target
@@ -202,11 +254,7 @@ class Loader:
         """Return the mask in the network's size, 0 or 255; a file of 0 and 1 is a mask too."""
         assert isinstance(data, bytes)
         mask, header = self._decoded(self._decode_mask, data, index, "mask")
-        if header.size != size:
-            raise DataError(
-                f"the mask of {self.samples.name(index)} has {header.size[0]} x {header.size[1]} pixels, but the image "
-                f"has {size[0]} x {size[1]}"
-            )
+        self._check_size(header.size, size, index)
         if mask.max() == 1:
             mask = mask * np.uint8(255)
         tensor = np.empty((self._manifest.height, self._manifest.width, 1), np.uint8)
@@ -214,6 +262,24 @@ class Loader:
         # Resizing leaves greys at the edges, and a mask has none
         binary: NDArray[np.uint8] = cv2.compare(tensor, 127, cv2.CMP_GT)
         return binary.reshape(tensor.shape)
+
+    def _numbers(self, data: Target, size: tuple[int, int], index: int) -> NDArray[np.uint8]:
+        """Return the number of each pixel's class, or VOID, in the network's size."""
+        assert isinstance(data, bytes)
+        name = f"the mask of {self.samples.name(index)}"
+        numbers = class_numbers(data, name)
+        self._check_size((numbers.shape[1], numbers.shape[0]), size, index)
+        check_numbers(numbers, self._classes, name)
+        tensor = np.empty((self._manifest.height, self._manifest.width, 1), np.uint8)
+        self._resize_mask(numbers, tensor)
+        return tensor
+
+    def _check_size(self, mask: tuple[int, int], image: tuple[int, int], index: int) -> None:
+        if mask != image:
+            raise DataError(
+                f"the mask of {self.samples.name(index)} has {mask[0]} x {mask[1]} pixels, but the image "
+                f"has {image[0]} x {image[1]}"
+            )
 
     def _decoded(self, decode: Decoder, data: bytes, index: int, what: str) -> tuple[NDArray[np.uint8], Any]:
         try:

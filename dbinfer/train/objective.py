@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dbinfer_models import VOID
+
 Facts = Mapping[str, Any]
 Loss = Callable[[Any, Any], Any]
 
@@ -46,7 +48,13 @@ KINDS = {
         "classification", "sigmoid", ("sigmoid", ""), "binary_crossentropy", "any number of labels each"
     ),
     "regression": Kind("tensor", "", ("sigmoid", ""), "mean_squared_error", "a number each"),
-    "segmentation": Kind("segmentation", "sigmoid", ("sigmoid", ""), "binary_crossentropy", "a mask each"),
+    "segmentation": Kind(
+        "segmentation",
+        "sigmoid",
+        ("softmax", "sigmoid", ""),
+        "sparse_categorical_crossentropy",
+        "a mask each",
+    ),
 }
 
 
@@ -60,7 +68,7 @@ def name_of(given: Any) -> str:
 def usual_loss(facts: Facts) -> str:
     """Return the name of the loss that follows from the output."""
     one_score = facts["outputs"] == 1 or facts["ending"] == "sigmoid"
-    if facts["task"] == "classification" and one_score:
+    if facts["task"] in ("classification", "segmentation") and one_score:
         return "binary_crossentropy"
     return KINDS[facts["task"]].loss
 
@@ -68,7 +76,8 @@ def usual_loss(facts: Facts) -> str:
 def fitted_loss(given: Any, facts: Facts, weights: Sequence[float] = ()) -> Loss:
     """Return a loss as a function of truths and scores: one value for each image, or pixel.
 
-    Losses of Keras that do not take class numbers get what they take: one column for each class.
+    Losses of Keras that do not take class numbers get what they take: one column for each class. In masks of several
+    classes they do not get to see the pixels that count for nothing (VOID); a function of the user's does.
 
     Args:
         given: a name of Keras, an object of Keras, or a function of the user's.
@@ -83,7 +92,8 @@ def fitted_loss(given: Any, facts: Facts, weights: Sequence[float] = ()) -> Loss
     raw = isinstance(given, str) and "crossentropy" in name_of(loss) and not facts["ending"]
     more = {"from_logits": True} if raw else {}
     kind = type(loss) if isinstance(loss, keras.losses.Loss) else loss
-    numbers = "sparse" in name_of(loss).lower() or not str(kind.__module__).startswith("keras.")
+    keras_own = str(kind.__module__).startswith("keras.")
+    numbers = "sparse" in name_of(loss).lower() or not keras_own
     outputs = facts["outputs"]
     if weights and facts["task"] == "multilabel":
         return _weighted_labels(weights, not facts["ending"])
@@ -95,6 +105,19 @@ def fitted_loss(given: Any, facts: Facts, weights: Sequence[float] = ()) -> Loss
             truths = keras.ops.one_hot(keras.ops.cast(truths, "int32"), outputs, dtype=scores.dtype)
         return function(truths, scores, **more)
 
+    def of_pixels(truths: Any, scores: Any) -> Any:
+        truths = keras.ops.squeeze(keras.ops.cast(truths, "int32"), -1)
+        known = truths != VOID
+        truths = keras.ops.where(known, truths, 0)
+        if not numbers:
+            truths = keras.ops.one_hot(truths, outputs, dtype=scores.dtype)
+            # For losses that sum over an image: nothing is to be found there
+            truths = truths * keras.ops.cast(known, scores.dtype)[..., None]
+        each = function(truths, scores, **more)
+        return keras.ops.where(known, each, 0.0) if len(each.shape) == 3 else each
+
+    if facts["task"] == "segmentation" and outputs > 1 and keras_own:
+        return of_pixels
     if not weights:
         return fitted
     from dbinfer_models.losses import weighted
@@ -121,7 +144,7 @@ def usual_metrics(facts: Facts) -> list[Any]:
 
     raw = not facts["ending"]
     if facts["task"] == "segmentation":
-        return [_overlap(raw)]
+        return [_overlap(("sigmoid" if facts["outputs"] == 1 else "softmax") if raw else "linear")]
     if facts["task"] == "multilabel":
         return [_f1(raw)]
     if facts["task"] == "regression":
@@ -131,13 +154,13 @@ def usual_metrics(facts: Facts) -> list[Any]:
     return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
 
 
-def _overlap(raw: bool) -> Loss:
+def _overlap(activation: str) -> Loss:
     import keras
 
     from dbinfer_models.losses import dice_coefficient as overlap
 
     def dice_coefficient(truths: Any, scores: Any) -> Any:
-        return overlap(truths, keras.ops.sigmoid(scores) if raw else scores)
+        return overlap(truths, keras.activations.get(activation)(scores))
 
     return dice_coefficient
 

@@ -125,7 +125,7 @@ def _beside(path: str) -> dict[str, Any]:
     if path.endswith(".start.keras"):
         return {}  # of a notebook; what an earlier run has left there says nothing of it
     stated = stated_beside(Path(path))
-    return {key: value for key, value in stated.items() if key in (*PIXELS, *RESIZING)}
+    return {key: value for key, value in stated.items() if key in (*PIXELS, *RESIZING, "labels")}
 
 
 def _of_module(module: str, name: str) -> Maker:
@@ -321,7 +321,7 @@ class Own(Network):
         return model
 
     def make_manifest(self, **options: Any) -> Manifest:
-        """Return the manifest that follows; the data's labels are not in it."""
+        """Return the manifest that follows; of labels it has the names of a mask's classes, and none of the data's."""
         return Manifest.from_dict(self.facts["manifest"])
 
     @property

@@ -228,7 +228,8 @@ def _settle(
 ) -> tuple[dict[str, Any], Manifest]:
     """Return the build options, with the number of classes that the data has, and the manifest with their names."""
     if isinstance(network, Own):
-        return network.options, replace(network.manifest(), labels=labels)
+        manifest = network.manifest()
+        return network.options, replace(manifest, labels=labels) if labels else manifest
     if labels:
         options = {"classes": len(labels), **options}
         if options["classes"] != len(labels):

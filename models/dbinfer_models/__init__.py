@@ -6,9 +6,9 @@ Listing the networks needs no TensorFlow; building one does.
 from __future__ import annotations
 
 from dbinfer_models import alexnet, digits, finder, unet, vgg19
-from dbinfer_models._network import Network, write_manifest
+from dbinfer_models._network import VOID, Network, numbered, write_manifest
 
-__all__ = ["NETWORKS", "Network", "network", "write_manifest"]
+__all__ = ["NETWORKS", "VOID", "Network", "network", "numbered", "write_manifest"]
 NETWORKS: dict[str, Network] = {
     entry.name: entry
     for entry in (

@@ -15,6 +15,7 @@ from dbinfer_udf.manifest import Manifest
 MANIFEST_NAME = "manifest.json"
 # Losses and metrics of our own, in a module that imports Keras
 OURS = ("dice_loss", "dice_coefficient", "centre_loss")
+VOID = 255  # in a mask of several classes: a pixel that counts for nothing
 # Mean average precision, at an overlap (IoU) of 0.5, and as the mean of those at 0.5, 0.55 ... 0.95
 OF_BOXES = ("map50", "map50_95")
 # Mean and deviation of ImageNet per channel (R, G, B), in grey levels: 255 times the usual 0.485, 0.229, ...
@@ -74,6 +75,13 @@ def _resolve(name: str) -> Any:
     if name not in OURS:
         return name
     return getattr(import_module("dbinfer_models.losses"), name)
+
+
+def numbered(classes: int) -> tuple[str, ...]:
+    """Return the names of the classes of a mask that nobody has named; none where a pixel is set or not."""
+    if not 1 <= classes <= VOID:
+        raise ValueError(f"classes is {classes}, but a mask holds 1 to {VOID} classes")
+    return tuple(map(str, range(classes))) if classes > 1 else ()
 
 
 def imagenet_manifest(name: str, size: int) -> Manifest:

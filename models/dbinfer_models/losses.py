@@ -31,20 +31,35 @@ def _registered(function: Loss) -> Loss:
 
 def _dice(y_true: Any, y_pred: Any) -> Any:
     y_pred = ops.convert_to_tensor(y_pred)
+    classes = y_pred.shape[-1]
+    if classes > 1:
+        numbers = ops.squeeze(ops.cast(y_true, "int32"), -1)
+        # Of a number that is no class, a row of zeros
+        y_true = ops.one_hot(numbers, classes, dtype=y_pred.dtype)
+        y_pred = y_pred * ops.cast(numbers < classes, y_pred.dtype)[..., None]
     y_true = ops.cast(y_true, y_pred.dtype)
-    axes = tuple(range(1, len(y_pred.shape)))
+    axes = (1, 2) if classes > 1 else tuple(range(1, len(y_pred.shape)))
     shared = ops.sum(y_true * y_pred, axis=axes)
-    both = ops.sum(y_true, axis=axes) + ops.sum(y_pred, axis=axes)
-    return (2.0 * shared + SMOOTH) / (both + SMOOTH)
+    there = ops.sum(y_true, axis=axes)
+    overlaps = (2.0 * shared + SMOOTH) / (there + ops.sum(y_pred, axis=axes) + SMOOTH)
+    if classes == 1:
+        return overlaps
+    # A class that an image has not says nothing of how well the others were found
+    has = ops.cast(there > 0, y_pred.dtype)
+    count = ops.sum(has, axis=-1)
+    return ops.where(count > 0, ops.sum(overlaps * has, axis=-1) / ops.maximum(count, 1), 1.0)
 
 
 @_registered
 def dice_coefficient(y_true: Any, y_pred: Any) -> Any:
     """Return the Sorensen-Dice overlap 2|A.B| / (|A| + |B|) of each image, smoothed by one pixel.
 
+    Of several classes it is the mean over those that the image has.
+
     Args:
-        y_true: masks of 0 and 1, shape (batch, height, width, 1).
-        y_pred: scores of 0 to 1, the same shape.
+        y_true: masks of 0 and 1, shape (batch, height, width, 1); of several classes their numbers, of which those that
+            are no class count for nothing.
+        y_pred: scores of 0 to 1, (batch, height, width, classes).
 
     Returns:
         One value per image, shape (batch,): 1 is equal, near 0 is disjoint; two empty masks give 1. The

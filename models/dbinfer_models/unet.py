@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dbinfer_models._network import Network
+from dbinfer_models._network import Network, numbered
 from dbinfer_udf.manifest import Manifest
 
 SIZE = 512
@@ -29,8 +29,9 @@ def build(
     base_width: int = BASE_WIDTH,
     channels: int = CHANNELS,
     batch_norm: bool = True,
+    classes: int = 1,
 ) -> Any:
-    """Return the network: input (batch, size, size, channels) of 0..1; output (batch, size, size, 1).
+    """Return the network: input (batch, size, size, channels) of 0..1; output (batch, size, size, classes).
 
     Args:
         size: height and width in pixels, a multiple of 2 ** depth.
@@ -38,6 +39,7 @@ def build(
         base_width: filters of the first block, doubled at each halving (8, 16, ... 1024 in the full network).
         channels: 3 for colour, 1 for gray.
         batch_norm: without it, the result does not depend on how images are spread over batches.
+        classes: of a pixel; 1 is one mask, set or not.
 
     Raises:
         ValueError: size is not a multiple of 2 ** depth.
@@ -66,8 +68,9 @@ def build(
         x = layers.Concatenate(name=f"up{level}_concat")([kept[level - 1], x])
         x = _two_convolutions(x, _Stage(f"up{level}", filters, batch_norm))
 
-    # One score per pixel
-    mask = layers.Conv2D(1, 1, activation="sigmoid", name="mask")(x)
+    # One score per pixel, or one for each class
+    activation = "sigmoid" if classes == 1 else "softmax"
+    mask = layers.Conv2D(classes, 1, activation=activation, name="mask")(x)
     return keras.Model(image, mask, name="unet")
 
 
@@ -101,6 +104,7 @@ def manifest(
     base_width: int = BASE_WIDTH,
     channels: int = CHANNELS,
     batch_norm: bool = True,
+    classes: int = 1,
 ) -> Manifest:
     """Return the preprocessing: stretched to size x size, 0..255 to 0..1; above 0.5 is mask."""
     return Manifest(
@@ -111,6 +115,7 @@ def manifest(
         channels=channels,
         color="GRAY" if channels == 1 else "RGB",
         scale=(255.0,),
+        labels=numbered(classes),
         threshold=0.5,
         precision="auto",
     )
@@ -118,7 +123,7 @@ def manifest(
 
 NETWORK = Network(
     name="unet",
-    doc="U-Net with batch normalisation, 512x512 RGB by default, one mask",
+    doc="U-Net with batch normalisation, 512x512 RGB by default, one mask or several classes",
     build=build,
     manifest=manifest,
     loss="dice_loss",
