@@ -109,14 +109,22 @@ def _reason(new: Version, active: Version, held: Rows | None, unknown: Sequence[
     """Return why the two cannot be compared; nothing where they can."""
     if new.reference == active.reference:
         return "it is the active version itself"
-    if new.task != active.task:
-        return f"that one is for {active.task}, and this one for {new.task}"
+    if unlike := _unlike(new, active):
+        return unlike
     if held is None or len(held.rows) < 2:
         return f"{len(held.rows) if held else 0} images validate, which tell nothing"
     if held.source.task not in WAYS:
         return "boxes are judged by a query, see dbinfer judge"
     if unknown and len(unknown) == len(held.source.labels):
         return "that one knows none of the labels"
+    return ""
+
+
+def _unlike(new: Version, active: Version) -> str:
+    if new.task != active.task:
+        return f"that one is for {active.task}, and this one for {new.task}"
+    if new.task == "segmentation" and new.labels and len(new.labels) != len(active.labels):
+        return f"its masks have {len(active.labels) or 'no named'} classes, and those of this one {len(new.labels)}"
     return ""
 
 
@@ -206,6 +214,12 @@ def _right(truth: Any, answer: Any, labels: Sequence[str]) -> float:
     return float(answer["label"] == labels[int(truth)])
 
 
+def _steps(truth: Any, answer: Any, labels: Sequence[str]) -> float:
+    found = answer["label"]
+    # A step that is none of this scale's is worse than any
+    return float(abs(labels.index(found) - int(truth)) if found in labels else len(labels))
+
+
 def _f1(truth: Any, answer: Any, labels: Sequence[str]) -> float:
     has = {label for label, one in zip(labels, array("f", truth), strict=True) if one}
     found = {entry["label"] for entry in answer}
@@ -244,6 +258,14 @@ WAYS = {
         _right,
         "gets right",
         figure="{1:.1f} %",
+    ),
+    "ordinal": Way(
+        "pg_catalog.row_to_json(dbinfer.classify(img, %s, 'null'))",
+        "error",
+        _steps,
+        "is off by steps of",
+        figure="{0:.4g}",
+        better=-1,
     ),
     "multilabel": Way(
         "pg_catalog.array_to_json(dbinfer.classify_all(img, %s, 'null'))",

@@ -28,6 +28,7 @@ from dbinfer.train.report import (
     write_run,
 )
 from dbinfer.train.setup import Setup
+from dbinfer.train.source import ONE_LABEL
 
 REPORT_EVERY = 0.25  # seconds
 
@@ -195,16 +196,16 @@ def _answered(training: Training, trainer: Trainer) -> dict[str, Any]:
     """Return what run.json says of the answers to the validation images; all processes make this call together."""
     setup = training.trainer.setup
     task, labels = setup.train.source.task, setup.manifest.labels
-    if setup.val is None or task not in ("classification", "multilabel"):
+    if setup.val is None or task not in (*ONE_LABEL, "multilabel"):
         return {}
     if trainer.first:
         choose(training)
     trainer.begin()  # the others have the last epoch's weights
-    reading = classes_of if task == "classification" else probabilities_of
+    reading = classes_of if task in ONE_LABEL else probabilities_of
     truths, read = trainer.scored(partial(reading, manifest=setup.manifest))
     if not trainer.first:
         return {}
-    if task == "classification":
+    if task in ONE_LABEL:
         return {"confusion": confusion(truths, read, labels)}
     return {"by_label": by_label(truths, read, labels)}
 

@@ -31,7 +31,7 @@ from dbinfer.train.processes import (
     send,
     start,
 )
-from dbinfer.train.source import Source
+from dbinfer.train.source import ONE_LABEL, Source
 from dbinfer_models import VOID, numbered
 from dbinfer_udf.manifest import Manifest, ManifestError
 
@@ -285,14 +285,14 @@ def _manifest(network: Own, model: Any, task: str, options: dict[str, Any]) -> M
         raise UsageError(f"the manifest of {network.source} cannot be used: {err}") from err
 
 
-def _names(network: Own, said: Sequence[str], classes: int) -> tuple[str, ...]:
+def _names(network: Own, said: Sequence[str], classes: int) -> Sequence[str]:
     """Return the names of a mask's classes: those that the manifest says, else their numbers."""
     if said and classes > 1 and len(said) != classes:
         raise UsageError(
             f"the manifest of {network.source} names {len(said)} classes, but its output has {classes}",
             "Name each class, in the order of the outputs.",
         )
-    return tuple(said) if said and classes > 1 else numbered(classes)
+    return said if said and classes > 1 else numbered(classes)
 
 
 def _said(network: Own, options: dict[str, Any]) -> dict[str, Any]:
@@ -319,7 +319,7 @@ def _try(network: Own, model: Any, task: str) -> bool:
     images = np.zeros((2, *model.inputs[0].shape[1:]), np.float32)
     # Labels and numbers are as large as the output
     truths = np.zeros((2, *model.outputs[0].shape[1:]), np.float32)
-    if task == "classification":
+    if task in ONE_LABEL:
         truths = np.array([0, 1], np.int32)
     elif task == "segmentation" and truths.shape[-1] > 1:
         truths = np.zeros((*truths.shape[:3], 1), np.int32)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dbinfer.train.source import ONE_LABEL
 from dbinfer_models import VOID
 
 Facts = Mapping[str, Any]
@@ -43,6 +44,13 @@ KINDS = {
         ("softmax", "sigmoid", ""),
         "sparse_categorical_crossentropy",
         "one label each",
+    ),
+    "ordinal": Kind(
+        "classification",
+        "softmax",
+        ("softmax", ""),
+        "sparse_categorical_crossentropy",
+        "one step of a scale each",
     ),
     "multilabel": Kind(
         "classification", "sigmoid", ("sigmoid", ""), "binary_crossentropy", "any number of labels each"
@@ -99,9 +107,9 @@ def fitted_loss(given: Any, facts: Facts, weights: Sequence[float] = ()) -> Loss
         return _weighted_labels(weights, not facts["ending"])
 
     def fitted(truths: Any, scores: Any) -> Any:
-        if facts["task"] == "classification" and outputs == 1:
+        if facts["task"] in ONE_LABEL and outputs == 1:
             truths = keras.ops.reshape(keras.ops.cast(truths, scores.dtype), (-1, 1))
-        elif facts["task"] == "classification" and not numbers:
+        elif facts["task"] in ONE_LABEL and not numbers:
             truths = keras.ops.one_hot(keras.ops.cast(truths, "int32"), outputs, dtype=scores.dtype)
         return function(truths, scores, **more)
 
@@ -139,7 +147,7 @@ def _weighted_labels(weights: Sequence[float], raw: bool) -> Loss:
 
 
 def usual_metrics(facts: Facts) -> list[Any]:
-    """Return new metrics that follow from the output: accuracy, the overlap of masks, F1 of labels, or the error."""
+    """Return new metrics that follow from the output: accuracy, the overlap of masks, F1 of labels, or an error."""
     import keras
 
     raw = not facts["ending"]
@@ -149,6 +157,8 @@ def usual_metrics(facts: Facts) -> list[Any]:
         return [_f1(raw)]
     if facts["task"] == "regression":
         return [keras.metrics.MeanAbsoluteError(name="mean_absolute_error")]
+    if facts["task"] == "ordinal":
+        return [mean_absolute_error]
     if facts["outputs"] == 1:
         return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0 if raw else 0.5)]
     return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
@@ -163,6 +173,14 @@ def _overlap(activation: str) -> Loss:
         return overlap(truths, keras.activations.get(activation)(scores))
 
     return dice_coefficient
+
+
+def mean_absolute_error(truths: Any, scores: Any) -> Any:
+    """Return how many steps of a scale the best class of each image is off."""
+    import keras
+
+    best = keras.ops.argmax(scores, axis=-1)
+    return keras.ops.abs(keras.ops.cast(best, scores.dtype) - keras.ops.cast(truths, scores.dtype))
 
 
 def _f1(raw: bool) -> Loss:

@@ -203,7 +203,7 @@ class TrainJob(TrainOptions):
         network: a name of the zoo, or one of the user's own: FILE.py, FILE.py:NAME, FILE.keras, MODULE:FUNCTION,
             keras:NAME, or NAME@VERSION in the database.
         data: digits, strokes, strokes:COUNT, written, written:COUNT, a folder, or a SQL query with two columns (image;
-            mask, boxes, label, array of labels or real number).
+            mask, boxes, label, array of labels, enum or real number).
         dsn: the server of SQL queries (default: dbinfer.database.connection.resolve's).
         described: what follows from a network of the user's own, once dbinfer.train.described has looked at it.
         version: where the network is the Keras file of a deployed version, which one, as NAME@VERSION.

@@ -18,7 +18,7 @@ from dbinfer.base.errors import DataError, TrainError
 from dbinfer.database.connection import one, sentence, session
 from dbinfer.database.platform import detect
 from dbinfer.images import boxes
-from dbinfer.train.source import Samples, Source, Spool, Target, check_value, vector
+from dbinfer.train.source import ONE_LABEL, Samples, Source, Spool, Target, check_value, vector
 
 SETTINGS = (
     "SET LOCAL idle_in_transaction_session_timeout = 0",  # it waits while ranks start
@@ -96,8 +96,8 @@ class Snapshot:
 BYTEA, NUMBERS, TEXTS = 17, (20, 21, 23), (18, 19, 25, 1042, 1043)
 HINT = (
     "Write it as SELECT image, mask, key FROM ..., SELECT image, boxes, key or SELECT image, label, key; image and "
-    "mask are bytea, label is one text or whole number, an array of such, or a real number, and key, which may be left "
-    "out, is unique."
+    "mask are bytea, label is one text, whole number or value of an enum, an array of texts or whole numbers, or a "
+    "real number, and key, which may be left out, is unique."
 )
 JSONS = (114, 3802)  # json, jsonb
 ARRAYS = (1005, 1007, 1009, 1015, 1016)  # int2[], int4[], text[], varchar[], int8[]
@@ -108,11 +108,16 @@ TASKS = {
     **dict.fromkeys(ARRAYS, "multilabel"),
     **dict.fromkeys(REALS, "regression"),
 }
-# Arrays of rows, as dbinfer.detect returns them: their elements are of a composite type
-IS_LIST_OF_ROWS = """
-SELECT e.typtype OPERATOR(pg_catalog.=) 'c'
-  FROM pg_catalog.pg_type a JOIN pg_catalog.pg_type e ON e.oid OPERATOR(pg_catalog.=) a.typelem
- WHERE a.oid OPERATOR(pg_catalog.=) %(type)s::pg_catalog.oid
+# Enums are scales. Of arrays of rows, as dbinfer.detect returns them, the elements are of a composite type
+FIND_TASK = """
+SELECT CASE WHEN t.typtype OPERATOR(pg_catalog.=) 'e' THEN 'ordinal'
+            WHEN e.typtype OPERATOR(pg_catalog.=) 'c' THEN 'detection' ELSE '' END
+  FROM pg_catalog.pg_type t LEFT JOIN pg_catalog.pg_type e ON e.oid OPERATOR(pg_catalog.=) t.typelem
+ WHERE t.oid OPERATOR(pg_catalog.=) %(type)s::pg_catalog.oid
+"""
+FIND_STEPS = """
+SELECT enumlabel FROM pg_catalog.pg_enum WHERE enumtypid OPERATOR(pg_catalog.=) %(type)s::pg_catalog.oid
+ ORDER BY enumsortorder
 """
 EQUALS = "OPERATOR(pg_catalog.=)"
 # The operator that sorting uses, too. Types of extensions (citext) have their own; for all others EQUALS does.
@@ -165,9 +170,9 @@ def _task(cursor: Any, kinds: Sequence[int]) -> str:
         return "detection"
     if kinds[1] in TASKS:
         return TASKS[kinds[1]]
-    cursor.execute(IS_LIST_OF_ROWS, {"type": kinds[1]})
+    cursor.execute(FIND_TASK, {"type": kinds[1]})
     found = cursor.fetchone()
-    return "detection" if found and found[0] else ""
+    return str(found[0]) if found else ""
 
 
 def check_tables(snapshot: Snapshot, text: str) -> None:
@@ -199,6 +204,14 @@ def classes(snapshot: Snapshot, text: str, key: str, each: str = "target") -> tu
         none = "no row of the query has a label" if each != "target" else "the query returns no rows"
         raise DataError(none, HINT)
     return tuple(str(label) for label in found)
+
+
+def steps(snapshot: Snapshot, text: str) -> tuple[str, ...]:
+    """Return the values of the second column's enum in their order, also those that no row has."""
+    with snapshot.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM ({text}) AS q LIMIT 0")
+        cursor.execute(FIND_STEPS, {"type": cursor.description[1].type_code})
+        return tuple(str(label) for (label,) in cursor.fetchall())
 
 
 def classes_of_boxes(snapshot: Snapshot, text: str, key: str) -> tuple[str, ...]:
@@ -242,7 +255,8 @@ class Query:
     """The rows of a query with an image (bytea), a mask (bytea), boxes, labels or a number, and maybe a key.
 
     Boxes are json, jsonb or an array of rows with label, x, y, width and height, as dbinfer.detect returns it. A label
-    is a text or a whole number; an array of them are several at once. Any other number is what the network predicts.
+    is a text or a whole number; an array of them are several at once. The values of an enum are the steps of a scale.
+    Any other number is what the network predicts.
 
     Rows have numbers, from 0 on, which all ranks must see alike: by the key; else by the query's own ORDER BY; else by
     the md5 of their content, for which the server reads every image.
@@ -278,6 +292,8 @@ class Query:
             return cls(text, snapshot, task, key, equals=equals)
         if task == "detection":
             found = classes_of_boxes(snapshot, text, key)
+        elif task == "ordinal":
+            found = steps(snapshot, text)
         else:
             found = classes(snapshot, text, key, f"{UNNEST}(target)" if task == "multilabel" else "target")
         unknown = sorted(set(found) - set(labels)) if labels else []
@@ -407,7 +423,7 @@ class Query:
 
     def _truth(self, row: int, target: Any, numbers: dict[str, int]) -> Target:
         """Return what Samples.read returns of a row's second column."""
-        if self.task == "classification":
+        if self.task in ONE_LABEL:
             return numbers[str(target)]
         if self.task == "detection":
             return boxes.packed(target, numbers, f"row {row} of the query")

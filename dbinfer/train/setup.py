@@ -15,7 +15,7 @@ from dbinfer.train.loader import Loader, Pipeline
 from dbinfer.train.options import TrainJob
 from dbinfer.train.own import Own, find_network
 from dbinfer.train.query import Snapshot
-from dbinfer.train.source import Kept, Source
+from dbinfer.train.source import ONE_LABEL, Kept, Source
 from dbinfer_models import Network
 from dbinfer_udf.manifest import Manifest, ManifestError
 
@@ -176,10 +176,10 @@ def check_labels(source: Source, job: TrainJob) -> None:
         raise DataError(
             "there are no images to train on", "Let the query return rows with an image and a label or mask."
         )
-    if source.task in ("classification", "multilabel") and len(source.labels) == 1:
+    if source.task in (*ONE_LABEL, "multilabel") and len(source.labels) == 1:
         raise DataError(
             f"all images have the label {source.labels[0]!r}, so there is nothing to tell apart"
-            if source.task == "classification"
+            if source.task in ONE_LABEL
             else f"the only label is {source.labels[0]!r}, so there is nothing to tell apart",
             "Train on images of two labels or more.",
         )
@@ -191,11 +191,11 @@ def balanced(source: Source) -> list[float]:
     Raises:
         UsageError: the data has no labels.
     """
-    if source.task not in ("classification", "multilabel"):
+    if source.task not in (*ONE_LABEL, "multilabel"):
         raise UsageError(f"balance weighs labels, but the data is for {source.task}", "Leave out --balance.")
     images, counts = source.count(), source.counts()
-    each = len(counts) if source.task == "classification" else 1
-    lacking = 0 if source.task == "classification" else 1
+    each = len(counts) if source.task in ONE_LABEL else 1
+    lacking = 0 if source.task in ONE_LABEL else 1
     weights = [(images - lacking * count) / (each * count) if count else 1.0 for count in counts]
     return [min(max(weight, 1 / HEAVIEST), HEAVIEST) for weight in weights]
 
@@ -218,8 +218,8 @@ def check_task(network: Network, task: str) -> None:
     if own != task:
         raise TrainError(
             f"the data is for {task}, but the network {network.name} is for {own}",
-            "Choose another network (one of your own learns several labels at once, and numbers), or data of the other "
-            "kind (masks, boxes or classes).",
+            "Choose another network (one of your own learns several labels at once, scales and numbers), or data of "
+            "the other kind (masks, boxes or classes; an enum is a scale, and its text a class: label::text).",
         )
 
 

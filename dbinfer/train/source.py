@@ -14,6 +14,7 @@ from typing import IO, Any, Protocol
 from dbinfer.base.errors import DataError
 
 Target = bytes | int
+ONE_LABEL = ("classification", "ordinal")  # tasks in which an image has one label
 
 
 def vector(values: Iterable[float]) -> bytes:
@@ -40,8 +41,8 @@ class Source(Protocol):
 
     @property
     def task(self) -> str:
-        """What images have: classification (one label), multilabel (any number of them), regression (a number),
-        segmentation or detection.
+        """What images have: classification (one label), ordinal (one step of a scale), multilabel (any number of
+        labels), regression (a number), segmentation or detection.
         """
 
     @property

@@ -217,7 +217,7 @@ def train(
             was deployed with its Keras file; or a Keras model, which is saved in the folder of the run and trained
             from there. The model in this process stays as it is.
         data: digits, strokes, strokes:COUNT, written, written:COUNT, a folder, or a SQL query with two columns (image;
-            mask, boxes, label, array of labels or real number).
+            mask, boxes, label, array of labels, enum or real number).
         options: epochs, ranks, folder of the run, ...
         dsn: the server of a query.
         progress: is told of each step, and with a note of each epoch.

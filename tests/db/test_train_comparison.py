@@ -142,6 +142,11 @@ def test_what_cannot_be_compared(db: Connection, dsn: str, subtests: pytest.Subt
         ),
         (old, old, "colours@2 was not compared with colours@2: it is the active version itself"),
         (new._replace(task=old.task), old, "colours@1 was not compared with colours@2: 0 images validate"),
+        (
+            Version("masks@1", "segmentation", LABELS),
+            Version("masks@2", "segmentation", ()),
+            "masks@1 was not compared with masks@2: its masks have no named classes, and those of this one 3",
+        ),
         (new, None, "there was no active version to compare colours@1 with"),
     ]:
         with subtests.test(why=why):

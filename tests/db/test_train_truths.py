@@ -20,7 +20,7 @@ from dbinfer.base.errors import DataError, TrainError, UsageError
 from dbinfer.images import builtin
 from dbinfer.train import TrainJob, run
 from dbinfer.train.processes import check_built
-from dbinfer.train.setup import make_setup
+from dbinfer.train.setup import hold_out, make_setup
 
 pytest.importorskip("tensorflow")
 COUNT = 600
@@ -40,6 +40,8 @@ def build(classes, ending={ending!r}):
 """
 LABELS = "SELECT img, labels, id FROM truths"
 NUMBERS = "SELECT img, ink, id FROM truths"
+# A scale whose order is not that of the alphabet, and whose last step no digit has
+STEPS = ("none", "little", "some", "much", "full")
 
 
 def labels_of(digit: int) -> list[str]:
@@ -54,12 +56,18 @@ def db(dsn: str) -> Iterator[Connection]:
     with closing(psycopg2.connect(dsn)) as connection:
         rows(
             connection,
-            "CREATE TABLE truths (id int PRIMARY KEY, img bytea, labels text[], ink real, label int)",
+            f"CREATE TYPE grade AS ENUM {STEPS}; CREATE TABLE truths "
+            "(id int PRIMARY KEY, img bytea, labels text[], ink real, label int, grade grade)",
         )
         for number, (data, digit) in zip(range(2 * COUNT), builtin.digit_files("train"), strict=False):
             pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_GRAYSCALE)
             values = (number, data, labels_of(digit), float(pixels.mean()) / 25, digit)
             rows(connection, "INSERT INTO truths VALUES (%s, %s, %s, %s, %s)", *values)
+        tiles = "SELECT id AS of, ntile(4) OVER (ORDER BY ink, id) AS part FROM truths"
+        rows(
+            connection,
+            f"UPDATE truths SET grade = (enum_range(NULL::grade))[part] FROM ({tiles}) t WHERE of = id",
+        )
         connection.commit()
         yield connection
 
@@ -233,3 +241,54 @@ def test_every_strategy_learns_several_labels(
     report = run(job)
     assert [(one["label"], one["images"]) for one in report.run["by_label"]] == counts
     assert report.run["config"]["described"]["ending"] == ""
+
+
+@pytest.mark.wide
+def test_a_scale(db: Connection, dsn: str, tmp_path: Path) -> None:
+    """An enum is a scale in its own order; what is steps off decides, and `classify` answers with a step."""
+    said = []
+    query = f"SELECT img, grade, id FROM truths WHERE id < {COUNT}"
+    for name in ("graded", "graded"):
+        report = dbinfer.train(
+            network(tmp_path, "softmax"),
+            query,
+            options(tmp_path, f"{name}{len(said)}", deploy=name, epochs=12),
+            dsn,
+        )
+        said.append(report)
+    errors = [epoch.values["val_mean_absolute_error"] for epoch in report.history]
+    assert report.best_epoch == errors.index(min(errors)) + 1
+    assert ask(
+        db, "SELECT manifest->'labels' FROM dbinfer.model_versions WHERE name = 'graded' AND active"
+    ) == list(STEPS)
+    assert {one["label"] for one in report.run["confusion"]} <= set(STEPS[:4])
+    answer = "((dbinfer.classify(img, 'graded')).label)::grade"
+    found = f"SELECT grade, {answer} AS found FROM truths WHERE {HELDOUT} OFFSET 0"
+    place = "array_position(enum_range(NULL::grade), {})"
+    off = ask(
+        db, f"SELECT avg(abs({place.format('grade')} - {place.format('found')}))::float FROM ({found}) x"
+    )
+    print(f"steps off, {COUNT} held-out images: {off:.4f}")
+    assert off < 0.6  # the best of all constant answers is 1 step off
+    comparison = said[1].comparison
+    assert (comparison.measure, comparison.images) == ("error", len(hold_out(COUNT, 0.1)[1]))
+    assert "is off by steps of" in comparison.verdict
+
+
+def test_a_scale_is_what_the_enum_says(db: Connection, dsn: str, tmp_path: Path) -> None:
+    query = "SELECT img, grade, id FROM truths"
+    setup = make_setup(TrainJob(network(tmp_path, "softmax"), query, dsn=dsn, balance=True))
+    assert (setup.train.source.task, setup.train.source.labels) == ("ordinal", STEPS)
+    assert (setup.network.loss, setup.network.metrics) == (
+        "sparse_categorical_crossentropy",
+        ("mean_absolute_error",),
+    )
+    assert setup.train.source.counts() == [300, 300, 300, 300, 0]
+    setup.close()
+    with pytest.raises(TrainError, match="the data is for ordinal, but the network digits is for") as caught:
+        make_setup(TrainJob("digits", query, dsn=dsn))
+    assert "label::text" in caught.value.hint
+    with pytest.raises(
+        UsageError, match="ends with sigmoid, but the images of the data have one step of a scale"
+    ):
+        make_setup(TrainJob(network(tmp_path, "sigmoid"), query, dsn=dsn))

@@ -325,3 +325,15 @@ def test_a_model_of_a_notebook(tmp_path: Path) -> None:
     assert "my_net: classification, 8x8 GRAY, (pixel - 0) / 255; 10 outputs, raw scores" in " ".join(notes)
     assert difference(model.get_weights(), before) == 0
     assert difference(keras.saving.load_model(report.model).get_weights(), before) > 0
+
+
+def test_a_scale_counts_how_far_off_a_step_is(tmp_path: Path) -> None:
+    network = described(tmp_path, own_networks.BRANCHES, task="ordinal", labels=3)
+    assert (network.loss, network.metrics) == ("sparse_categorical_crossentropy", ("mean_absolute_error",))
+    assert network.manifest().activation == "softmax"
+    scores = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.2, 0.5, 0.3]], np.float32)
+    (steps_off,) = network.make_metrics()
+    assert np.asarray(steps_off(keras.ops.array([0, 0, 1]), keras.ops.array(scores))).tolist() == [1, 2, 0]
+    loss = "\n\nloss = 'categorical_crossentropy'\n"
+    columns = described(tmp_path, own_networks.BRANCHES + loss, task="ordinal", labels=3)
+    assert one_loss(columns, [2, 0], np.log([[0.2, 0.3, 0.5]] * 2)) == pytest.approx(-np.log([0.5, 0.2]))
