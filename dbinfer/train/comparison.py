@@ -237,18 +237,18 @@ def _dice(truth: Any, answer: Any, labels: Sequence[str]) -> float:
 
     from dbinfer.models.agree import dice
 
-    masks: list[Any] = [
-        cv2.imdecode(np.frombuffer(mask, np.uint8), cv2.IMREAD_GRAYSCALE) for mask in (truth, answer)
-    ]
-    if labels:
-        masks[0] = class_numbers(truth, "a mask of the validation")
-    if len({np.shape(mask) for mask in masks}) > 1:
+    def gray(file: Any) -> Any:
+        return cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_GRAYSCALE)
+
+    true = class_numbers(truth, "a mask of the validation") if labels else gray(truth)
+    found = gray(answer)
+    if np.shape(true) != np.shape(found):
         raise DataError("a mask of the validation cannot be read, or has another size than its image")
     if not labels:
-        return dice(*(np.asarray(mask) > 0 for mask in masks))
-    known = masks[0] != VOID
+        return dice(true > 0, found > 0)
+    known = true != VOID
     # From 1 on: `dice` takes 0 for the background, but here it is a class like the others
-    return dice(*(np.asarray(mask)[known] + 1 for mask in masks))
+    return dice(true[known] + 1, found[known] + 1)
 
 
 WAYS = {

@@ -28,7 +28,7 @@ from dbinfer.train.report import (
     write_run,
 )
 from dbinfer.train.setup import Setup
-from dbinfer.train.source import ONE_LABEL
+from dbinfer.train.source import LABELLED, ONE_LABEL
 
 REPORT_EVERY = 0.25  # seconds
 
@@ -196,7 +196,7 @@ def _answered(training: Training, trainer: Trainer) -> dict[str, Any]:
     """Return what run.json says of the answers to the validation images; all processes make this call together."""
     setup = training.trainer.setup
     task, labels = setup.train.source.task, setup.manifest.labels
-    if setup.val is None or task not in (*ONE_LABEL, "multilabel"):
+    if setup.val is None or task not in LABELLED:
         return {}
     if trainer.first:
         choose(training)

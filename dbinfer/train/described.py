@@ -258,8 +258,8 @@ def _manifest(network: Own, model: Any, task: str, options: dict[str, Any]) -> M
     known = known_keras(model) if channels == 3 else None
     pixels = known.pixels if known and "scale" in known.pixels else {}
     # What SQL must do with raw scores; one output for two labels is a probability, too
-    one_score = model.outputs[0].shape[-1] == 1
-    raw = "sigmoid" if one_score or task == "multilabel" else "softmax"
+    outputs = model.outputs[0].shape[-1]
+    raw = "sigmoid" if outputs == 1 or task == "multilabel" else "softmax"
     activation = "none" if ending(model) or task == "regression" else raw
     values: dict[str, Any] = {
         "name": network.name,
@@ -270,7 +270,6 @@ def _manifest(network: Own, model: Any, task: str, options: dict[str, Any]) -> M
         **pixels,
     }
     values |= _said(network, options)
-    outputs = model.outputs[0].shape[-1]
     names = _names(network, values.get("labels", ()), outputs) if task == "segmentation" else ()
     values |= {
         "task": KINDS[task].task,
@@ -287,12 +286,14 @@ def _manifest(network: Own, model: Any, task: str, options: dict[str, Any]) -> M
 
 def _names(network: Own, said: Sequence[str], classes: int) -> Sequence[str]:
     """Return the names of a mask's classes: those that the manifest says, else their numbers."""
-    if said and classes > 1 and len(said) != classes:
+    if classes == 1 or not said:
+        return numbered(classes)
+    if len(said) != classes:
         raise UsageError(
             f"the manifest of {network.source} names {len(said)} classes, but its output has {classes}",
             "Name each class, in the order of the outputs.",
         )
-    return said if said and classes > 1 else numbered(classes)
+    return said
 
 
 def _said(network: Own, options: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dbinfer.train.source import ONE_LABEL
@@ -98,7 +99,8 @@ def fitted_loss(given: Any, facts: Facts, weights: Sequence[float] = ()) -> Loss
     function = loss.call if isinstance(loss, keras.losses.Loss) else loss
     # A name says nothing of raw scores; an object of Keras does, by from_logits
     raw = isinstance(given, str) and "crossentropy" in name_of(loss) and not facts["ending"]
-    more = {"from_logits": True} if raw else {}
+    if raw:
+        function = partial(function, from_logits=True)
     kind = type(loss) if isinstance(loss, keras.losses.Loss) else loss
     keras_own = str(kind.__module__).startswith("keras.")
     numbers = "sparse" in name_of(loss).lower() or not keras_own
@@ -111,26 +113,37 @@ def fitted_loss(given: Any, facts: Facts, weights: Sequence[float] = ()) -> Loss
             truths = keras.ops.reshape(keras.ops.cast(truths, scores.dtype), (-1, 1))
         elif facts["task"] in ONE_LABEL and not numbers:
             truths = keras.ops.one_hot(keras.ops.cast(truths, "int32"), outputs, dtype=scores.dtype)
-        return function(truths, scores, **more)
-
-    def of_pixels(truths: Any, scores: Any) -> Any:
-        truths = keras.ops.squeeze(keras.ops.cast(truths, "int32"), -1)
-        known = truths != VOID
-        truths = keras.ops.where(known, truths, 0)
-        if not numbers:
-            truths = keras.ops.one_hot(truths, outputs, dtype=scores.dtype)
-            # For losses that sum over an image: nothing is to be found there
-            truths = truths * keras.ops.cast(known, scores.dtype)[..., None]
-        each = function(truths, scores, **more)
-        return keras.ops.where(known, each, 0.0) if len(each.shape) == 3 else each
+        return function(truths, scores)
 
     if facts["task"] == "segmentation" and outputs > 1 and keras_own:
-        return of_pixels
+        return _of_known_pixels(function, numbers)
     if not weights:
         return fitted
     from dbinfer_models.losses import weighted
 
     return weighted(fitted, weights)
+
+
+def _of_known_pixels(function: Loss, numbers: bool) -> Loss:
+    """Return a loss of masks of several classes in which the pixels that count for nothing have none.
+
+    Args:
+        numbers: whether `function` takes class numbers; else it gets one column for each class.
+    """
+    import keras
+
+    def fitted(truths: Any, scores: Any) -> Any:
+        truths = keras.ops.squeeze(keras.ops.cast(truths, "int32"), -1)
+        known = truths != VOID
+        truths = keras.ops.where(known, truths, 0)
+        if not numbers:
+            truths = keras.ops.one_hot(truths, scores.shape[-1], dtype=scores.dtype)
+            # For losses that sum over an image: nothing is to be found there
+            truths = truths * keras.ops.cast(known, scores.dtype)[..., None]
+        each = function(truths, scores)
+        return keras.ops.where(known, each, 0.0) if len(each.shape) == 3 else each
+
+    return fitted
 
 
 def _weighted_labels(weights: Sequence[float], raw: bool) -> Loss:

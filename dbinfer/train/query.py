@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg2
 from psycopg2.extensions import connection as Connection
@@ -135,11 +135,22 @@ SELECT pg_catalog.format('OPERATOR(%%I.%%s)', s.nspname, o.oprname)
 """
 
 
-def columns(snapshot: Snapshot, text: str) -> tuple[str, str, str]:
-    """Return the task, which follows from the second column's type, and the third column's type and its `=`.
+class Columns(NamedTuple):
+    """What a query returns beside images.
 
-    The type is empty where there is no third column.
+    Attributes:
+        task: follows from the second column's type, whose oid is `target`.
+        key: the third column's type; empty where there is none. `equals`: its `=`.
     """
+
+    task: str
+    target: int
+    key: str = ""
+    equals: str = EQUALS
+
+
+def columns(snapshot: Snapshot, text: str) -> Columns:
+    """Return what the columns of a query are for."""
     with snapshot.cursor() as cursor:
         # No rows, but the server describes the columns
         cursor.execute(f"SELECT * FROM ({text}) AS q LIMIT 0")
@@ -153,13 +164,13 @@ def columns(snapshot: Snapshot, text: str) -> tuple[str, str, str]:
                 HINT,
             )
         if len(kinds) == 2:
-            return task, "", EQUALS
+            return Columns(task, kinds[1])
         # By name, because the keys go back to the server as an array of this type
         cursor.execute("SELECT pg_catalog.format_type(%s, NULL)", (kinds[2],))
         name = str(cursor.fetchone()[0])
         cursor.execute(FIND_EQUALS, {"type": kinds[2]})
         found = cursor.fetchone()
-        return task, name, str(found[0]) if found else EQUALS
+        return Columns(task, kinds[1], name, str(found[0]) if found else EQUALS)
 
 
 def _task(cursor: Any, kinds: Sequence[int]) -> str:
@@ -206,11 +217,10 @@ def classes(snapshot: Snapshot, text: str, key: str, each: str = "target") -> tu
     return tuple(str(label) for label in found)
 
 
-def steps(snapshot: Snapshot, text: str) -> tuple[str, ...]:
-    """Return the values of the second column's enum in their order, also those that no row has."""
+def steps(snapshot: Snapshot, enum: int) -> tuple[str, ...]:
+    """Return the values of an enum, named by its oid, in their order, also those that no row has."""
     with snapshot.cursor() as cursor:
-        cursor.execute(f"SELECT * FROM ({text}) AS q LIMIT 0")
-        cursor.execute(FIND_STEPS, {"type": cursor.description[1].type_code})
+        cursor.execute(FIND_STEPS, {"type": enum})
         return tuple(str(label) for (label,) in cursor.fetchall())
 
 
@@ -285,7 +295,7 @@ class Query:
         # It becomes a subquery, where a semicolon is an error
         text = text.strip().rstrip(";").rstrip()
         check_tables(snapshot, text)
-        task, key, equals = columns(snapshot, text)
+        task, target, key, equals = columns(snapshot, text)
         if task == "detection" and not key and snapshot.on_segments:
             raise DataError("on Greenplum a query for boxes needs a unique key as its third column", HINT)
         if task in ("segmentation", "regression"):
@@ -293,7 +303,7 @@ class Query:
         if task == "detection":
             found = classes_of_boxes(snapshot, text, key)
         elif task == "ordinal":
-            found = steps(snapshot, text)
+            found = steps(snapshot, target)
         else:
             found = classes(snapshot, text, key, f"{UNNEST}(target)" if task == "multilabel" else "target")
         unknown = sorted(set(found) - set(labels)) if labels else []

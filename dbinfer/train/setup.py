@@ -15,7 +15,7 @@ from dbinfer.train.loader import Loader, Pipeline
 from dbinfer.train.options import TrainJob
 from dbinfer.train.own import Own, find_network
 from dbinfer.train.query import Snapshot
-from dbinfer.train.source import ONE_LABEL, Kept, Source
+from dbinfer.train.source import LABELLED, ONE_LABEL, Kept, Source
 from dbinfer_models import Network
 from dbinfer_udf.manifest import Manifest, ManifestError
 
@@ -176,7 +176,7 @@ def check_labels(source: Source, job: TrainJob) -> None:
         raise DataError(
             "there are no images to train on", "Let the query return rows with an image and a label or mask."
         )
-    if source.task in (*ONE_LABEL, "multilabel") and len(source.labels) == 1:
+    if source.task in LABELLED and len(source.labels) == 1:
         raise DataError(
             f"all images have the label {source.labels[0]!r}, so there is nothing to tell apart"
             if source.task in ONE_LABEL
@@ -191,7 +191,7 @@ def balanced(source: Source) -> list[float]:
     Raises:
         UsageError: the data has no labels.
     """
-    if source.task not in (*ONE_LABEL, "multilabel"):
+    if source.task not in LABELLED:
         raise UsageError(f"balance weighs labels, but the data is for {source.task}", "Leave out --balance.")
     images, counts = source.count(), source.counts()
     each = len(counts) if source.task in ONE_LABEL else 1

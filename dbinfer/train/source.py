@@ -15,6 +15,7 @@ from dbinfer.base.errors import DataError
 
 Target = bytes | int
 ONE_LABEL = ("classification", "ordinal")  # tasks in which an image has one label
+LABELLED = (*ONE_LABEL, "multilabel")
 
 
 def vector(values: Iterable[float]) -> bytes:

@@ -100,9 +100,9 @@ def shapes(number: int) -> tuple[np.ndarray, np.ndarray]:
     mask = np.zeros((64, 80), np.uint8)
     x, y, side = random.integers(4, 18), random.integers(4, 34), int(random.integers(12, 24))
     light = int(random.integers(170, 250))
-    for target, colour, edge in ((image, (light, 60, 60), None), (mask, 1, VOID)):
-        cv2.rectangle(target, (int(x), int(y)), (int(x) + side, int(y) + side), colour, -1)
-        cv2.circle(target, (60, int(y) + 12), side // 2, (60, light, 60) if edge is None else 2, -1)
+    for target, square, disc in ((image, (light, 60, 60), (60, light, 60)), (mask, 1, 2)):
+        cv2.rectangle(target, (int(x), int(y)), (int(x) + side, int(y) + side), square, -1)
+        cv2.circle(target, (60, int(y) + 12), side // 2, disc, -1)
     for part in (1, 2):
         outline, _ = cv2.findContours(
             (mask == part).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE
