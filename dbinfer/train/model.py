@@ -14,7 +14,7 @@ from dbinfer.train.finetuning import layers_of
 from dbinfer.train.loader import Pipeline, Seed
 from dbinfer.train.options import DEFAULT_OPTIMIZER, TrainJob
 from dbinfer.train.own import Own
-from dbinfer.train.ranks import Ranks
+from dbinfer.train.ranks import Among, Ranks
 from dbinfer.train.report import OnEvent
 from dbinfer_models import Network
 from dbinfer_udf.manifest import Manifest
@@ -96,7 +96,7 @@ def synchronise(model: Any, ranks: Ranks) -> None:
     ranks.broadcast([*model.weights, *model.optimizer.variables])
 
 
-def average_batch_norm(model: Any, ranks: Ranks) -> None:
+def average_batch_norm(model: Any, ranks: Ranks | Among) -> None:
     """Give every rank the moving statistics over all ranks: each has only seen its own images.
 
     The variance over all is the mean of the ranks' variances plus how far their means lie apart:
@@ -166,7 +166,7 @@ def one_epoch(model: Any, pipeline: Pipeline, meter: Meter, ranks: Ranks) -> dic
         # tf.data passes on no more than the text of an exception; the pipeline has kept it whole
         raise pipeline.failure or err from err
     values = {name: float(series[-1]) for name, series in history.history.items()}
-    return _mean(values, 1.0, ranks)
+    return mean_over(values, 1.0, ranks)
 
 
 def evaluate(model: Any, pipeline: Pipeline | None, ranks: Ranks) -> dict[str, float]:
@@ -182,16 +182,16 @@ def evaluate(model: Any, pipeline: Pipeline | None, ranks: Ranks) -> dict[str, f
         except tf.errors.OpError as err:
             raise pipeline.failure or err from err
         weight = float(pipeline.length)
-    return {f"val_{name}": value for name, value in _mean(values, weight, ranks).items()}
+    return {f"val_{name}": value for name, value in mean_over(values, weight, ranks).items()}
 
 
-def _mean(values: dict[str, float], weight: float, ranks: Ranks) -> dict[str, float]:
+def mean_over(values: dict[str, float], weight: float, ranks: Ranks) -> dict[str, float]:
     """Return the weighted mean over the ranks."""
-    gathered = ranks.gather((values, weight))
+    gathered = [entry for entry in ranks.gather((values, weight)) if entry[1]]
     weights = [entry[1] for entry in gathered]
     return {
         name: float(np.average([entry[0][name] for entry in gathered], weights=weights))
-        for name in sorted(values)
+        for name in sorted(gathered[0][0])
     }
 
 
@@ -239,11 +239,7 @@ class Pure:
 
     def __init__(self, model: Any, network: Network) -> None:
         self._model = model
-        if model.losses:
-            raise TrainError(
-                f"{network.name} has losses of layers (kernel_regularizer), which this strategy leaves out",
-                "Leave out --strategy, or such regularizers.",
-            )
+        check_losses(model, network.name)
         self._loss = keras.losses.get(network.make_loss())
         weights = {id(variable) for variable in model.weights}
         self._others = list(model.non_trainable_variables)
@@ -292,7 +288,21 @@ class Pure:
 
     def loss(self, truths: Any, scores: Any) -> Any:
         """Return the sum of the images' losses."""
-        import tensorflow as tf
+        return summed(self._loss, truths, scores)
 
-        each = self._loss(truths, scores)
-        return tf.reduce_sum(tf.reduce_mean(tf.reshape(each, (tf.shape(each)[0], -1)), axis=1))
+
+def summed(loss: Any, truths: Any, scores: Any) -> Any:
+    """Return the sum of the images' losses, where `loss` gives one for each image, or for each of its pixels."""
+    import tensorflow as tf
+
+    each = loss(truths, scores)
+    return tf.reduce_sum(tf.reduce_mean(tf.reshape(each, (tf.shape(each)[0], -1)), axis=1))
+
+
+def check_losses(model: Any, name: str) -> None:
+    """Raise TrainError where layers have losses of their own, for a strategy that sums up the images' losses itself."""
+    if model.losses:
+        raise TrainError(
+            f"{name} has losses of layers (kernel_regularizer), which this strategy leaves out",
+            "Leave out --strategy, or such regularizers.",
+        )

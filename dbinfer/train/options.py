@@ -14,7 +14,7 @@ from typing import Any
 from dbinfer.base.errors import UsageError
 from dbinfer.base.options import check, documented, mapping, option
 
-STRATEGIES = ("horovod", "mirrored", "central", "downpour", "sandblaster", "split")
+STRATEGIES = ("horovod", "mirrored", "central", "downpour", "sandblaster", "split", "pipeline")
 LAYOUTS = ("dense-by-outputs", "dense-in-pairs", "all-by-outputs")
 DEVICES = ("auto", "cpu", "gpu")
 LAUNCHERS = ("gloo", "mpi")
@@ -79,7 +79,14 @@ class TrainOptions:
     strategy: str = option("horovod", "Who computes what: {choices}.", choices=STRATEGIES)
     layout: str = option(LAYOUTS[0], "What `split` splits: {choices}.", choices=LAYOUTS)
     mesh: str = option(
-        "", "Of `split`: GROUPSxPARTS; each group of processes holds the network once. Default: 1xRANKS."
+        "",
+        "Of `split` and `pipeline`: GROUPSxPARTS; each group of processes holds the network once. Default: 1xRANKS.",
+    )
+    micro_batches: int = option(4, "Of `pipeline`: into how many parts a batch is cut.", least=1)
+    cuts: str = option(
+        "",
+        "Of `pipeline`: the layers after which the network is cut: pool1,fc1. Default: so that the slowest stage is as "
+        "quick as can be, by measured times.",
     )
     device: str = option("auto", "auto (a GPU if there is one), cpu, or gpu.", choices=DEVICES)
     launcher: str = option(

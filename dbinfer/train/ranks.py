@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -74,6 +75,29 @@ class Ranks(Protocol):
     def gather(self, value: Any) -> list[Any]:
         """Return the values of all ranks, which JSON can represent, in their order."""
 
+    def among(self, group: Sequence[int]) -> Among:
+        """Return what these ranks do without the others."""
+
+
+class Among(Protocol):
+    """Some of the ranks, and what they do together without the others.
+
+    Attributes:
+        size: how many they are.
+    """
+
+    size: int
+
+    def average(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        """Return the mean of each tensor over these ranks."""
+
+    def move(self, tensor: Any, sender: int, name: str) -> Any:
+        """Return the tensor of the rank `sender`; the others give one of its shape and dtype.
+
+        In a function that TensorFlow compiles, no two calls may have the same name or, where they receive, the same
+        tensor, and the result must be used: TensorFlow makes equal calls one, and leaves out what nothing needs.
+        """
+
 
 class Alone:
     """One process, without any launcher."""
@@ -95,22 +119,31 @@ class Alone:
     def gather(self, value: Any) -> list[Any]:
         return [value]
 
+    def among(self, group: Sequence[int]) -> Alone:
+        return self
+
+    def move(self, tensor: Any, sender: int, name: str) -> Any:
+        return tensor
+
 
 class Horovod:
     """The processes that horovodrun or mpirun started.
 
     Args:
         asked: how many there must be.
+        groups: of ranks that will do something without the others, see `among`.
 
     Raises:
         TrainError: their number is another: under mpirun a Horovod without MPI trains alone N times.
     """
 
-    def __init__(self, asked: int) -> None:
+    def __init__(self, asked: int, groups: Sequence[Sequence[int]] = ()) -> None:
         import horovod.tensorflow as hvd
 
-        hvd.init()
-        self._hvd = hvd
+        # Horovod has a set of all ranks already, and takes none twice
+        sets = {tuple(group): hvd.ProcessSet(group) for group in groups if len(group) < asked}
+        hvd.init(process_sets=list(sets.values()))
+        self._hvd, self._sets = hvd, sets
         self.rank, self.size = hvd.rank(), hvd.size()
         self.local_rank, self.local_size = hvd.local_rank(), hvd.local_size()
         if self.size != asked:
@@ -139,6 +172,26 @@ class Horovod:
         ends = np.cumsum([length_of(length) for length in lengths])
         whole = np.asarray(self._hvd.allgather(data, name="values"))
         return [unpacked(part) for part in np.split(whole, ends[:-1])]
+
+    def among(self, group: Sequence[int]) -> Among:
+        """Return one of the groups, or all ranks."""
+        return _Among(self._hvd, self._sets.get(tuple(group), self._hvd.global_process_set), len(group))
+
+
+@dataclass
+class _Among:
+    hvd: Any
+    process_set: Any
+    size: int
+
+    def average(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        hvd = self.hvd
+        return list(hvd.grouped_allreduce(list(tensors), op=hvd.Average, process_set=self.process_set))
+
+    def move(self, tensor: Any, sender: int, name: str) -> Any:
+        return self.hvd.broadcast(
+            tensor, sender, name=name, ignore_name_scope=True, process_set=self.process_set
+        )
 
 
 def hosts_of(ranks: Ranks) -> list[str]:

@@ -191,8 +191,39 @@ def _train_split(setup: Setup, on_event: OnEvent) -> None:
 SPLIT = Strategy("split", WHEN_SPLIT, _check_split, _train_split)
 
 
+WHEN_PIPELINE = (
+    "for a network that does not fit into one device and whose layers follow one another. Each of --ranks processes "
+    "computes some consecutive layers and passes on what they make; a batch goes through in --micro-batches parts, so "
+    "that all processes have work. --cuts says where a stage ends; by itself it is where measured times make the "
+    "slowest one quickest. --mesh 2x2 trains two such networks of two stages, each on its share of the images. With "
+    "--ranks 1 a batch takes the memory of one of its parts."
+)
+
+
+def _check_pipeline(job: TrainJob) -> None:
+    from dbinfer.train.mesh import Mesh
+
+    Mesh.of(job)
+    if job.micro_batches > job.batch:
+        raise UsageError(
+            f"micro_batches is {job.micro_batches}, but a batch has {job.batch} images",
+            "Set --batch to a multiple of --micro-batches.",
+        )
+
+
+def _train_pipeline(setup: Setup, on_event: OnEvent) -> None:
+    from dbinfer.train.processes import launch
+
+    setup.close()  # the ranks read a snapshot that they share
+    launch(setup.job, on_event)
+
+
+PIPELINE = Strategy("pipeline", WHEN_PIPELINE, _check_pipeline, _train_pipeline)
+
+
 ALL: dict[str, Strategy] = {
-    strategy.name: strategy for strategy in (HOROVOD, MIRRORED, CENTRAL, DOWNPOUR, SANDBLASTER, SPLIT)
+    strategy.name: strategy
+    for strategy in (HOROVOD, MIRRORED, CENTRAL, DOWNPOUR, SANDBLASTER, SPLIT, PIPELINE)
 }
 assert tuple(ALL) == STRATEGIES
 
@@ -343,8 +374,9 @@ def shown_as_progress(job: TrainJob, progress: OnProgress) -> OnEvent:
             return
         title = f"epoch {event['epoch']}/{epochs}"
         if kind == "step":
-            # The processes of one group of split see the same images
-            batch = job.batch * (Mesh.of(job).groups if job.strategy == "split" else job.ranks)
+            # The processes of one group see the same images
+            alike = job.strategy in ("split", "pipeline")
+            batch = job.batch * (Mesh.of(job).groups if alike else job.ranks)
             progress(Progress(title, event["step"] * batch, event["steps"] * batch, "images"))
         elif kind == "epoch":
             images = event["images"]

@@ -1,7 +1,7 @@
 """One process of a training, as launchers, ssh or the command start it: `python -m dbinfer.train.worker ...`.
 
     describe JOB TASK LABELS   looks at a network of the user's own, and sends what follows from it
-    JOB             a rank of horovod, the process of mirrored and central, or the first one of split
+    JOB             a rank of horovod or pipeline, the process of mirrored and central, or the first one of split
     ROLE INDEX      of downpour and sandblaster: the chief, which trains, a parameter server (ps) or a worker
                     nothing: another process of split
     horovodrun ...  Horovod's launcher, for ranks of this host alone
@@ -51,7 +51,7 @@ def train(job: TrainJob) -> None:
     """Train as the strategy says."""
     if job.strategy == "split":
         train_part((job, start_others(job)))
-    elif job.strategy == "horovod":
+    elif job.strategy in ("horovod", "pipeline"):
         train_as_rank(job)
     else:
         train_replicas(job)
@@ -65,10 +65,17 @@ def train_as_rank(job: TrainJob) -> None:
 
     setup = make_setup(job)  # before TensorFlow: mistakes in the data show at once
     import_tensorflow()
-    ranks = Horovod(job.ranks) if job.ranks > 1 else Alone()
-    # After TensorFlow: it imports Keras, which would not be silent
-    from dbinfer.train.one_rank import train_rank
+    # After TensorFlow: these import Keras, which would not be silent
+    if job.strategy == "pipeline":
+        from dbinfer.train.stage import groups_of
+        from dbinfer.train.stage import train_stage as train_rank
 
+        groups = groups_of(job)
+    else:
+        from dbinfer.train.one_rank import train_rank
+
+        groups = []
+    ranks = Horovod(job.ranks, groups) if job.ranks > 1 else Alone()
     train_rank(setup, ranks, send if ranks.rank == 0 else _nothing)
 
 

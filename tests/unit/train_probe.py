@@ -39,6 +39,24 @@ def killed() -> None:
     Meter.on_train_batch_end = stop
 
 
+def lost_stage() -> None:
+    """The second stage of a pipeline is killed in the middle of the second epoch."""
+    import horovod.tensorflow as hvd
+
+    from dbinfer.train.stage import Stage
+
+    epoch = Stage.epoch
+
+    def stop(self: Any, number: int, on_event: Any) -> Any:
+        def killed(event: Any) -> None:
+            if hvd.rank() == 1 and number == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        return epoch(self, number, killed)
+
+    Stage.epoch = stop  # type: ignore[method-assign]
+
+
 def watched() -> None:
     """Each rank leaves its weights at the end in rank-N.npz."""
     from dbinfer.train import course
@@ -98,7 +116,7 @@ def alone() -> None:
     hvd.size = lambda: 1
 
 
-MODES = (unaveraged, killed, watched, alone, reading, fileless)
+MODES = (unaveraged, killed, lost_stage, watched, alone, reading, fileless)
 
 if __name__ == "__main__":
     {mode.__name__: mode for mode in MODES}[sys.argv[1]]()
