@@ -88,7 +88,7 @@ def _timed(node: Any, values: dict[int, Any]) -> float:
     return best
 
 
-def named(chain: Chain, names: Sequence[str], parts: int) -> list[int]:
+def cut_at(chain: Chain, names: Sequence[str], parts: int) -> list[int]:
     """Return the cuts after the layers with these names.
 
     Raises:
@@ -107,7 +107,7 @@ def named(chain: Chain, names: Sequence[str], parts: int) -> list[int]:
     return cuts
 
 
-def balanced(chain: Chain, seconds: Sequence[float], parts: int) -> list[int]:
+def cut_by_time(chain: Chain, seconds: Sequence[float], parts: int) -> list[int]:
     """Return the cuts with which the slowest stage is quickest.
 
     Args:

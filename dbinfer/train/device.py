@@ -7,10 +7,14 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from dbinfer.base.apart import cores
 from dbinfer.base.errors import TrainError
 from dbinfer.database.pins import install
+
+if TYPE_CHECKING:
+    from dbinfer.train.ranks import Ranks
 
 
 def check_installed() -> None:
@@ -81,3 +85,9 @@ def limit_threads(threads: int) -> None:
         tf.config.threading.set_inter_op_parallelism_threads(max(2, threads))
     except RuntimeError:
         pass  # once TensorFlow has computed in this process, it keeps its threads
+
+
+def share_cores(threads: int, ranks: Ranks) -> None:
+    """Share the host's cores among its ranks, unless `threads` says how many each has; TensorFlow takes all of them."""
+    if ranks.size > 1 or threads:
+        limit_threads(threads or max(1, cores() // ranks.local_size))

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbinfer.base.apart import cores
 from dbinfer.base.errors import DataError, TrainError
 from dbinfer.images.boxes import Boxes, average_precision
 from dbinfer.train.answers import Reading, joined
 from dbinfer.train.course import Pass, Schedule, follow
-from dbinfer.train.device import choose_device, limit_threads
+from dbinfer.train.device import choose_device, share_cores
 from dbinfer.train.loader import Pipeline, Seed, read_batches
 from dbinfer.train.model import (
     Meter,
@@ -26,7 +25,6 @@ from dbinfer.train.model import (
     reseed,
     synchronise,
 )
-from dbinfer.train.options import TrainJob
 from dbinfer.train.own import everywhere
 from dbinfer.train.ranks import Ranks, hosts_of
 from dbinfer.train.report import OnEvent
@@ -117,7 +115,7 @@ class Rank:
 
         job = setup.job
         choose_device(job.device, ranks.local_rank)
-        _limit_threads(job, ranks)
+        share_cores(job.threads, ranks)
         keras.utils.set_random_seed(job.seed + ranks.rank)  # dropout and the like differ from rank to rank
         setup = replace(setup, network=everywhere(setup.network, job, ranks.share))
         self.setup, self.first, self._ranks = setup, ranks.rank == 0, ranks
@@ -169,9 +167,3 @@ class Rank:
 
     def about(self) -> dict[str, Any]:
         return {"hosts": hosts_of(self._ranks)}
-
-
-def _limit_threads(job: TrainJob, ranks: Ranks) -> None:
-    """Share the host's cores among its ranks; TensorFlow takes all of them for each process."""
-    if ranks.size > 1 or job.threads:
-        limit_threads(job.threads or max(1, cores() // ranks.local_size))

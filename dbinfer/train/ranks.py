@@ -153,7 +153,7 @@ class Horovod:
             )
 
     def average(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        return list(self._hvd.grouped_allreduce(list(tensors), op=self._hvd.Average))
+        return self.among(range(self.size)).average(tensors)
 
     def broadcast(self, variables: Sequence[Any]) -> None:
         # Horovod knows TensorFlow's variables; Keras 3 wraps them
@@ -175,7 +175,9 @@ class Horovod:
 
     def among(self, group: Sequence[int]) -> Among:
         """Return one of the groups, or all ranks."""
-        return _Among(self._hvd, self._sets.get(tuple(group), self._hvd.global_process_set), len(group))
+        everyone = len(group) == self.size
+        process_set = self._hvd.global_process_set if everyone else self._sets[tuple(group)]
+        return _Among(self._hvd, process_set, len(group))
 
 
 @dataclass

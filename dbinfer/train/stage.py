@@ -18,13 +18,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from dbinfer.base.apart import cores
 from dbinfer.base.errors import UsageError
 from dbinfer.train import checkpoint
 from dbinfer.train.answers import Reading, joined
 from dbinfer.train.course import Pass, Schedule, StepReports, follow
-from dbinfer.train.cuts import Chain, Span, balanced, example, named
-from dbinfer.train.device import choose_device, limit_threads
+from dbinfer.train.cuts import Chain, Span, cut_at, cut_by_time, example
+from dbinfer.train.device import choose_device, share_cores
 from dbinfer.train.loader import Seed, read_batches
 from dbinfer.train.mesh import Mesh
 from dbinfer.train.model import (
@@ -76,8 +75,7 @@ class Stage:
     def __init__(self, setup: Setup, ranks: Ranks) -> None:
         job = setup.job
         choose_device(job.device, ranks.local_rank)
-        if ranks.size > 1 or job.threads:
-            limit_threads(job.threads or max(1, cores() // ranks.local_size))
+        share_cores(job.threads, ranks)
         # The same in all: each makes the whole network once, and keeps its stage
         keras.utils.set_random_seed(job.seed)
         setup = replace(setup, network=everywhere(setup.network, job, ranks.share))
@@ -121,7 +119,7 @@ class Stage:
             f"{one['first']} to {one['last']} ({one['parameters']:,} weights, {one['share']:.0%} of the time)"
             for one in self._stages
         )
-        return f"stages: {stages}; {self._parts} parts a batch"
+        return f"stages: {stages}; {self.setup.job.micro_batches} parts a batch"
 
     def told_waiting(self) -> str:
         """Return how long the stages waited, for people; once `about` has found out."""
@@ -130,11 +128,6 @@ class Stage:
             f"a step took {found['step_ms']:.1f} ms, of which the stages waited {found['waiting']:.0%} "
             f"(stages of the same time would wait {found['bubble']:.0%})"
         )
-
-    @property
-    def _parts(self) -> int:
-        """Into how many parts a batch is cut."""
-        return min(self.setup.job.micro_batches, self.setup.job.batch)
 
     @property
     def _variables(self) -> list[Any]:
@@ -159,14 +152,16 @@ class Stage:
 
     def _gather(self) -> None:
         """Give the first process what the stages of its group have; all processes make this call together."""
-        for place, number, value in self._moved(None, lambda place, number: self._variables[number]):
+        own = self._variables
+        for place, number, value in self._moved(None, lambda place, number: own[number]):
             if self.first:
                 self._held[place][number].assign(value)
 
     def begin(self) -> None:
+        own = self._variables
         for place, number, value in self._moved(0, lambda place, number: self._held[place][number]):
             if place == self._place:
-                self._variables[number].assign(value)
+                own[number].assign(value)
 
     def _moved(self, sender: int | None, own: Callable[[int, int], Any]) -> Iterator[tuple[int, int, Any]]:
         """Yield stage, number and value of each variable, one after the other: no process needs room for all.
@@ -202,7 +197,7 @@ class Stage:
             if self._last:
                 self._metrics.add(scores, truths)
             tell(step + 1)
-        if job.average_batch_norm:
+        if job.average_batch_norm and self._mesh.groups > 1:
             average_batch_norm(layers, self._peers)
         self._gather()
         return Pass(
@@ -241,19 +236,19 @@ class Stage:
         """Return hosts, mesh and stages, and how long a stage computes and waits in a step."""
         computing, step = self._computing(), median(self._seconds[2:] or self._seconds or [0.0])
         gathered = self._ranks.gather([computing, step])
-        busy = [min(1.0, self._parts * one / whole) if whole else 0.0 for one, whole in gathered]
-        stages = len(self._stages)
+        stages, parts = len(self._stages), self.setup.job.micro_batches
+        busy = [min(1.0, parts * one / whole) if whole else 0.0 for one, whole in gathered]
         self._waiting = {
             "step_ms": round(1e3 * step, 3),
             "waiting": round(1 - fmean(busy), 3),
-            "bubble": round((stages - 1) / (self._parts + stages - 1), 3),
+            "bubble": round((stages - 1) / (parts + stages - 1), 3),
         }
         milliseconds = [round(1e3 * one, 3) for one, _ in gathered[:stages]]
         told = [{**one, "ms": ms} for one, ms in zip(self._stages, milliseconds, strict=True)]
         return {
             "hosts": hosts_of(self._ranks),
             "mesh": [self._mesh.groups, self._mesh.parts],
-            "micro_batches": self._parts,
+            "micro_batches": parts,
             "stages": told,
             **self._waiting,
         }
@@ -263,7 +258,7 @@ class Stage:
         images, truths = self._seen
         if images is None:
             return 0.0
-        rows = _rows(len(images), self._parts)[0]
+        rows = _rows(len(images), self.setup.job.micro_batches)[0]
         given = [tf.constant(example(one, rows.stop)) for one in self._span.given]
 
         def compute() -> Any:
@@ -285,36 +280,41 @@ class Stage:
             zero: of which what is to be received is made: TensorFlow would compute with constants, and send them, while
                 it compiles.
         """
-        line = self._line(zero)
+        before, after = self._links(zero)
         parts, sent, scores = [], [], []
-        for number, rows in enumerate(_rows(images, self._parts)):
-            given = line.received(number, rows) or [pixels[rows]]
+        for number, rows in enumerate(_rows(images, self.setup.job.micro_batches)):
+            given = before.receive(number, self._span.given, rows) or [pixels[rows]]
             made, target, tape = self._forwards(given, truths[rows], images)
-            sent += line.passed(number, made)
-            scores += made[:1]
-            parts.append((given, target, tape))
+            sent += after.send(number, made)
+            scores.append(made[0])
+            parts.append((number, rows, given, target, tape))
         totals = None
-        for number, rows in reversed(list(enumerate(_rows(images, self._parts)))):
-            given, target, tape = parts[number]
-            back = line.received_back(number, rows)
+        for number, rows, given, target, tape in reversed(parts):
+            back = after.receive(number, self._span.made, rows) or None
             gradients, onward = self._gradients(given, target, tape, back)
             totals = gradients if totals is None else [a + b for a, b in zip(totals, gradients, strict=True)]
-            sent += line.passed_back(number, onward)
+            sent += before.send(number, onward)
         if self._mesh.groups > 1:
             totals = self._peers.average(totals)
         if totals:
             self._span.layers.optimizer.apply(totals, self._span.layers.trainable_variables)
-        return tf.concat(scores, 0) if self._last else zero, [tf.reshape(one, [-1])[0] for one in sent]
+        return self._told(scores, sent)
 
     def _one_way(self, images: int, pixels: Any, zero: Any) -> tuple[Any, list[Any]]:
         """Return the scores of one batch, in the last stage, as the network is used; else as `_both_ways`."""
-        line = self._line(zero)
+        before, after = self._links(zero)
         sent, scores = [], []
-        for number, rows in enumerate(_rows(images, self._parts)):
-            made = self._span(line.received(number, rows) or [pixels[rows]], training=False)
-            sent += line.passed(number, made)
-            scores += made[:1]
-        return tf.concat(scores, 0) if self._last else zero, [tf.reshape(one, [-1])[0] for one in sent]
+        for number, rows in enumerate(_rows(images, self.setup.job.micro_batches)):
+            made = self._span(
+                before.receive(number, self._span.given, rows) or [pixels[rows]], training=False
+            )
+            sent += after.send(number, made)
+            scores.append(made[0])
+        return self._told(scores, sent)
+
+    def _told(self, scores: Sequence[Any], sent: Sequence[Any]) -> tuple[Any, list[Any]]:
+        """Return the scores of a batch, None before the last stage; and a number of each tensor that is sent."""
+        return tf.concat(scores, 0) if self._last else None, [tf.reshape(one, [-1])[0] for one in sent]
 
     def _forwards(self, given: Sequence[Any], truths: Any, images: int) -> tuple[Any, Any, Any]:
         """Return what this stage makes; what is to be derived (that, or the part's share of the loss); and the tape."""
@@ -336,59 +336,42 @@ class Stage:
         parts = self._mesh.parts
         return self._ranks.among([group * parts + self._place for group in range(self._mesh.groups)])
 
-    def _line(self, zero: Any) -> _Line:
-        rank = self._ranks.rank
+    def _links(self, zero: Any) -> tuple[_Link, _Link]:
+        """Return how this stage exchanges tensors with the one before it, and with the one after it."""
+        rank, ticks = self._ranks.rank, count(1)
         before = None if self._place == 0 else self._ranks.among([rank - 1, rank])
         after = None if self._last else self._ranks.among([rank, rank + 1])
-        return _Line(rank, self._span, before, after, zero=zero, ticks=count(1))
+        return (
+            _Link(before, rank, rank - 1, zero=zero, ticks=ticks),
+            _Link(after, rank, rank + 1, zero=zero, ticks=ticks),
+        )
 
 
 @dataclass(frozen=True)
-class _Line:
-    """What a stage exchanges with the one before it and the one after it; None where there is none."""
+class _Link:
+    """What a stage exchanges with a neighbour, `other`; nothing where there is none."""
 
+    both: Among | None
     rank: int
-    span: Span
-    before: Among | None
-    after: Among | None
+    other: int
     zero: Any
     ticks: Iterator[int]
 
-    def received(self, number: int, rows: slice) -> list[Any]:
-        """Return what the stage before has made of one part of a batch; nothing in the first stage."""
-        if self.before is None:
-            return []
-        return [
-            self.before.move(self._room(symbol, rows), self.rank - 1, f"forth.{self.rank}.{number}.{place}")
-            for place, symbol in enumerate(self.span.given)
-        ]
+    def receive(self, number: int, symbols: Sequence[Any], rows: slice) -> list[Any]:
+        """Return the tensors of these shapes that the neighbour sends, for one part of a batch."""
+        rooms = [self._room(symbol, rows) for symbol in symbols] if self.both else []
+        return self._moved(rooms, self.other, number)
 
-    def passed(self, number: int, made: Sequence[Any]) -> list[Any]:
-        """Send what this stage has made to the stage after."""
-        if self.after is None:
-            return []
-        return [
-            self.after.move(tensor, self.rank, f"forth.{self.rank + 1}.{number}.{place}")
-            for place, tensor in enumerate(made)
-        ]
+    def send(self, number: int, tensors: Sequence[Any]) -> list[Any]:
+        """Send these to the neighbour; they are sent once what is returned is computed."""
+        return self._moved(tensors, self.rank, number)
 
-    def received_back(self, number: int, rows: slice) -> list[Any] | None:
-        """Return the gradients of what this stage has made; None in the last stage."""
-        if self.after is None:
-            return None
-        return [
-            self.after.move(self._room(symbol, rows), self.rank + 1, f"back.{self.rank + 1}.{number}.{place}")
-            for place, symbol in enumerate(self.span.made)
-        ]
-
-    def passed_back(self, number: int, gradients: Sequence[Any]) -> list[Any]:
-        """Send the gradients of what this stage was given to the stage before."""
-        if self.before is None:
+    def _moved(self, tensors: Sequence[Any], sender: int, number: int) -> list[Any]:
+        if self.both is None:
             return []
-        return [
-            self.before.move(tensor, self.rank, f"back.{self.rank}.{number}.{place}")
-            for place, tensor in enumerate(gradients)
-        ]
+        # Sender and part: no two tensors of a step have the same name
+        name = f"{sender}.{self.rank + self.other - sender}.{number}"
+        return [self.both.move(tensor, sender, f"{name}.{place}") for place, tensor in enumerate(tensors)]
 
     def _room(self, symbol: Any, rows: slice) -> Any:
         """Return a tensor of a symbol's shape, unlike any other here: of equal ones TensorFlow would make one."""
@@ -414,7 +397,7 @@ def _cut(chain: Chain, job: TrainJob) -> tuple[list[int], list[float]]:
             )
         names = before
     seconds = chain.seconds(example(chain.model.inputs[0], -(-job.batch // job.micro_batches)))
-    cuts = named(chain, names.split(","), parts) if names else balanced(chain, seconds, parts)
+    cuts = cut_at(chain, names.split(","), parts) if names else cut_by_time(chain, seconds, parts)
     return cuts, seconds
 
 

@@ -50,12 +50,16 @@ def _check_horovod(job: TrainJob) -> None:
     """Horovod trains every network of the zoo; hosts and launcher are checked when they start."""
 
 
+def _launch(setup: Setup, on_event: OnEvent) -> None:
+    from dbinfer.train.processes import launch
+
+    setup.close()  # the ranks read a snapshot that they share
+    launch(setup.job, on_event)
+
+
 def _train_horovod(setup: Setup, on_event: OnEvent) -> None:
     if setup.job.ranks > 1:
-        from dbinfer.train.processes import launch
-
-        setup.close()  # the ranks read a snapshot that they share
-        launch(setup.job, on_event)
+        _launch(setup, on_event)
         return
     # First: the modules below import Keras, which would not be silent
     import_tensorflow()
@@ -211,14 +215,7 @@ def _check_pipeline(job: TrainJob) -> None:
         )
 
 
-def _train_pipeline(setup: Setup, on_event: OnEvent) -> None:
-    from dbinfer.train.processes import launch
-
-    setup.close()  # the ranks read a snapshot that they share
-    launch(setup.job, on_event)
-
-
-PIPELINE = Strategy("pipeline", WHEN_PIPELINE, _check_pipeline, _train_pipeline)
+PIPELINE = Strategy("pipeline", WHEN_PIPELINE, _check_pipeline, _launch)
 
 
 ALL: dict[str, Strategy] = {

@@ -18,7 +18,7 @@ pytest.importorskip("keras")
 
 import keras
 
-from dbinfer.train.cuts import Chain, Span, balanced, example, named
+from dbinfer.train.cuts import Chain, Span, cut_at, cut_by_time, example
 
 
 def straight() -> Chain:
@@ -48,16 +48,16 @@ def unet() -> Chain:
 
 def test_the_slowest_stage_is_as_quick_as_can_be() -> None:
     chain = straight()
-    assert balanced(chain, [1, 1, 1, 1, 4], 2) == [4]
-    assert balanced(chain, [4, 1, 1, 1, 1], 2) == [1]
-    assert balanced(chain, [1, 2, 3, 2, 1], 3) == [2, 3]
-    assert balanced(chain, [1, 1, 1, 1, 1], 1) == []
-    assert balanced(chain, [1, 1, 1, 1, 1], 5) == [1, 2, 3, 4]
+    assert cut_by_time(chain, [1, 1, 1, 1, 4], 2) == [4]
+    assert cut_by_time(chain, [4, 1, 1, 1, 1], 2) == [1]
+    assert cut_by_time(chain, [1, 2, 3, 2, 1], 3) == [2, 3]
+    assert cut_by_time(chain, [1, 1, 1, 1, 1], 1) == []
+    assert cut_by_time(chain, [1, 1, 1, 1, 1], 5) == [1, 2, 3, 4]
 
 
 def test_too_many_stages_are_refused() -> None:
     with pytest.raises(TrainError, match="can be cut in 4 places, but 6 stages need 5"):
-        balanced(straight(), [1] * 5, 6)
+        cut_by_time(straight(), [1] * 5, 6)
 
 
 def test_not_within_the_uses_of_a_layer_nor_where_whole_numbers_cross() -> None:
@@ -65,7 +65,7 @@ def test_not_within_the_uses_of_a_layer_nor_where_whole_numbers_cross() -> None:
 
 
 def test_cuts_by_name(subtests: pytest.Subtests) -> None:
-    assert named(straight(), ["d3", "d0"], 3) == [1, 4]
+    assert cut_at(straight(), ["d3", "d0"], 3) == [1, 4]
     for names, words in (
         (["d9"], "cuts names 'd9', but .* cannot be cut there"),
         (["d4"], "cuts names 'd4', but .* cannot be cut there"),  # nothing comes after it
@@ -73,7 +73,7 @@ def test_cuts_by_name(subtests: pytest.Subtests) -> None:
         (["d1"], "cuts is 'd1', but 3 stages"),
     ):
         with subtests.test(names=names), pytest.raises(UsageError, match=words):
-            named(straight(), names, 3)
+            cut_at(straight(), names, 3)
 
 
 @pytest.mark.parametrize("make", [straight, crossed, unet])
