@@ -21,9 +21,10 @@ STATE, WEIGHTS, OPTIMIZER = "checkpoint.json", "weights.npz", "optimizer.npz"
 FIXED = (
     *("network", "network_options", "data", "batch", "optimizer", "momentum", "lr", "seed"),
     *("shuffle", "augment", "strategy", "mesh", "ranks", "sharding", "fine_tune", "version", "balance"),
+    *("block", "block_momentum"),
 )
 # What older checkpoints do not say
-BEFORE = {"momentum": 0.9, "strategy": "horovod", "mesh": "", "version": "", "balance": False}
+BEFORE = {"momentum": 0.9, "strategy": "horovod", "mesh": "", "version": "", "balance": False, "block": 16}
 
 
 @dataclass(frozen=True)

@@ -310,7 +310,7 @@ class Downpour(Led):
         # The rate of one process: batches are applied one by one, never summed
         self._schedule = Schedule.of(job, 1, self.steps)
         self._columns = [self.served.beside(self.values, first) for first in optimizer_of(job).slots.values()]
-        self._applied = self.served.make([[0]])[0]
+        self._applied, self._stale = self.served.make([[0], [0]])
         self._handed_out = 0
         self._apply = applying(job)
         slots = [one for column in self._columns for one in column]
@@ -332,7 +332,9 @@ class Downpour(Led):
         return Pass(self.metrics.values(), self._schedule.at(number * self.steps - 1), self.train.length)
 
     def about(self) -> dict[str, Any]:
-        updates = {"handed_out": self._handed_out, "applied": int(self._applied.numpy()[0])}
+        applied = int(self._applied.numpy()[0])
+        staleness = round(int(self._stale.numpy()[0]) / max(1, applied), 3)
+        updates = {"handed_out": self._handed_out, "applied": applied, "staleness": staleness}
         return {**super().about(), "updates": updates}
 
     def _batches(self, epoch: int, truths: dict[int, Any]) -> Iterator[tuple[Any, ...]]:
@@ -347,9 +349,17 @@ class Downpour(Led):
 
     def _update(self, images: Any, truths: Any, states: Any, rate: Any, number: Any) -> Any:
         """Run on a worker: fetch, differentiate, push."""
-        values = [tf.identity(one) for one in self.values]
+        seen = tf.identity(self._applied)[0]
+        with tf.control_dependencies([seen]):
+            values = [tf.identity(one) for one in self.values]
         statistics = [tf.identity(one) for one in self.statistics]
         gradients, scores, after = self.pure.gradients(values, (statistics, states), images, truths)
+        with tf.control_dependencies(gradients):
+            stale = tf.identity(self._applied)[0] - seen  # updates by others meanwhile
+        if self.setup.job.staleness_aware:
+            # Zhang et al. 2015 (arXiv:1511.05950): a gradient of weights that are long gone counts less
+            rate = rate / tf.cast(tf.maximum(stale, 1), tf.float32)
+        self._stale.assign_add([stale])
         count = tf.cast(tf.shape(images)[0], tf.float32)
         for place, (variable, gradient) in enumerate(zip(self.values, gradients, strict=True)):
             self._apply(variable, [column[place] for column in self._columns], gradient / count, rate, number)

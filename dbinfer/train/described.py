@@ -36,7 +36,7 @@ from dbinfer_models import VOID, numbered
 from dbinfer_udf.manifest import Manifest, ManifestError
 
 # One process sums up each image's loss itself; these leave that to Keras
-BY_KERAS = ("horovod", "split")
+BY_KERAS = ("horovod", "split", "averaging")
 
 
 def describe_apart(job: TrainJob, source: Source) -> TrainJob:

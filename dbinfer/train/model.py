@@ -146,8 +146,14 @@ class Meter(keras.callbacks.Callback):  # type: ignore[misc]
         self._tell(batch + 1)
 
 
-def one_epoch(model: Any, pipeline: Pipeline, meter: Meter, ranks: Ranks) -> dict[str, float]:
-    """Train one epoch and return loss and metrics, the mean over all ranks (they saw equally many images)."""
+def one_epoch(
+    model: Any, pipeline: Pipeline, meter: Meter, ranks: Ranks, callbacks: Sequence[Any] = ()
+) -> dict[str, float]:
+    """Train one epoch and return loss and metrics, the mean over all ranks (they saw equally many images).
+
+    Args:
+        callbacks: more of Keras.
+    """
     import tensorflow as tf
 
     epoch = meter.epoch
@@ -158,7 +164,7 @@ def one_epoch(model: Any, pipeline: Pipeline, meter: Meter, ranks: Ranks) -> dic
             initial_epoch=epoch - 1,
             epochs=epoch,
             steps_per_epoch=pipeline.steps,
-            callbacks=[meter],
+            callbacks=[meter, *callbacks],
             shuffle=False,
             verbose=0,
         )

@@ -26,7 +26,7 @@ from dbinfer.train.model import (
     synchronise,
 )
 from dbinfer.train.own import everywhere
-from dbinfer.train.ranks import Ranks, hosts_of
+from dbinfer.train.ranks import Alone, Ranks, hosts_of
 from dbinfer.train.report import OnEvent
 from dbinfer.train.setup import Setup
 from dbinfer_udf.manifest import Manifest
@@ -108,9 +108,20 @@ def train_rank(setup: Setup, ranks: Ranks, on_event: OnEvent) -> None:
 
 
 class Rank:
-    """The network and the images of one rank, see dbinfer.train.course.Trainer."""
+    """The network and the images of one rank, see dbinfer.train.course.Trainer.
 
-    def __init__(self, setup: Setup, ranks: Ranks) -> None:
+    Attributes:
+        callbacks: of Keras, for each epoch.
+
+    Args:
+        setup: what is trained.
+        ranks: all of them.
+        together: whether each step is made together, with the mean of all gradients.
+    """
+
+    model: Any
+
+    def __init__(self, setup: Setup, ranks: Ranks, together: bool = True) -> None:
         import keras
 
         job = setup.job
@@ -120,8 +131,9 @@ class Rank:
         setup = replace(setup, network=everywhere(setup.network, job, ranks.share))
         self.setup, self.first, self._ranks = setup, ranks.rank == 0, ranks
         self.plain, _ = build(setup.network, setup.options)
-        self.model = distributed(setup.network.learner(self.plain), ranks)
-        compile_model(self.model, setup.network, job)
+        self.network = distributed(setup.network.learner(self.plain), ranks if together else Alone())
+        compile_model(self.network, setup.network, job)
+        self.model, self.callbacks = self.network, list[Any]()
         self._train = setup.training(ranks.rank, ranks.size)
         # A rank that makes one step more would wait for ever for the others' gradients
         self.steps = ranks.share(self._train.steps)
@@ -129,7 +141,7 @@ class Rank:
             raise TrainError(
                 f"rank {ranks.rank} has {self._train.steps} steps an epoch, but rank 0 has {self.steps}"
             )
-        self._schedule = Schedule.of(job, ranks.size, self.steps)
+        self._schedule = Schedule.of(job, ranks.size if together else 1, self.steps)
         self._val = setup.validation(ranks.rank, ranks.size)
         # All rows are read: no transaction stays open while the network trains
         setup.close()
@@ -142,20 +154,20 @@ class Rank:
         synchronise(self.model, self._ranks)
 
     def epoch(self, number: int, on_event: OnEvent) -> Pass:
-        reseed(self.model, Seed(self.setup.job.seed, self._ranks.rank, number))
-        meter = Meter(self.model, self._schedule, on_event, number, self._train.steps)
-        values = one_epoch(self.model, self._train, meter, self._ranks)
+        reseed(self.network, Seed(self.setup.job.seed, self._ranks.rank, number))
+        meter = Meter(self.network, self._schedule, on_event, number, self._train.steps)
+        values = one_epoch(self.network, self._train, meter, self._ranks, self.callbacks)
         return Pass(values, meter.rate, self._train.length * self._ranks.size)
 
     def evaluate(self) -> dict[str, float]:
         # Before the validation, which must evaluate the model that is saved
         if self.setup.job.average_batch_norm:
-            average_batch_norm(self.model, self._ranks)
+            average_batch_norm(self.network, self._ranks)
         if not self.setup.val:
             return {}
-        values = evaluate(self.model, self._val, self._ranks)
+        values = evaluate(self.network, self._val, self._ranks)
         if self.setup.network.finds_boxes:
-            values.update(precision(self.model, self._val, self.setup.manifest, self._ranks))
+            values.update(precision(self.network, self._val, self.setup.manifest, self._ranks))
         return values
 
     def scored(self, reading: Reading) -> tuple[Any, Any]:

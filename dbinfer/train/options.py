@@ -14,7 +14,7 @@ from typing import Any
 from dbinfer.base.errors import UsageError
 from dbinfer.base.options import check, documented, mapping, option
 
-STRATEGIES = ("horovod", "mirrored", "central", "downpour", "sandblaster", "split", "pipeline")
+STRATEGIES = ("horovod", "mirrored", "central", "downpour", "sandblaster", "split", "pipeline", "averaging")
 LAYOUTS = ("dense-by-outputs", "dense-in-pairs", "all-by-outputs")
 DEVICES = ("auto", "cpu", "gpu")
 LAUNCHERS = ("gloo", "mpi")
@@ -88,11 +88,23 @@ class TrainOptions:
         "Of `pipeline`: the layers after which the network is cut: pool1,fc1. Default: so that the slowest stage is as "
         "quick as can be, by measured times.",
     )
+    block: int = option(
+        16, "Of `averaging`: steps that each rank makes alone before the weights are averaged.", least=1
+    )
+    block_momentum: float | None = option(
+        None,
+        "Of `averaging`: how much of the last block's change the next one goes on with. Default: 1 - 1/ranks.",
+    )
     device: str = option("auto", "auto (a GPU if there is one), cpu, or gpu.", choices=DEVICES)
     launcher: str = option(
         "gloo", "What starts the ranks: gloo (horovodrun) or mpi (mpirun).", choices=LAUNCHERS
     )
     servers: int = option(1, "Processes that hold the weights, of downpour and sandblaster.", least=1)
+    staleness_aware: bool = option(
+        False,
+        "Of `downpour`: divide the rate of an update by the number of others that came while it was computed.",
+        "--staleness-aware",
+    )
     port: int = option(
         0, "First port of those processes; the others take the next ones. 0: any free ports.", least=0
     )
@@ -103,8 +115,8 @@ class TrainOptions:
     batch: int = option(32, "Images per step and rank.", least=1)
     lr: float | None = option(
         None,
-        "Learning rate of one rank; multiplied by the number of ranks, except with downpour. Default: that of the "
-        "optimizer that your network was compiled with, else 0.001.",
+        "Learning rate of one rank; multiplied by the number of ranks, except with downpour and averaging. Default: "
+        "that of the optimizer that your network was compiled with, else 0.001.",
     )
     warmup: int = option(3, "Epochs in which the rate rises from lr to lr x ranks.", least=0)
     schedule: str = option(
@@ -182,6 +194,8 @@ class TrainOptions:
             raise UsageError(f"lr is {self.lr}, but must be above 0 and below 1000")
         if not 0 <= self.momentum < 1:
             raise UsageError(f"momentum is {self.momentum}, but must be at least 0 and below 1")
+        if self.block_momentum is not None and not 0 <= self.block_momentum < 1:
+            raise UsageError(f"block_momentum is {self.block_momentum}, but must be at least 0 and below 1")
         if not 0 <= self.val_fraction < 1:
             raise UsageError(f"val_fraction is {self.val_fraction}, but must be at least 0 and below 1")
         if self.fine_tune is not None and not 0 <= self.fine_tune <= 1:

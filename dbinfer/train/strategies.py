@@ -218,9 +218,23 @@ def _check_pipeline(job: TrainJob) -> None:
 PIPELINE = Strategy("pipeline", WHEN_PIPELINE, _check_pipeline, _launch)
 
 
+WHEN_AVERAGING = (
+    "like horovod, but each rank makes --block steps alone before all take the mean of their weights, and go on in its "
+    "direction (--block-momentum). Use it where the network between hosts is so slow that horovod waits for it. The "
+    "learning rate is not multiplied, and networks that find boxes are not trained so."
+)
+
+
+def _check_averaging(job: TrainJob) -> None:
+    """Networks that find boxes are refused with the data; all others may be trained so."""
+
+
+AVERAGING = Strategy("averaging", WHEN_AVERAGING, _check_averaging, _launch)
+
+
 ALL: dict[str, Strategy] = {
     strategy.name: strategy
-    for strategy in (HOROVOD, MIRRORED, CENTRAL, DOWNPOUR, SANDBLASTER, SPLIT, PIPELINE)
+    for strategy in (HOROVOD, MIRRORED, CENTRAL, DOWNPOUR, SANDBLASTER, SPLIT, PIPELINE, AVERAGING)
 }
 assert tuple(ALL) == STRATEGIES
 

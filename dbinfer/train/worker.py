@@ -1,7 +1,7 @@
 """One process of a training, as launchers, ssh or the command start it: `python -m dbinfer.train.worker ...`.
 
     describe JOB TASK LABELS   looks at a network of the user's own, and sends what follows from it
-    JOB             a rank of horovod or pipeline, the process of mirrored and central, or the first one of split
+    JOB             a rank of horovod, pipeline or averaging, the process of mirrored and central, or the first of split
     ROLE INDEX      of downpour and sandblaster: the chief, which trains, a parameter server (ps) or a worker
                     nothing: another process of split
     horovodrun ...  Horovod's launcher, for ranks of this host alone
@@ -51,7 +51,7 @@ def train(job: TrainJob) -> None:
     """Train as the strategy says."""
     if job.strategy == "split":
         train_part((job, start_others(job)))
-    elif job.strategy in ("horovod", "pipeline"):
+    elif job.strategy in ("horovod", "pipeline", "averaging"):
         train_as_rank(job)
     else:
         train_replicas(job)
@@ -65,18 +65,19 @@ def train_as_rank(job: TrainJob) -> None:
 
     setup = make_setup(job)  # before TensorFlow: mistakes in the data show at once
     import_tensorflow()
+    groups: list[list[int]] = []
     # After TensorFlow: these import Keras, which would not be silent
     if job.strategy == "pipeline":
         from dbinfer.train.stage import groups_of
-        from dbinfer.train.stage import train_stage as train_rank
+        from dbinfer.train.stage import train_stage as train_here
 
         groups = groups_of(job)
+    elif job.strategy == "averaging":
+        from dbinfer.train.averaging import train_averaged as train_here
     else:
-        from dbinfer.train.one_rank import train_rank
-
-        groups = []
+        from dbinfer.train.one_rank import train_rank as train_here
     ranks = Horovod(job.ranks, groups) if job.ranks > 1 else Alone()
-    train_rank(setup, ranks, send if ranks.rank == 0 else _nothing)
+    train_here(setup, ranks, send if ranks.rank == 0 else _nothing)
 
 
 def train_replicas(job: TrainJob) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -75,3 +76,28 @@ def test_no_update_is_lost(optimizer: str) -> None:
             pass
     counted = slots[0] if slots else -1024 * variable
     assert set(np.rint(counted.numpy())) == {1024.0}
+
+
+@pytest.mark.parametrize(
+    ("others", "aware", "share"), [(3, True, 3), (1, True, 1), (0, True, 1), (3, False, 1)]
+)
+def test_a_stale_update_counts_less(others: int, aware: bool, share: int) -> None:
+    """Other workers have applied so many updates since this one fetched the weights."""
+    from dbinfer.train.chief import Downpour
+
+    applied, stale = tf.Variable([7]), tf.Variable([0])
+    rates: list[float] = []
+
+    def gradients(values: Any, _: Any, images: Any, __: Any) -> Any:
+        applied.assign_add([others])
+        return list(values), images, []
+
+    chief: Any = object.__new__(Downpour)
+    chief.setup = SimpleNamespace(job=replace(JOB, staleness_aware=aware))
+    chief.pure = SimpleNamespace(gradients=gradients)
+    chief.values, chief.statistics, chief._columns = [tf.Variable([1.0])], [], []
+    chief._applied, chief._stale = applied, stale
+    chief._apply = lambda variable, slots, gradient, rate, step: rates.append(float(rate))
+    chief._update(tf.zeros([2, 1]), None, (), tf.constant(0.6), tf.constant(1.0))
+    assert rates == [pytest.approx(0.6 / share)]
+    assert (int(stale[0]), int(applied[0])) == (others, 7 + others + 1)
