@@ -12,9 +12,9 @@ from typing import Any
 from dbinfer.base.apart import cores, memory_mb
 from dbinfer.base.version import __version__
 from dbinfer.database.platform import Platform
+from dbinfer_udf.host.process import NEEDS
 
-BF16_FLAGS = ("avx512_bf16", "amx_bf16")
-SHOWN_FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", *BF16_FLAGS, "amx_int8", "asimd", "bf16", "i8mm")
+SHOWN_FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", *NEEDS["bf16"], "amx_int8", "asimd", "i8mm")
 PACKAGES = (
     "openvino",
     "numpy",
@@ -51,11 +51,6 @@ def cpu_flags() -> list[str]:
     # x86 calls them flags, ARM Features
     have = _cpuinfo("flags", "Features").split()
     return [flag for flag in SHOWN_FLAGS if flag in have]
-
-
-def can_bf16() -> bool:
-    """Return whether the processor multiplies in bf16."""
-    return any(flag in BF16_FLAGS for flag in cpu_flags())
 
 
 def other_load() -> float:

@@ -35,6 +35,7 @@ from dbinfer.database.copy import encode
 from dbinfer.database.sql import read
 from dbinfer.images import builtin
 from dbinfer.images.load import LoadOptions, load
+from dbinfer_udf.host.process import precisions
 from dbinfer_udf.model.functions import RUNS
 
 PROFILE_ROWS = 16
@@ -68,12 +69,13 @@ def run_benchmark(
     Args:
         others: the methods beside dbinfer's own that are measured in a case.
     """
-    notes = [] if environment.can_bf16() else ["bf16: this processor does not compute in it."]
+    can_bf16 = "bf16" in precisions()
+    notes = [] if can_bf16 else ["bf16: this processor does not compute in it."]
     measured: list[Result] = []
     with database(server_dsn(dsn, progress), options.keep) as opened, workers(cores()) as processes:
         load, more = _load_speed(opened, options, progress)
         notes += more
-        for case in options.cases(environment.can_bf16()):
+        for case in options.cases(can_bf16):
             try:
                 taken, more = measure_case(
                     opened, processes, case=case, options=options, progress=progress, others=others(case)

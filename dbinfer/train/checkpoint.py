@@ -21,10 +21,13 @@ STATE, WEIGHTS, OPTIMIZER = "checkpoint.json", "weights.npz", "optimizer.npz"
 FIXED = (
     *("network", "network_options", "data", "batch", "optimizer", "momentum", "lr", "seed"),
     *("shuffle", "augment", "strategy", "mesh", "ranks", "sharding", "fine_tune", "version", "balance"),
-    *("block", "block_momentum"),
+    *("block", "block_momentum", "precision"),
 )
 # What older checkpoints do not say
-BEFORE = {"momentum": 0.9, "strategy": "horovod", "mesh": "", "version": "", "balance": False, "block": 16}
+BEFORE = {
+    **{"momentum": 0.9, "strategy": "horovod", "mesh": "", "version": "", "balance": False},
+    **{"block": 16, "precision": "f32"},
+}
 
 
 @dataclass(frozen=True)

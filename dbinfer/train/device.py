@@ -7,11 +7,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 from dbinfer.base.apart import cores
 from dbinfer.base.errors import TrainError
 from dbinfer.database.pins import install
+from dbinfer_udf.host.process import NEEDS, precisions
 
 if TYPE_CHECKING:
     from dbinfer.train.ranks import Ranks
@@ -41,15 +43,16 @@ def _missing() -> TrainError:
     return TrainError("training needs TensorFlow, which is not installed", install("train"))
 
 
-def choose_device(device: str, place: int = 0) -> None:
+def choose_device(device: str, place: int = 0, precision: str = "f32") -> None:
     """Let this process see one GPU of its own, or none.
 
     Args:
         device: auto (a GPU where there is one), cpu or gpu.
         place: number of this process on its host; processes share GPUs where there are fewer.
+        precision: see choose_precision.
 
     Raises:
-        TrainError: a GPU is requested, but there is none.
+        TrainError: a GPU is requested, but there is none; or as choose_precision.
     """
     import tensorflow as tf
 
@@ -57,6 +60,7 @@ def choose_device(device: str, place: int = 0) -> None:
     # Once TensorFlow has computed in this process, it keeps its devices
     with suppress(RuntimeError):
         tf.config.set_visible_devices([found[place % len(found)]] if found else [], "GPU")
+    choose_precision(precision, found)
 
 
 def gpus(device: str) -> Sequence[Any]:
@@ -74,6 +78,34 @@ def gpus(device: str) -> Sequence[Any]:
             "Leave out --device gpu, or install TensorFlow with CUDA where there is a GPU.",
         )
     return list(found)
+
+
+def choose_precision(precision: str, gpus: Sequence[Any] = ()) -> None:
+    """Let the processor multiply in f32 or bf16; weights, sums and what the optimizer keeps are f32 in any case.
+
+    TensorFlow's own rewriting of its graphs and not a policy of Keras: so it serves networks that were built before,
+    and the saved model is as usual.
+
+    Raises:
+        TrainError: the processor has no instructions for it, or GPUs compute.
+    """
+    import tensorflow as tf
+
+    if precision == "bf16" and gpus:
+        raise TrainError(
+            "the precision bf16 is for processors, but this host's GPUs compute",
+            "Leave out --precision, or add --device cpu.",
+        )
+    if precision == "bf16" and precision not in precisions():
+        raise TrainError(
+            f"the precision bf16 needs a processor with one of {', '.join(NEEDS['bf16'])}, which the one of "
+            f"{gethostname()} has not",
+            "Leave out --precision.",
+        )
+    # In both cases: a process may train several times
+    tf.config.optimizer.set_experimental_options(
+        {"auto_mixed_precision_onednn_bfloat16": precision == "bf16"}
+    )
 
 
 def limit_threads(threads: int) -> None:

@@ -125,7 +125,7 @@ class Rank:
         import keras
 
         job = setup.job
-        choose_device(job.device, ranks.local_rank)
+        choose_device(job.device, ranks.local_rank, job.precision)
         share_cores(job.threads, ranks)
         keras.utils.set_random_seed(job.seed + ranks.rank)  # dropout and the like differ from rank to rank
         setup = replace(setup, network=everywhere(setup.network, job, ranks.share))

@@ -17,6 +17,7 @@ from dbinfer.base.options import check, documented, mapping, option
 STRATEGIES = ("horovod", "mirrored", "central", "downpour", "sandblaster", "split", "pipeline", "averaging")
 LAYOUTS = ("dense-by-outputs", "dense-in-pairs", "all-by-outputs")
 DEVICES = ("auto", "cpu", "gpu")
+PRECISIONS = ("f32", "bf16")
 LAUNCHERS = ("gloo", "mpi")
 OPTIMIZERS = ("adam", "sgd", "rmsprop", "adagrad")
 DEFAULT_RATE, DEFAULT_OPTIMIZER = 1e-3, "adam"
@@ -96,6 +97,11 @@ class TrainOptions:
         "Of `averaging`: how much of the last block's change the next one goes on with. Default: 1 - 1/ranks.",
     )
     device: str = option("auto", "auto (a GPU if there is one), cpu, or gpu.", choices=DEVICES)
+    precision: str = option(
+        "f32",
+        "What the processor multiplies in: {choices} (faster with AMX and large convolutions; weights stay f32).",
+        choices=PRECISIONS,
+    )
     launcher: str = option(
         "gloo", "What starts the ranks: gloo (horovodrun) or mpi (mpirun).", choices=LAUNCHERS
     )

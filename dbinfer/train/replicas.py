@@ -18,7 +18,7 @@ import tensorflow as tf
 from dbinfer.base.errors import TrainError
 from dbinfer.train.answers import Reading, joined
 from dbinfer.train.course import Pass, Schedule, StepReports
-from dbinfer.train.device import gpus, limit_threads
+from dbinfer.train.device import choose_precision, gpus, limit_threads
 from dbinfer.train.loader import Pipeline, Seed, read_batches
 from dbinfer.train.model import Metrics, Pure, build, compile_model
 from dbinfer.train.options import TrainJob
@@ -42,6 +42,7 @@ def make_strategy(job: TrainJob) -> Any:
 
 def _devices(job: TrainJob) -> list[str]:
     found = gpus(job.device)
+    choose_precision(job.precision, found)
     if job.threads:
         limit_threads(job.threads)
     if not found:

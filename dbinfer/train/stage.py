@@ -74,7 +74,7 @@ class Stage:
 
     def __init__(self, setup: Setup, ranks: Ranks) -> None:
         job = setup.job
-        choose_device(job.device, ranks.local_rank)
+        choose_device(job.device, ranks.local_rank, job.precision)
         share_cores(job.threads, ranks)
         # The same in all: each makes the whole network once, and keeps its stage
         keras.utils.set_random_seed(job.seed)

@@ -162,6 +162,15 @@ def _check_sandblaster(job: TrainJob) -> None:
             "the strategy sandblaster needs the same images in every evaluation, but augment changes them",
             "Leave out --augment.",
         )
+    _check_f32(job, "L-BFGS compares losses to more digits than bf16 has")
+
+
+def _check_f32(job: TrainJob, reason: str) -> None:
+    if job.precision != "f32":
+        raise UsageError(
+            f"precision is {job.precision}, but the strategy {job.strategy} computes in f32: {reason}",
+            "Leave out --precision.",
+        )
 
 
 SANDBLASTER = Strategy("sandblaster", WHEN_SANDBLASTER, _check_sandblaster, train_servers)
@@ -180,6 +189,7 @@ def _check_split(job: TrainJob) -> None:
 
     if find_spec("jax") is None:
         raise TrainError("the strategy split needs JAX, which is not installed", install("split"))
+    _check_f32(job, "only TensorFlow is told to multiply so")
     Mesh.of(job)
     check_network(job)
     check_reachable(hosts_of(job))

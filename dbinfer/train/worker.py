@@ -146,7 +146,7 @@ def _prepare(role: str, job: TrainJob, told: dict[str, Any], address: str) -> No
 
     import_tensorflow()
     # Servers and the chief compute nothing that a GPU would do faster
-    choose_device(job.device if role == "worker" else "cpu", told["place"])
+    choose_device(job.device if role == "worker" else "cpu", told["place"], job.precision)
     limit_threads(told["threads"])
     listen_only_on(address)
 

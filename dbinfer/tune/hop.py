@@ -25,7 +25,7 @@ from optuna.trial import TrialState
 from dbinfer.base.errors import DbinferError
 from dbinfer.train import checkpoint
 from dbinfer.train.course import Schedule, Training, finish, record
-from dbinfer.train.device import limit_threads
+from dbinfer.train.device import choose_precision, limit_threads
 from dbinfer.train.loader import Seed
 from dbinfer.train.model import Meter, build, compile_model, distributed, evaluate, one_epoch, reseed
 from dbinfer.train.ranks import Alone, hosts_of
@@ -224,6 +224,7 @@ class Hopper:
 def work(worker: Worker) -> None:
     """Train whatever trial comes by on this worker's shard, until the study has its trials."""
     limit_threads(worker.job.train.threads)
+    choose_precision(worker.job.train.precision)
     hopper = Hopper(worker)
     while True:
         try:
