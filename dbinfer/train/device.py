@@ -16,6 +16,7 @@ from dbinfer.database.pins import install
 from dbinfer_udf.host.process import NEEDS, precisions
 
 if TYPE_CHECKING:
+    from dbinfer.train.options import TrainJob
     from dbinfer.train.ranks import Ranks
 
 
@@ -119,7 +120,10 @@ def limit_threads(threads: int) -> None:
         pass  # once TensorFlow has computed in this process, it keeps its threads
 
 
-def share_cores(threads: int, ranks: Ranks) -> None:
-    """Share the host's cores among its ranks, unless `threads` says how many each has; TensorFlow takes all of them."""
-    if ranks.size > 1 or threads:
-        limit_threads(threads or max(1, cores() // ranks.local_size))
+def share_cores(job: TrainJob, ranks: Ranks) -> None:
+    """Share the host's cores among its ranks, unless `threads` says how many each has; TensorFlow takes all of them.
+
+    A rank that is bound has some for itself already.
+    """
+    if ranks.size > 1 or job.threads:
+        limit_threads(job.threads or max(1, cores() // (1 if job.bind else ranks.local_size)))

@@ -126,7 +126,7 @@ class Rank:
 
         job = setup.job
         choose_device(job.device, ranks.local_rank, job.precision)
-        share_cores(job.threads, ranks)
+        share_cores(job, ranks)
         keras.utils.set_random_seed(job.seed + ranks.rank)  # dropout and the like differ from rank to rank
         setup = replace(setup, network=everywhere(setup.network, job, ranks.share))
         self.setup, self.first, self._ranks = setup, ranks.rank == 0, ranks

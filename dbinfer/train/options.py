@@ -16,6 +16,8 @@ from dbinfer.base.options import check, documented, mapping, option
 
 STRATEGIES = ("horovod", "mirrored", "central", "downpour", "sandblaster", "split", "pipeline", "averaging")
 LAYOUTS = ("dense-by-outputs", "dense-in-pairs", "all-by-outputs")
+BINDINGS = ("core", "l3cache", "numa", "socket", "node")
+BOUND = re.compile(rf"({'|'.join(BINDINGS)})(:pe=[1-9][0-9]*)?")
 DEVICES = ("auto", "cpu", "gpu")
 PRECISIONS = ("f32", "bf16")
 LAUNCHERS = ("gloo", "mpi")
@@ -104,6 +106,12 @@ class TrainOptions:
     )
     launcher: str = option(
         "gloo", "What starts the ranks: gloo (horovodrun) or mpi (mpirun).", choices=LAUNCHERS
+    )
+    bind: str = option(
+        "",
+        "Of the launcher mpi: what each rank is bound to, as mpirun's -map-by says it: core, numa, socket:pe=10 (10 "
+        "cores of a socket). Default: nothing.",
+        metavar="WHERE",
     )
     servers: int = option(1, "Processes that hold the weights, of downpour and sandblaster.", least=1)
     staleness_aware: bool = option(
@@ -198,6 +206,16 @@ class TrainOptions:
         check(self)
         if self.lr is not None and not 0 < self.lr < 1000:
             raise UsageError(f"lr is {self.lr}, but must be above 0 and below 1000")
+        if self.bind and self.launcher != "mpi":
+            raise UsageError(
+                f"bind is {self.bind!r}, but the launcher {self.launcher} binds no ranks",
+                "Add --launcher mpi.",
+            )
+        if self.bind and not BOUND.fullmatch(self.bind):
+            raise UsageError(
+                f"bind is {self.bind!r}, but must be one of {', '.join(BINDINGS)}",
+                "Add :pe=CORES where a rank gets several cores: socket:pe=10.",
+            )
         if not 0 <= self.momentum < 1:
             raise UsageError(f"momentum is {self.momentum}, but must be at least 0 and below 1")
         if self.block_momentum is not None and not 0 <= self.block_momentum < 1:

@@ -34,6 +34,7 @@ ENDED = (  # how mpirun, horovodrun and dbinfer.train.mesh report it
     re.compile(r"Process name: (?:\[\[\d+,\d+\],)?(?P<rank>\d+)\]?\s+Exit code:\s+(?P<status>\d+)"),
 )
 RAISED = re.compile(r"\b[\w.]+(?:Error|Exception|Exit): .*")
+BINDING = re.compile(r"rank \d+ (?:is not )?bound .*")  # of mpirun --report-bindings
 KEPT_LINES = 40
 WARNING = "dbinfer: left out: "  # of dbinfer.train.loader
 
@@ -221,6 +222,8 @@ def follow(process: subprocess.Popen[str], on_event: OnEvent) -> tuple[DbinferEr
         event = find(line)
         if event is None:
             note(line, last)
+            if found := BINDING.search(line):
+                on_event({"event": "network", "text": found[0]})
         elif event["event"] == "error":
             # The first: what other ranks say afterwards follows from losing that one
             failure = failure or to_error(event)
@@ -253,13 +256,13 @@ def stop(process: subprocess.Popen[str]) -> None:
 
 BUILD = "Build it, once per machine: make train-env"
 MPI_FLAGS = (
-    # mpirun waits busily; without these two, ranks take shared cores from each other
-    *("-bind-to", "none", "-mca", "mpi_yield_when_idle", "1"),
+    # mpirun waits busily: unbound ranks would take shared cores from each other
+    *("-mca", "mpi_yield_when_idle", "1"),
     # No reading of other processes' memory, which containers forbid
     *("-mca", "btl_vader_single_copy_mechanism", "none"),
-    # mpirun refuses more ranks than it counts cores
-    *("--oversubscribe", "-map-by", "slot"),
 )
+# mpirun binds ranks by itself, and refuses more of them than it counts cores
+UNBOUND_MPI_FLAGS = ("-bind-to", "none", "--oversubscribe", "-map-by", "slot")
 # No RDMA: Horovod's manual warns of it
 NETWORK_MPI_FLAGS = ("-mca", "btl", "^openib")
 # Open MPI listens on every address and authenticates nobody; ranks of one host need no network
@@ -329,8 +332,15 @@ def launcher_command(job: TrainJob, hosts: dict[str, int], environment: dict[str
     # In containers root trains, and mpirun refuses root unless told
     root = ["--allow-run-as-root"] if os.getuid() == 0 else []
     passed = [word for name in sorted(environment) if _is_passed(name) for word in ("-x", name)]
-    flags = [*MPI_FLAGS, *(LOCAL_MPI_FLAGS if alone else NETWORK_MPI_FLAGS)]
+    flags = [*MPI_FLAGS, *_bound(job.bind), *(LOCAL_MPI_FLAGS if alone else NETWORK_MPI_FLAGS)]
     return ["mpirun", *root, "-np", str(job.ranks), "-H", slots, *flags, *passed]
+
+
+def _bound(where: str) -> Sequence[str]:
+    if not where:
+        return UNBOUND_MPI_FLAGS
+    level, _, cores = where.partition(":")
+    return ("-map-by", where, "-bind-to", "core" if cores else level, "--report-bindings")
 
 
 def _is_passed(name: str) -> bool:

@@ -75,7 +75,7 @@ class Stage:
     def __init__(self, setup: Setup, ranks: Ranks) -> None:
         job = setup.job
         choose_device(job.device, ranks.local_rank, job.precision)
-        share_cores(job.threads, ranks)
+        share_cores(job, ranks)
         # The same in all: each makes the whole network once, and keeps its stage
         keras.utils.set_random_seed(job.seed)
         setup = replace(setup, network=everywhere(setup.network, job, ranks.share))

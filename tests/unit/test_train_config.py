@@ -39,6 +39,11 @@ def test_a_wrong_value_is_named(subtests: pytest.Subtests) -> None:
         ({"epochs": 0}, "epochs is 0, but must be at least 1"),
         ({"ranks": 0}, "ranks is 0, but must be at least 1"),
         ({"lr": -0.1}, "lr is -0.1, but must be above 0"),
+        ({"bind": "core"}, "bind is 'core', but the launcher gloo binds no ranks"),
+        (
+            {"bind": "moon", "launcher": "mpi"},
+            "bind is 'moon', but must be one of core, l3cache, numa, socket, node",
+        ),
         ({"launcher": "slurm"}, "launcher is 'slurm', but must be one of gloo, mpi"),
         ({"strategy": "magic"}, "strategy is 'magic', but must be one of horovod"),
         ({"device": "tpu"}, "device is 'tpu', but must be one of auto, cpu, gpu"),
@@ -115,6 +120,19 @@ def test_what_tunes_a_rank_reaches_the_other_hosts(subtests: pytest.Subtests) ->
             job = TrainJob("digits", "digits", out="run", ranks=2, hosts="a:1,b:1", launcher="mpi")
             words = launcher_command(job, hosts_of(job), {name: "1"})
             assert words[words.index("-x") + 1] == name
+
+
+@pytest.mark.parametrize(
+    ("bind", "wanted"),
+    [
+        ("", "-bind-to none --oversubscribe -map-by slot"),
+        ("core", "-map-by core -bind-to core --report-bindings"),
+        ("socket:pe=10", "-map-by socket:pe=10 -bind-to core --report-bindings"),
+    ],
+)
+def test_what_ranks_are_bound_to_is_mpiruns_to_say(bind: str, wanted: str) -> None:
+    job = TrainJob("digits", "digits", out="run", ranks=2, launcher="mpi", bind=bind)
+    assert f" {wanted} " in " ".join(launcher_command(job, hosts_of(job), {}))
 
 
 def test_what_belongs_to_this_host_or_is_no_ones_business_stays_here(subtests: pytest.Subtests) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,11 @@ from train_runs import (
     strokes_folder,
 )
 
+from dbinfer.base.apart import cores
 from dbinfer.base.errors import DataError, TrainError
 from dbinfer.train import TrainJob, checkpoint, run
 from dbinfer.train.model import build, compile_model
+from dbinfer.train.processes import launch
 from dbinfer.train.report import read_report
 from dbinfer.train.setup import make_setup
 
@@ -68,6 +71,20 @@ def alone(unet: TrainJob) -> TrainJob:
 def test_two_ranks_equal_one_with_twice_the_batch(unet: TrainJob, alone: TrainJob, launcher: str) -> None:
     job = replace(unet, launcher=launcher, out=unet.out + launcher)
     launched(job)
+    trained = final_weights(alone)
+    assert difference(final_weights(job), trained) <= tolerance(trained, STEPS, TERMS)
+
+
+@pytest.mark.wide
+@pytest.mark.skipif(cores() < 2, reason="each of two ranks is bound to a core of its own")
+def test_bound_ranks_say_where(unet: TrainJob, alone: TrainJob) -> None:
+    job = replace(unet, launcher="mpi", bind="core", out=unet.out + "-bound")
+    said: list[str] = []
+    job.folder.mkdir(parents=True)
+    launch(job, lambda event: said.append(event.get("text", "")))
+    where = [found for text in said if (found := re.match(r"rank (\d) bound to .*core (\d)", text))]
+    assert sorted(found[1] for found in where) == ["0", "1"]
+    assert len({found[2] for found in where}) == 2
     trained = final_weights(alone)
     assert difference(final_weights(job), trained) <= tolerance(trained, STEPS, TERMS)
 
