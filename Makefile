@@ -1,5 +1,5 @@
 # One line each: a target sets up what it needs (scripts/bootstrap, quick the second time) and calls the real tool.
-.PHONY: help bootstrap demo test test-all check bench test-trust test-greenplum test-docker test-matrix train-env docs clean
+.PHONY: help bootstrap demo test test-all check bench papers test-trust test-greenplum test-docker test-matrix train-env docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -23,6 +23,9 @@ check: bootstrap ## ruff, mypy and the layer test
 bench: bootstrap ## images per second of SQL against a bare loop and other methods; rewrites docs/explanation/performance.md, under 40 minutes
 	@.venv/bin/pip install --quiet -e '.[bench]'
 	@.venv/bin/python tests/bench/publish.py bench scaling
+
+papers: bootstrap train-env ## the experiments of the papers of this field beside ours; writes docs/explanation/papers.md, under 40 minutes; goes on where it was stopped
+	@.venv/bin/python tests/bench/papers.py
 
 test-trust: bootstrap ## the tests that the page on security names, with a table at the end; LONG=1 for all of it; on the cluster where one is named
 	@.venv/bin/pytest $$(grep -oE 'tests/[a-z]+/test_[a-z0-9_*]+\.py' docs/explanation/security.md | sort -u)
