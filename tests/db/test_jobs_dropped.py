@@ -101,7 +101,11 @@ def test_a_version_that_is_dropped_in_mid_job(db: Connection, dsn: str, tmp_path
     first = ask(db, "SELECT version FROM dbinfer.models")
     deploy_another_version(dsn, tmp_path)
     error = run(dsn, lambda: forget(f"colours@{first}", dsn), model=f"colours@{first}")
-    assert error.message == f'model "colours" has no version or alias "{first}"'
+    wanted = f'model "colours" has no version or alias "{first}"'
+    # On Greenplum a segment of the running batch may be the first to miss it
+    assert error.message == wanted or error.message.startswith(
+        "the model version of this token does not exist"
+    )
     assert error.hint
     whole_batches(db)
 

@@ -11,6 +11,7 @@ import pytest
 from dbinfer_udf.errors import ModelError
 from dbinfer_udf.host.cache import Entry, file_state
 from dbinfer_udf.host.housekeeping import Writer
+from dbinfer_udf.model.model import compile_model
 
 
 def test_a_folder_that_goes_while_files_are_written_says_to_run_the_statement_again(tmp_path: Path) -> None:
@@ -28,6 +29,13 @@ def test_a_folder_that_goes_while_files_are_written_says_to_run_the_statement_ag
         again.write(kind, b"part")
     again.finish()
     assert entry.good()
+
+
+def test_files_that_go_before_they_are_compiled_say_to_run_the_statement_again(tmp_path: Path) -> None:
+    openvino = pytest.importorskip("openvino")
+    with pytest.raises(ModelError, match="the files of the model are no longer in the host cache") as caught:
+        compile_model(openvino, Entry(str(tmp_path), "a", "b"), "f32", 1, 1)
+    assert "again" in caught.value.hint
 
 
 def test_a_folder_where_nothing_can_be_made_names_it_and_the_cure(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import tasks
 from ..errors import ImageError, ModelError
-from ..host.cache import Entry, file_state, keep_in_cache, read_trial, temporary_folder
+from ..host.cache import Entry, file_state, files_gone, keep_in_cache, read_trial, temporary_folder
 from ..host.housekeeping import COMPILE_SECONDS
 from ..host.libraries import signals_blocked
 from ..host.memory import memory_for
@@ -78,6 +78,8 @@ def compile_model(
                 return core.compile_model(source, "CPU", dict(config, CACHE_DIR=blobs))
         return _compile_new(core, source, config, blobs)
     except RuntimeError as err:
+        if not all(os.path.exists(entry.path(kind)) for kind in ("xml", "bin")):
+            raise files_gone("the model") from err
         raise ModelError(
             "OpenVINO cannot compile the model on this host: %s" % str(err).strip().splitlines()[-1],
             hint="Compare the OpenVINO versions of all hosts: dbinfer doctor",
