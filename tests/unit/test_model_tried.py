@@ -48,6 +48,7 @@ def entry(tmp_path: Path) -> Entry:
     made = Entry(str(tmp_path), "1" * 64, "2" * 64)
     os.makedirs(made.folder)
     Path(made.path("xml")).write_bytes(b'<?xml version="1.0"?>\n<net name="a">')
+    Path(made.path("bin")).write_bytes(b"")
     return made
 
 
@@ -66,6 +67,24 @@ def test_only_an_ir_is_tried_or_loaded(trials: Trials, entry: Entry) -> None:
     for head in (b"<net>", b'\n<?xml version="1.0"?><net name="a"', b"<net\n"):
         Path(entry.path("xml")).write_bytes(head)
         use(entry)
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_files_that_go_say_to_run_the_statement_again(
+    trials: Trials, entry: Entry, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Not what OpenVINO, or the system, makes of a file that is not there."""
+
+    def removed(*given: Any, **more: Any) -> Result:
+        shutil.rmtree(entry.folder)
+        raise TrialError("OpenVINO cannot run it: Could not open the file", "")
+
+    if when == "before":
+        shutil.rmtree(entry.folder)
+    monkeypatch.setattr(tried, "run_trial", removed)
+    with pytest.raises(ModelError, match="the files of the model are no longer in the host cache") as caught:
+        use(entry)
+    assert "again" in caught.value.hint
 
 
 def test_a_success_is_remembered_until_a_limit_or_openvino_changes(trials: Trials, entry: Entry) -> None:
@@ -198,7 +217,7 @@ def test_a_full_disk_stops_nobody_and_leaves_no_file(
     for _ in range(2):
         use(entry)
     assert trials.count == 2
-    assert sorted(os.listdir(entry.folder)) == ["model.xml", "trial.lock"]
+    assert sorted(os.listdir(entry.folder)) == ["model.bin", "model.xml", "trial.lock"]
 
 
 SOUND: dict[str, Any] = {

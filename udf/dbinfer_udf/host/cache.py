@@ -138,6 +138,10 @@ class Entry:
         except OSError:
             pass
 
+    def gone(self) -> bool:
+        """Return whether somebody has removed a file from the cache, see files_gone."""
+        return not all(os.path.exists(self.path(kind)) for kind in KINDS)
+
     def good(self) -> bool:
         """Return whether both files are there and hold what their digests say."""
         stamp = self._stamp()

@@ -78,7 +78,7 @@ def compile_model(
                 return core.compile_model(source, "CPU", dict(config, CACHE_DIR=blobs))
         return _compile_new(core, source, config, blobs)
     except RuntimeError as err:
-        if not all(os.path.exists(entry.path(kind)) for kind in ("xml", "bin")):
+        if entry.gone():
             raise files_gone("the model") from err
         raise ModelError(
             "OpenVINO cannot compile the model on this host: %s" % str(err).strip().splitlines()[-1],

@@ -15,7 +15,7 @@ from typing import Any, ContextManager, Dict, List, Optional, Set
 
 from ..errors import ModelError
 from ..host import interrupts
-from ..host.cache import TRIAL_NUMBERS, Entry, Keeper, read_trial, trial_path, write_whole
+from ..host.cache import TRIAL_NUMBERS, Entry, Keeper, files_gone, read_trial, trial_path, write_whole
 from ..host.libraries import signals_open
 from ..host.limits import threads_taken, threads_to_try
 from ..host.memory import cancelled_error, no_room_error, one_at_a_time, room_beside
@@ -64,6 +64,8 @@ def require_tried(
                     _keep_outcome(entry, dict(outcome, asked=asked))
     assert outcome is not None
     if outcome["error"]:
+        if entry.gone():
+            raise files_gone("the model")
         raise ModelError("the model was not run: %s" % outcome["error"], hint=_hint(outcome["setting"]))
     by_threads: Dict[str, float] = outcome["by_threads"]
     return by_threads
@@ -71,11 +73,15 @@ def require_tried(
 
 def _require_ir(entry: Entry) -> None:
     """Raise unless the file is an IR: OpenVINO goes by the content, and would run an ONNX file."""
-    with open(entry.path("xml"), "rb") as xml:
-        if not _begins_ir(xml.read(512)):
-            raise ModelError(
-                "the model's xml file is not an OpenVINO IR", hint="Convert and deploy the model again."
-            )
+    try:
+        with open(entry.path("xml"), "rb") as xml:
+            begins = xml.read(512)
+    except FileNotFoundError:
+        raise files_gone("the model") from None
+    if not _begins_ir(begins):
+        raise ModelError(
+            "the model's xml file is not an OpenVINO IR", hint="Convert and deploy the model again."
+        )
 
 
 def _one_at_a_time(entry: Entry) -> ContextManager[None]:
