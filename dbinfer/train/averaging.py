@@ -46,12 +46,8 @@ class Block(keras.callbacks.Callback):  # type: ignore[misc]
 
     def __init__(self, network: Any, ranks: Ranks, job: TrainJob) -> None:
         super().__init__()
-        self._network, self._ranks, self._block, self._momentum = (
-            network,
-            ranks,
-            job.block,
-            block_momentum(job),
-        )
+        self._network, self._ranks = network, ranks
+        self._block, self._momentum = job.block, block_momentum(job)
         self._learned = list(network.trainable_variables)
         self.changes = [_beside(variable) for variable in self._learned]
         self._starts = [_beside(variable) for variable in self._learned]
@@ -87,7 +83,7 @@ class AveragedRank(Rank):
     def __init__(self, setup: Setup, ranks: Ranks) -> None:
         super().__init__(setup, ranks, together=False)
         block = Block(self.network, ranks, setup.job)
-        self.callbacks = [block]
+        self.callbacks = (block,)
         # Checkpoints hold the last changes, too
         variables = [*self.network.optimizer.variables, *block.changes]
         self.model = SimpleNamespace(

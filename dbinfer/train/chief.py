@@ -310,8 +310,8 @@ class Downpour(Led):
         # The rate of one process: batches are applied one by one, never summed
         self._schedule = Schedule.of(job, 1, self.steps)
         self._columns = [self.served.beside(self.values, first) for first in optimizer_of(job).slots.values()]
-        self._applied, self._stale = self.served.make([[0], [0]])
-        self._handed_out = 0
+        self._applied = self.served.make([[0]])[0]
+        self._handed_out, self._stale = 0, 0
         self._apply = applying(job)
         slots = [one for column in self._columns for one in column]
         # What checkpoints keep: the weights of this process, and what the optimizer keeps on the servers
@@ -322,10 +322,12 @@ class Downpour(Led):
         truths: dict[int, Any] = {}
         tell = StepReports(on_event, number, self.steps)
         done = self.work.results(self._update, self._batches(number, truths), again=False)
-        for number_done, (step, scores) in enumerate(done, 1):
+        for number_done, (step, found) in enumerate(done, 1):
             truth = truths.pop(step)
-            if scores is not None:
+            if found is not None:
+                scores, stale = found
                 self.metrics.add(scores, truth)
+                self._stale += int(stale)
             tell(number_done)
         self._check_applied()
         self.fetch()
@@ -333,7 +335,7 @@ class Downpour(Led):
 
     def about(self) -> dict[str, Any]:
         applied = int(self._applied.numpy()[0])
-        staleness = round(int(self._stale.numpy()[0]) / max(1, applied), 3)
+        staleness = round(self._stale / max(1, applied), 3)
         updates = {"handed_out": self._handed_out, "applied": applied, "staleness": staleness}
         return {**super().about(), "updates": updates}
 
@@ -348,25 +350,24 @@ class Downpour(Led):
             yield images, truth, self.pure.states(seed, step), rate, number
 
     def _update(self, images: Any, truths: Any, states: Any, rate: Any, number: Any) -> Any:
-        """Run on a worker: fetch, differentiate, push."""
+        """Run on a worker: fetch, differentiate, push; return scores, and how many updates others made meanwhile."""
         seen = tf.identity(self._applied)[0]
         with tf.control_dependencies([seen]):
             values = [tf.identity(one) for one in self.values]
         statistics = [tf.identity(one) for one in self.statistics]
         gradients, scores, after = self.pure.gradients(values, (statistics, states), images, truths)
         with tf.control_dependencies(gradients):
-            stale = tf.identity(self._applied)[0] - seen  # updates by others meanwhile
+            stale = tf.identity(self._applied)[0] - seen
         if self.setup.job.staleness_aware:
             # Zhang et al. 2015 (arXiv:1511.05950): a gradient of weights that are long gone counts less
             rate = rate / tf.cast(tf.maximum(stale, 1), tf.float32)
-        self._stale.assign_add([stale])
         count = tf.cast(tf.shape(images)[0], tf.float32)
         for place, (variable, gradient) in enumerate(zip(self.values, gradients, strict=True)):
             self._apply(variable, [column[place] for column in self._columns], gradient / count, rate, number)
         for one, new, old in zip(self.statistics, after, statistics, strict=True):
             one.assign_add(new - old)  # added under the lock, so that changes by other workers stay
         self._applied.assign_add([1])
-        return scores
+        return scores, stale
 
     def _check_applied(self) -> None:
         applied = int(self._applied.numpy()[0])

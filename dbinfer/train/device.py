@@ -81,18 +81,22 @@ def gpus(device: str) -> Sequence[Any]:
     return list(found)
 
 
-def choose_precision(precision: str, gpus: Sequence[Any] = ()) -> None:
+def choose_precision(precision: str, computing: Sequence[Any] = ()) -> None:
     """Let the processor multiply in f32 or bf16; weights, sums and what the optimizer keeps are f32 in any case.
 
     TensorFlow's own rewriting of its graphs and not a policy of Keras: so it serves networks that were built before,
     and the saved model is as usual.
+
+    Args:
+        precision: f32 or bf16.
+        computing: GPUs, where they compute.
 
     Raises:
         TrainError: the processor has no instructions for it, or GPUs compute.
     """
     import tensorflow as tf
 
-    if precision == "bf16" and gpus:
+    if precision == "bf16" and computing:
         raise TrainError(
             "the precision bf16 is for processors, but this host's GPUs compute",
             "Leave out --precision, or add --device cpu.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -111,6 +112,8 @@ class Rank:
     """The network and the images of one rank, see dbinfer.train.course.Trainer.
 
     Attributes:
+        network: what is trained.
+        model: the same, or what stands for it in checkpoints.
         callbacks: of Keras, for each epoch.
 
     Args:
@@ -120,6 +123,7 @@ class Rank:
     """
 
     model: Any
+    callbacks: Sequence[Any] = ()
 
     def __init__(self, setup: Setup, ranks: Ranks, together: bool = True) -> None:
         import keras
@@ -133,7 +137,7 @@ class Rank:
         self.plain, _ = build(setup.network, setup.options)
         self.network = distributed(setup.network.learner(self.plain), ranks if together else Alone())
         compile_model(self.network, setup.network, job)
-        self.model, self.callbacks = self.network, list[Any]()
+        self.model = self.network
         self._train = setup.training(ranks.rank, ranks.size)
         # A rank that makes one step more would wait for ever for the others' gradients
         self.steps = ranks.share(self._train.steps)

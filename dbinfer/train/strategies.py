@@ -46,8 +46,8 @@ WHEN_HOROVOD = (
 )
 
 
-def _check_horovod(job: TrainJob) -> None:
-    """Horovod trains every network of the zoo; hosts and launcher are checked when they start."""
+def _check_later(job: TrainJob) -> None:
+    """Nothing is refused before the data is known; hosts and launcher are checked when they start."""
 
 
 def _launch(setup: Setup, on_event: OnEvent) -> None:
@@ -69,7 +69,7 @@ def _train_horovod(setup: Setup, on_event: OnEvent) -> None:
     train_rank(setup, Alone(), on_event)
 
 
-HOROVOD = Strategy("horovod", WHEN_HOROVOD, _check_horovod, _train_horovod)
+HOROVOD = Strategy("horovod", WHEN_HOROVOD, _check_later, _train_horovod)
 
 
 WHEN_MIRRORED = (
@@ -235,11 +235,7 @@ WHEN_AVERAGING = (
 )
 
 
-def _check_averaging(job: TrainJob) -> None:
-    """Networks that find boxes are refused with the data; all others may be trained so."""
-
-
-AVERAGING = Strategy("averaging", WHEN_AVERAGING, _check_averaging, _launch)
+AVERAGING = Strategy("averaging", WHEN_AVERAGING, _check_later, _launch)
 
 
 ALL: dict[str, Strategy] = {

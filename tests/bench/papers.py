@@ -3,6 +3,7 @@
 python tests/bench/papers.py [NAME ...]     all of them without words, or those; in a clone
     --full                                  in the reports' sizes: for a cluster with GPUs
     --ranks 8 --hosts a:4,b:4 --device gpu --launcher mpi --bind socket:pe=10     as dbinfer train has them
+    --folder /shared                        for data and runs; with --hosts, one that all hosts share
 
 What an experiment has found is kept in build/papers.json, so a run that was stopped goes on with what is missing;
 an experiment that is named is measured anew. On an idle machine: other programs disturb the figures.
@@ -16,13 +17,11 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-import cv2
-import numpy as np
 from publish import BUILD, DOCS, markdown_table, tell
 from training import STROKES, compare, devices, fastest, sweep, trained
 
@@ -51,7 +50,7 @@ class Size:
 
     full: bool
     options: dict[str, Any]
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="dbinfer-papers-")))
+    folder: Path
 
     def of(self, full: int, cut: int) -> int:
         """Return how many images or epochs are trained."""
@@ -100,31 +99,13 @@ class Experiment:
         return "\n\n".join(part for part in parts if part)
 
 
-def drawn(size: Size, name: str, count: int, side: int, classes: int = 10) -> str:
-    """Write made-up images, FOLDER/LABEL/NUMBER.jpg: handwritten digits on pieces of photographs; return the folder."""
-    folder, random = size.folder / name, np.random.default_rng(0)
-    if folder.is_dir():
-        return str(folder)
-    sources = [
-        (cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_GRAYSCALE), label)
-        for file, label in builtin.digit_files("train")
-        if label < classes
-    ]
-    grounds = builtin.photograph_files((side, side), min(count, 200))
-    pieces = [cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR) for file in grounds]
-    for label in range(classes):
-        (folder / str(label)).mkdir(parents=True)
-    for number in range(count):
-        digit, label = sources[number % len(sources)]
-        image = pieces[random.integers(len(pieces))].astype(np.float32)
-        wide = int(side * random.uniform(0.6, 0.9))
-        ink = cv2.resize(digit, (wide, wide), interpolation=cv2.INTER_AREA)[:, :, None] / 255
-        top, left = random.integers(side - wide + 1, size=2)
-        there = image[top : top + wide, left : left + wide]
-        there += ink * (random.choice([0, 255]) - there)
-        (folder / str(label) / f"{number:06d}.jpg").write_bytes(
-            builtin.encode(".jpg", image.round().astype(np.uint8))
-        )
+def pictures(size: Size, name: str, count: int, side: int) -> str:
+    """Write made-up images of ten labels, FOLDER/LABEL/NUMBER.jpg: pieces of photographs; return the folder."""
+    folder = size.folder / name
+    for number, file in enumerate(builtin.photograph_files((side, side), count)):
+        path = folder / str(number % 10) / f"{number:06d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file)
     return str(folder)
 
 
@@ -139,7 +120,7 @@ def one_and_several(job: TrainJob) -> Iterator[Line]:
 def mnist(size: Size) -> Iterator[Line]:
     """One device and several, with as many images as MNIST has."""
     count = size.of(70_000, 7_500)
-    yield from one_and_several(size.job("digits", drawn(size, "mnist", count, 28), size.of(12, 3)))
+    yield from one_and_several(size.job("digits", pictures(size, "mnist", count, 28), size.of(12, 3)))
 
 
 def mnist_accuracy(size: Size) -> Iterator[Line]:
@@ -152,7 +133,7 @@ def mnist_accuracy(size: Size) -> Iterator[Line]:
 
 def cifar(size: Size) -> Iterator[Line]:
     """One device and several, with images as those of CIFAR-10."""
-    data = drawn(size, "cifar", size.of(60_000, 240), 32)
+    data = pictures(size, "cifar", size.of(60_000, 240), 32)
     yield from one_and_several(size.job("vgg19bn_cifar", data, size.of(20, 3)))
 
 
@@ -174,7 +155,7 @@ def widths(size: Size) -> Iterator[Line]:
 
 def alexnet(size: Size) -> Iterator[Line]:
     """AlexNet in one process, and in two parts."""
-    data = drawn(size, "imagenet", size.of(10_000, 60), 256)
+    data = pictures(size, "imagenet", size.of(10_000, 60), 256)
     options = {"network_options": {"dropout": 0.0}, "launcher": "gloo", "bind": "", "strategy": "split"}
     job = size.job("alexnet", data, 2, batch=10, lr=1e-4, **options)
     yield "way", "images/s", "parameters in a process", "loss after the last epoch"
@@ -222,7 +203,9 @@ def hopper(size: Size) -> Iterator[Line]:
     train = TrainOptions(epochs=size.of(12, 4), val_fraction=0.2, threads=max(1, cores() // ranks))
     yield "way", "images that a worker holds", "best accuracy", "seconds"
     for name, hop in (("weights hop", True), ("every worker has all", False)):
-        where = {"study": f"papers-{'hop' if hop else 'all'}", "out": str(size.folder / name)}
+        # A name of its own: a study that exists would go on
+        study = f"papers-{size.folder.name}-{'hop' if hop else 'all'}"
+        where = {"study": study, "out": str(size.folder / name), "hosts": size.options["hosts"]}
         given = TuneOptions(train=train, trials=2 * ranks, workers=ranks, pruner="none", hop=hop, **where)
         started = time.monotonic()
         report = tune("digits", "mnist", ["lr=1e-3..1e-2:log"], given, dsn)
@@ -317,9 +300,9 @@ this page; each section says when and where its table was measured.
 
 **The rule by which sizes are cut.** On two cores an experiment gets some minutes. The number of epochs is cut first,
 then the number of images; never the network, nor the side of its images. Seconds of an epoch grow with the number of
-images; ratios do not. Data that cannot be had is replaced by made-up images of the same size, handwritten digits on
-pieces of photographs. The reports' own sizes, on a cluster:
-`python tests/bench/papers.py --full --ranks 8 --hosts a:4,b:4 --device gpu`.
+images; ratios do not. Data that cannot be had is replaced by made-up images of the same size, pieces of
+photographs with labels that say nothing. The reports' own sizes, on a cluster:
+`python tests/bench/papers.py --full --ranks 8 --hosts a:4,b:4 --folder /shared --device gpu`.
 """
 
 
@@ -342,7 +325,8 @@ def main(names: Sequence[str], size: Size) -> None:
     kept = json.loads(KEPT.read_text()) if KEPT.is_file() else {}
     BUILD.mkdir(exist_ok=True)
     for experiment in EXPERIMENTS:
-        if experiment.name in names or (not names and experiment.name not in kept):
+        there = kept.get(experiment.name, {}).get("full") == size.full
+        if experiment.name in names or not (names or there):
             print(f"{experiment.name}: {experiment.title}", flush=True)
             kept[experiment.name] = measured(experiment, size)
             KEPT.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
@@ -350,7 +334,7 @@ def main(names: Sequence[str], size: Size) -> None:
     PAGE.write_text("\n\n".join([HEAD.strip(), *sections]) + "\n", encoding="utf-8")
 
 
-def asked() -> tuple[list[str], Size]:
+def asked() -> tuple[list[str], bool, dict[str, Any], str | None]:
     """Return what the command line says."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -362,16 +346,21 @@ def asked() -> tuple[list[str], Size]:
     for name in ("hosts", "bind"):
         parser.add_argument(f"--{name}", default="")
     parser.add_argument("--launcher", default="mpi")
+    parser.add_argument("--folder", help="for data and runs; with --hosts, one that all hosts share")
     said = vars(parser.parse_args())
-    names, full = said.pop("names"), said.pop("full")
+    names, full, folder = said.pop("names"), said.pop("full"), said.pop("folder")
+    if said["hosts"] and not folder:
+        parser.error("with --hosts, --folder must name a folder that all hosts share")
     if unknown := set(names) - {one.name for one in EXPERIMENTS}:
         parser.error(f"no experiment is called {', '.join(sorted(unknown))}")
-    return names, Size(full, said)
+    return names, full, said, folder
 
 
 if __name__ == "__main__":
-    chosen, sizes = asked()
+    chosen, in_full, given, shared = asked()
+    # in a folder of its own also where one is named, which may hold more
+    own = Path(tempfile.mkdtemp(prefix="dbinfer-papers-", dir=shared))
     try:
-        main(chosen, sizes)
+        main(chosen, Size(in_full, given, own))
     finally:
-        shutil.rmtree(sizes.folder, ignore_errors=True)
+        shutil.rmtree(own, ignore_errors=True)
