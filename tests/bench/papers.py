@@ -268,7 +268,7 @@ EXPERIMENTS = (
         "1.2 points lower than with half as many filters on one GPU, in slightly less time (Krizhevsky et al. 2012).",
         "The network on one GPU is another, smaller one: the gain is of the larger network, not of the two devices.",
         "60 made-up images of 256 x 256, 2 epochs, without dropout; the published 61 million parameters but for the "
-        "last layer. Both sides train the same network from the same weights, so with JAX the losses must be the same.",
+        "last layer. Both train the same network from the same weights: with JAX the losses differ by rounding.",
         alexnet,
     ),
     Experiment(
