@@ -45,7 +45,7 @@ BEGIN
     RETURN dbinfer_private.ticket(caller, model, 0, settings, given_token);
   ELSIF v.id IS NULL THEN
     PERFORM dbinfer_private.require_registry();
-    RAISE undefined_object USING MESSAGE = 'the model version of this token does not exist', HINT = 'Run the statement again.';
+    RAISE undefined_object USING MESSAGE = 'a version of a model was dropped while this statement ran', HINT = 'Run the statement again.';
   END IF;
   IF dbinfer_private.need_model(v.xml_digest, v.bin_digest, settings) THEN
     PERFORM dbinfer_private.require_registry();

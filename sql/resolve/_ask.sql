@@ -8,11 +8,14 @@ BEGIN
   RETURN (SELECT a.note FROM dbinfer._asker a);
 END $$ */
 LANGUAGE plpython3u STABLE PARALLEL SAFE AS $$
-import ctypes, os, time
-note, GD["dbinfer.asked"] = os.urandom(16).hex(), time.perf_counter()
-# an oid is unsigned, what ctypes returns is not
-GD["dbinfer.note"] = (note, model, ctypes.PyDLL(None).GetUserId() & 0xFFFFFFFF)
-return note
+try:
+  # the import takes milliseconds in a new session: most of the time in which a cancel could come there
+  import ctypes, os, time
+  note, GD["dbinfer.asked"] = os.urandom(16).hex(), time.perf_counter()
+  # an oid is unsigned, what ctypes returns is not
+  GD["dbinfer.note"] = (note, model, ctypes.PyDLL(None).GetUserId() & 0xFFFFFFFF)
+  return note
+-- include shared/one_interrupt.sql
 $$
 /* :tables-only */;
 COMMENT ON FUNCTION dbinfer._ask(text, boolean) IS 'internal: notes the caller who asks for a model, once; returns the number by which dbinfer._admit finds the note';

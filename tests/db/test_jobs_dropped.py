@@ -23,6 +23,8 @@ pytestmark = pytest.mark.wide
 IMAGE = tiny_models.file(tiny_models.picture(200, 0, 0))
 BATCH = 10
 ROWS = 2_000  # enough that a change comes before the end
+# on Greenplum, where a segment of the running batch may be the first to miss it
+FROM_A_SEGMENT = "a version of a model was dropped while this statement ran"
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +89,7 @@ def last_job(db: Connection) -> tuple[str, str]:
 
 def test_a_model_that_is_dropped_in_mid_job(db: Connection, dsn: str, tmp_path: Path) -> None:
     error = run(dsn, lambda: forget("colours", dsn))
-    assert error.message == 'model "colours" does not exist'
+    assert error.message in ('model "colours" does not exist', FROM_A_SEGMENT)
     assert error.hint
     stored = whole_batches(db)
     assert last_job(db) == ("failed", error.message)
@@ -101,11 +103,7 @@ def test_a_version_that_is_dropped_in_mid_job(db: Connection, dsn: str, tmp_path
     first = ask(db, "SELECT version FROM dbinfer.models")
     deploy_another_version(dsn, tmp_path)
     error = run(dsn, lambda: forget(f"colours@{first}", dsn), model=f"colours@{first}")
-    wanted = f'model "colours" has no version or alias "{first}"'
-    # On Greenplum a segment of the running batch may be the first to miss it
-    assert error.message == wanted or error.message.startswith(
-        "the model version of this token does not exist"
-    )
+    assert error.message in (f'model "colours" has no version or alias "{first}"', FROM_A_SEGMENT)
     assert error.hint
     whole_batches(db)
 

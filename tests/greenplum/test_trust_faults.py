@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import figures
 import psycopg2
@@ -160,12 +161,19 @@ def test_a_timeout_in_a_cold_session_is_one_error_and_the_session_goes_on(
         everywhere(db, "spoil('remove')")
         rows(db, f"SET statement_timeout = {milliseconds}")
         for _ in range(3):
-            found, diag = outcome(db, SHORT)
+            found, diag = past_interrupt(db)
             assert found == [(6,)] if diag is None else diag.sqlstate == "57014", (
                 diag and diag.message_primary
             )
         without_timeout(db)
-        assert ask(db, SHORT) == 6
+        assert past_interrupt(db)[0] == [(6,)]
+
+
+def past_interrupt(db: Connection) -> tuple[list[tuple[int, ...]], Any]:
+    """Return the outcome of SHORT, repeated where an interrupt was left over: see test_session_cancel."""
+    found, diag = outcome(db, SHORT)
+    left_over = diag is not None and diag.message_primary.startswith("KeyboardInterrupt")
+    return outcome(db, SHORT) if left_over else (found, diag)
 
 
 def test_how_long_a_cancel_takes(broken: str) -> None:

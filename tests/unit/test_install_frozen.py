@@ -60,8 +60,8 @@ def test_python_bodies_are_at_most_five_lines() -> None:
     paths = [path for folder in RERUN_FOLDERS for path in sorted((sql.root() / folder).glob("*.sql"))]
     python = {path.name: text for path in paths if "LANGUAGE plpython3u" in (text := path.read_text("utf-8"))}
     assert len(python) > 10
-    # no module is there before it has run, so it catches a cancel itself
-    longer = {"start_code.sql": 6}
+    # no module is there before they have run, so they catch a cancel themselves
+    longer = {"start_code.sql": 6, "_ask.sql": 8}
     for name, text in python.items():
         body = text.split("LANGUAGE plpython3u")[1].split("$$")[1].strip().splitlines()
         assert len(body) <= longer.get(name, 5), f"{name} has {len(body)} lines"
