@@ -62,10 +62,8 @@ class Session:
             raise
 
     def look(self) -> None:
-        """Check before a row: settle, and end a statement for which nobody waits any more (see orphan_flag)."""
-        if self.settles:
-            self.settle()
-        if self.orphan.value and interrupts.orphaned():
+        """End a statement for which nobody waits any more (see orphan_flag)."""
+        if interrupts.orphaned():
             raise CancelledError("the server's main process has ended")
 
     def gate(self, model: Optional[str]) -> Optional[str]:

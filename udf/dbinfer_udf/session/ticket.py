@@ -127,13 +127,16 @@ class Ticket:
         # before all else, so that a NULL costs neither a library nor a model
         if img is None:
             return None
-        if task in BESIDES or img == self._last:
-            known = self._beside(plpy, task, img, on_error, k)
-            if known is not UNKNOWN:
-                return known
         session = self._session
+        if session.settles:
+            # before the images are compared: that takes long enough for a cancel to come
+            session.settle()
+        besides = task in BESIDES or img == self._last
+        known = self._beside(plpy, task, img, on_error, k) if besides else UNKNOWN
+        if known is not UNKNOWN:
+            return known
         try:
-            if session.settles or session.orphan.value:
+            if session.orphan.value:
                 session.look()
             if on_error not in ON_ERROR:
                 raise _wrong_on_error(on_error)
