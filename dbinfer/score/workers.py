@@ -278,8 +278,9 @@ def next_range(
 ) -> Range | None:
     """Return the keys of the next open rows above `low`; None where there are none."""
     prefix = plan.platform.adapt(KEYS_BY_INDEX) if plan.ordered else ""
-    if plan.platform.mpp and prefix:
-        prefix += "SET LOCAL optimizer = off; "
+    if plan.platform.mpp:
+        # a worker's session cannot keep a setting: see never_merge
+        prefix += ONE_BY_ONE + ("SET LOCAL optimizer = off; " if prefix else "")
     with conn, conn.cursor() as cur:
         cur.execute(sql.SQL(prefix) + plan.boundary(low, size, retry, exact))
         row = cur.fetchone()
@@ -531,11 +532,15 @@ def processes(cur: Cursor, plan: Plan, total: int) -> int:
     return int(one(cur)) + 1
 
 
-def never_merge(cur: Cursor, plan: Plan) -> None:
+def never_merge(cur: Cursor, plan: Plan, local: bool = False) -> None:
     """Join in no session of a job by merging, where rows would be lost: Greenplum 7 sorts uuid and bytea by the first
-    eight bytes as a signed number, unlike its own comparison."""
+    eight bytes as a signed number, unlike its own comparison.
+
+    Args:
+        local: for this transaction alone, as behind a pooler.
+    """
     if plan.platform.mpp:
-        cur.execute("SET enable_mergejoin = off")
+        cur.execute(f"SET {'LOCAL ' if local else ''}enable_mergejoin = off")
 
 
 def open_more(stack: ExitStack, dsn: str | None, wanted: int) -> list[Connection]:

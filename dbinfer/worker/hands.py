@@ -17,7 +17,7 @@ from dbinfer.images import stores
 from dbinfer.score.shared import END, Claim, Claims, SharedJob, look, shared_jobs
 from dbinfer.score.statements import Bound, Plan, Range
 from dbinfer.score.tables import prepare
-from dbinfer.score.workers import BY_INDEX, ONE_BY_ONE, PARTS, Pace
+from dbinfer.score.workers import BY_INDEX, ONE_BY_ONE, PARTS, Pace, never_merge
 from dbinfer.worker.lane import Lane, gone, heard, hears, listen
 from dbinfer_udf.errors import UdfError
 from dbinfer_udf.session.outside import Fetched
@@ -108,6 +108,7 @@ class Hand:
                         f"{plan.into} is a table of a job that follows, for which workers cannot score",
                         "Run dbinfer score --follow, or name another table with --predictions.",
                     )
+                never_merge(cur, plan, local=True)
                 cur.execute(plan.total(False))
                 (total,) = cur.fetchone() or (0,)
             floor = 0 if plan.ordered else total // PARTS
@@ -216,6 +217,7 @@ def read(conn: Connection, plan: Plan, query: sql.Composable) -> list[Row]:
 
     with conn, conn.cursor() as cur:
         if plan.platform.mpp:
+            never_merge(cur, plan, local=True)
             cur.execute(query)
             return [(mark, key, _as_bytes(img)) for mark, *key, img in cur.fetchall()]
         if plan.ordered:
@@ -249,6 +251,7 @@ def write(
         with conn, conn.cursor() as cur:
             # a worker that is stopped in between must not keep others from these rows for ever
             cur.execute(IDLE_SQL, (f"{max(1, int(lease * 500))}ms",))
+            never_merge(cur, plan, local=True)
             for name in plan.targets:
                 name.require_own(cur, here=plan.platform.mpp)
             if claim.retry:

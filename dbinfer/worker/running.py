@@ -29,6 +29,7 @@ from dbinfer.score.scoring import PAUSE, TRIES, begin_or_join
 from dbinfer.score.shared import ending_with, look
 from dbinfer.score.statements import Plan
 from dbinfer.score.tables import make_tables, prepare
+from dbinfer.score.workers import never_merge
 from dbinfer_udf.host.limits import cores
 
 CRASHES = 5  # of a lane within this worker, after which it ends
@@ -157,6 +158,7 @@ def _prepared(conn: Connection, table: str, into: str, scoring: ScoreOptions) ->
                     raise
                 time.sleep(PAUSE)
                 continue
+            never_merge(cur, plan, local=True)
             cur.execute(plan.total(scoring.retry_errors))
             return plan, int(one(cur))
     raise AssertionError

@@ -1,10 +1,10 @@
 -- The answers are the caller's own expressions and are computed with the caller's rights. Each row gets a number by chance once; a round
--- scores the rows of each stratum whose number lies between two bounds, which the runtime's session/sampling sets.
+-- scores the rows of each stratum whose number lies between two bounds, which the runtime's session/sampling sets. Without merge joins: see find.
 CREATE OR REPLACE FUNCTION dbinfer.estimate(images regclass, answer text, within double precision DEFAULT 0.01,
   confidence double precision DEFAULT 0.95, "by" text DEFAULT NULL, proxy text DEFAULT NULL, id_column name DEFAULT 'id',
   answers text DEFAULT NULL)
 RETURNS TABLE(part text, estimate double precision, low double precision, high double precision, unknown double precision,
-  scored bigint, rows bigint) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 10 COST 1000000 AS $$
+  scored bigint, rows bigint) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 10 COST 1000000 /* greenplum: SET enable_mergejoin = off */ AS $$
 DECLARE
   kind pg_catalog.text;
   question CONSTANT pg_catalog.text := pg_catalog.format('%s: %s', images, answer);

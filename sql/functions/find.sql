@@ -1,9 +1,10 @@
 -- The expressions are the caller's own and are computed with the caller's rights. Each row gets a number by chance once; a round scores the
--- rows of each block of the proxy's values whose number lies between two bounds, which the runtime's session/finding sets.
+-- rows of each block of the proxy's values whose number lies between two bounds, which the runtime's session/finding sets. Greenplum would lose
+-- rows whose key is a uuid in a merge join: it sorts them otherwise than it compares them.
 CREATE OR REPLACE FUNCTION dbinfer.find(images regclass, condition text, proxy text DEFAULT NULL, recall double precision DEFAULT NULL,
   confidence double precision DEFAULT 0.95, precise double precision DEFAULT 1, k bigint DEFAULT NULL, id_column name DEFAULT 'id',
   answers text DEFAULT NULL)
-RETURNS TABLE(id bigint, key text, checked boolean) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1000 COST 1000000 AS $$
+RETURNS TABLE(id bigint, key text, checked boolean) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1000 COST 1000000 /* greenplum: SET enable_mergejoin = off */ AS $$
 DECLARE
   kind pg_catalog.text;
   state pg_catalog.json;

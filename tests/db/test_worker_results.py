@@ -104,6 +104,22 @@ def test_workers_know_all_functions_but_two(tables: str) -> None:
     assert known == {function for functions in MODELS.values() for function in functions}
 
 
+@pytest.mark.wide
+def test_a_uuid_as_key_loses_no_row(tables: str) -> None:
+    """Greenplum 7 sorts uuids otherwise than it compares them, so a merge join would: docs/how-to/greenplum.md."""
+    with closing(psycopg2.connect(tables)) as db, db:
+        rows(db, "CREATE TABLE coded (k uuid PRIMARY KEY, img bytea)")
+        rows(db, "INSERT INTO coded SELECT md5(id::text)::uuid, img FROM digits")
+        rows(db, "INSERT INTO coded SELECT md5(id || 'again')::uuid, img FROM digits")
+    merging = make_dsn(tables, options="-c enable_hashjoin=off")
+    options = dbinfer.ScoreOptions(model="colours", key="k", batch=200)
+    report = dbinfer.score("coded", "of_coded", options, merging)
+    bad = 2 * len(range(7, ROWS + 1, DAMAGED))
+    assert (report.rows, report.errors, report.state) == (2 * ROWS - bad, bad, "done")
+    assert dbinfer.score("coded", "of_coded", options, merging).rows == 0
+    assert dbinfer.worker("coded", "of_coded", options, dbinfer.WorkerOptions(), merging).rows == 0
+
+
 @pytest.mark.in_backends("the engine has no part of a model to count")
 @pytest.mark.wide
 def test_a_worker_of_an_administrator_scores_beside_a_server_that_can(full: str) -> None:
