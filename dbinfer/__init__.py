@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         cache,
         engine,
     )
+    from dbinfer.install.metrics import MetricsOptions, MetricsReport, metrics
     from dbinfer.label import LabelOptions, LabelReport, label
     from dbinfer.models import (
         DeployOptions,
@@ -128,6 +129,8 @@ __all__ = [
     "LabelReport",
     "LoadOptions",
     "LoadReport",
+    "MetricsOptions",
+    "MetricsReport",
     "ModelsReport",
     "NextOptions",
     "NextReport",
@@ -192,6 +195,7 @@ __all__ = [
     "judge",
     "label",
     "load",
+    "metrics",
     "models",
     "next",
     "plan",

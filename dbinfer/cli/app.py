@@ -68,6 +68,10 @@ COMMANDS = {
                 "database",
                 "Show each host's cache of model files, and remove what no version uses.",
             ),
+            "metrics": (
+                "database",
+                "Serve what was scored, jobs, engines, segments and caches as metrics for Prometheus.",
+            ),
             "engine": ("database", "Show, stop or run the engine, which scores for all sessions of a host."),
         },
         "Models": {

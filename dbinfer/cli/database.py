@@ -1,4 +1,4 @@
-"""install, upgrade, uninstall, doctor, cache, engine: dbinfer inside a database and on its hosts."""
+"""install, upgrade, uninstall, doctor, cache, metrics, engine: dbinfer inside a database and on its hosts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the application."""
-    for command in (install, upgrade, uninstall, doctor, cache):
+    for command in (install, upgrade, uninstall, doctor, cache, metrics):
         app.command()(command)
     engine = typer.Typer(help=ENGINE_HELP, no_args_is_help=True)
     for question in (status, stop, run):
@@ -147,6 +147,20 @@ def cache(*, options: dbinfer.CacheOptions, dsn: Dsn = None, json: Json = False)
     if options.prune:
         count, size = (sum(getattr(c, name) for c in report.caches) for name in ("removed", "removed_bytes"))
         console.print(f"{count} {'model' if count == 1 else 'models'} removed, {bytes_text(size)}.")
+
+
+def metrics(*, options: dbinfer.MetricsOptions, dsn: Dsn = None) -> None:
+    """Everything comes from views, as a role that sees them: a member of pg_monitor sees what all roles did.
+
+    Examples:
+
+        $ dbinfer metrics --dsn "host=coordinator dbname=shop user=monitor"
+        serving http://127.0.0.1:9187/metrics
+
+        $ dbinfer metrics --once
+    """
+    report = dbinfer.metrics(options, dsn, lambda event: say(event.step))
+    print(report.text, end="")
 
 
 def _where(content: int | None) -> str:

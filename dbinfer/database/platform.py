@@ -279,6 +279,7 @@ TABLES_ONLY_WORDS = {
     r"AUTHORIZATION dbinfer_owner\b": "",
     r"\bTO (?:dbinfer_owner|dbinfer_admin);": "TO CURRENT_USER;",
     r"r\.rolname = 'dbinfer_admin'": OWNER,
+    r"r\.rolname IN \('dbinfer_admin', 'pg_monitor'\)": f"({OWNER} OR r.rolname = 'pg_monitor')",
 }
 
 

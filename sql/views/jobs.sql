@@ -29,9 +29,9 @@ SELECT j.id,
  WHERE j.role = current_user
        -- a role that was made again under an old name is another one
        AND coalesce(j.facts->>'role_oid' = (SELECT r.oid::text FROM pg_catalog.pg_roles r WHERE r.rolname = current_user), true)
-    OR EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname = 'dbinfer_admin' AND pg_has_role(r.oid, 'USAGE'));
+    OR EXISTS (SELECT 1 FROM pg_catalog.pg_roles r WHERE r.rolname IN ('dbinfer_admin', 'pg_monitor') AND pg_has_role(r.oid, 'USAGE'));
 COMMENT ON VIEW dbinfer.jobs IS
-  'jobs of dbinfer score, running and past: your own; administrators see all, e.g. SELECT id, state, done, total, rate FROM dbinfer.jobs ORDER BY id DESC';
+  'jobs of dbinfer score, running and past: your own; administrators and members of pg_monitor see all, e.g. SELECT id, state, done, total, rate FROM dbinfer.jobs ORDER BY id DESC';
 COMMENT ON COLUMN dbinfer.jobs.id IS 'number of the job';
 COMMENT ON COLUMN dbinfer.jobs.role IS 'who started it';
 COMMENT ON COLUMN dbinfer.jobs.source IS 'table of images';

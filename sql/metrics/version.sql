@@ -1,0 +1,1 @@
+SELECT release, 1 FROM dbinfer.version
