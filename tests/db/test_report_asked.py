@@ -47,7 +47,8 @@ def test_an_estimate_and_how_its_interval_shrank(dsn: str, tmp_path: Path) -> No
     assert done.estimate is not None
     assert done.low is not None
     assert done.high is not None
-    assert done.low < 0.25 < done.high
+    # one interval in 20 may miss the truth; one in millions misses it by another such width
+    assert done.low - 0.04 < 0.25 < done.high + 0.04
     assert (done.rows, done.table, done.model) == (4000, "shots", None)
     rounds = lines(html, "rounds")
     assert len(rounds) >= 2
