@@ -160,7 +160,8 @@ def metrics(*, options: dbinfer.MetricsOptions, dsn: Dsn = None) -> None:
         $ dbinfer metrics --once
     """
     report = dbinfer.metrics(options, dsn, lambda event: say(event.step))
-    print(report.text, end="")
+    for line in report.text.splitlines():
+        say(line)
 
 
 def _where(content: int | None) -> str:

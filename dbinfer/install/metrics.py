@@ -167,7 +167,7 @@ def metrics(
     """Serve a database's metrics until told to stop, or return them once.
 
     Raises:
-        ServerError: once: the database does not answer.
+        ServerError: the database does not answer, or has no dbinfer of this version.
         UsageError: the address is none or is taken, or the package prometheus-client is missing.
     """
     options = options or MetricsOptions()
@@ -176,12 +176,13 @@ def metrics(
         from prometheus_client import CollectorRegistry, generate_latest, start_http_server
     except ImportError as err:
         raise UsageError(
-            "dbinfer metrics needs the package prometheus-client", "pip install 'dbinfer[metrics]'"
+            "dbinfer metrics needs the package prometheus-client",
+            "Install it: pip install 'dbinfer[metrics]'",
         ) from err
     registry, exporter = CollectorRegistry(), Exporter(dsn)
     try:
-        if options.once:
-            exporter.open()
+        # whoever starts it hears of a wrong dsn; later ones are told as dbinfer_up
+        exporter.open()
         registry.register(exporter)
         if options.once:
             return MetricsReport(generate_latest(registry).decode())
