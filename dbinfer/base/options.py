@@ -82,3 +82,16 @@ def check(options: Any) -> None:
             raise UsageError(f"{entry.name} is {value!r}, but must be one of {', '.join(shell.choices)}")
         if shell.least is not None and value < shell.least:
             raise UsageError(f"{entry.name} is {value}, but must be at least {shell.least}")
+
+
+def address(text: str) -> tuple[str, int] | None:
+    """Return host and port of an option HOST:PORT, or [HOST]:PORT for IPv6; None where it is none."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    good = host and port.isascii() and port.isdecimal() and int(port) < 1 << 16
+    return (host, int(port)) if good else None
+
+
+def address_text(host: str, port: int) -> str:
+    """Return HOST:PORT, as URLs have it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

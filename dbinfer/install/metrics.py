@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,9 +13,10 @@ import psycopg2
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.base.errors import DbinferError, ServerError, UsageError
-from dbinfer.base.options import check, documented, option
+from dbinfer.base.options import address, address_text, check, documented, option
 from dbinfer.base.progress import OnProgress, Progress, silent
 from dbinfer.base.report import Report
+from dbinfer.database import pins
 from dbinfer.database.connection import connect, require_dbinfer
 from dbinfer.database.platform import Platform, detect
 from dbinfer.database.sql import read
@@ -41,27 +41,29 @@ class Figure(NamedTuple):
     line: str
     counts: bool = False
 
+    @property
+    def metric(self) -> str:
+        """Return the whole name."""
+        return f"dbinfer_{self.name}{'_total' if self.counts else ''}"
+
 
 class View(NamedTuple):
     """What one query says: a column for each label, as text, then one for each figure; NULL says nothing. And whether a
     platform has what it asks."""
 
-    query: str
     labels: tuple[str, ...]
     figures: tuple[Figure, ...]
     there: Callable[[Platform], bool] = lambda platform: True
 
 
-# By the file of the query, and the label `view` of dbinfer_view_up
+# Each by the name of its query in sql/metrics, which is the label `view` of dbinfer_view_up
 VIEWS = {
-    "version": View("metrics/version.sql", ("release",), (Figure("info", "The release in the database."),)),
+    "version": View(("release",), (Figure("info", "The release in the database."),)),
     "models": View(
-        "metrics/models.sql",
         ("model", "version", "task"),
         (Figure("model_bytes", "Bytes of the files of each model's active version."),),
     ),
     "usage": View(
-        "metrics/usage.sql",
         ("model", "version"),
         (
             Figure(
@@ -71,9 +73,8 @@ VIEWS = {
             Figure("last_scored_timestamp_seconds", "When the last one was scored."),
         ),
     ),
-    "jobs": View("metrics/jobs.sql", ("state",), (Figure("jobs", "Jobs of dbinfer score by their state."),)),
+    "jobs": View(("state",), (Figure("jobs", "Jobs of dbinfer score by their state."),)),
     "job_rows": View(
-        "metrics/job_rows.sql",
         ("model",),
         (
             Figure("job_rows", "Rows done by jobs, bad ones included.", True),
@@ -82,7 +83,6 @@ VIEWS = {
         ),
     ),
     "running": View(
-        "metrics/running.sql",
         ("source", "target"),
         (
             Figure("running_job_rows_per_second", "Rate of a job that runs."),
@@ -91,12 +91,10 @@ VIEWS = {
         ),
     ),
     "queues": View(
-        "metrics/queues.sql",
         ("queue",),
-        (Figure("follow_queue_rows", "Changed rows that wait for dbinfer score --follow, up to a million."),),
+        (Figure("follow_queue_rows", "Changed rows that wait for dbinfer score --follow."),),
     ),
     "engines": View(
-        "metrics/engines.sql",
         ("host",),
         (
             Figure("engines", "Engines that run."),
@@ -110,7 +108,6 @@ VIEWS = {
         there=processes_score,
     ),
     "segments": View(
-        "metrics/segments.sql",
         ("host",),
         (
             Figure("segments", "Processes that can be asked to score: on Greenplum one for each segment."),
@@ -121,12 +118,17 @@ VIEWS = {
         there=processes_score,
     ),
     "configuration": View(
-        "metrics/configuration.sql",
         ("role",),
         (Figure("segments_down", "Segments that Greenplum has marked as down, by their preferred role."),),
         there=lambda platform: platform.mpp,
     ),
 }
+# What the exporter says of itself, and of each view
+OWN = View(
+    (),
+    (Figure("up", "Whether the database answered."), Figure("scrape_seconds", "How long it took to answer.")),
+)
+READ = View(("view",), (Figure("view_up", "Whether a view could be read."),))
 
 
 @documented
@@ -144,10 +146,10 @@ class MetricsOptions:
             UsageError: they are no host and port.
         """
         check(self)
-        found = re.fullmatch(r"\[?([^\[\]]+?)\]?:([0-9]{1,5})", self.listen)
-        if not found or int(found[2]) > 65535:
+        found = address(self.listen)
+        if found is None:
             raise UsageError(f"--listen is {self.listen!r}, but must be HOST:PORT, such as 127.0.0.1:9187")
-        return found[1], int(found[2])
+        return found
 
 
 @dataclass(frozen=True)
@@ -171,13 +173,12 @@ def metrics(
         UsageError: the address is none or is taken, or the package prometheus-client is missing.
     """
     options = options or MetricsOptions()
-    host, port = options.place()
+    place = options.place()
     try:
-        from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+        from prometheus_client import CollectorRegistry, generate_latest
     except ImportError as err:
         raise UsageError(
-            "dbinfer metrics needs the package prometheus-client",
-            "Install it: pip install 'dbinfer[metrics]'",
+            "dbinfer metrics needs prometheus-client, which is not installed", pins.install("metrics")
         ) from err
     registry, exporter = CollectorRegistry(), Exporter(dsn)
     try:
@@ -186,23 +187,25 @@ def metrics(
         registry.register(exporter)
         if options.once:
             return MetricsReport(generate_latest(registry).decode())
-        _serve(start_http_server, registry, (host, port), progress)
+        _serve(registry, place, progress)
     finally:
         exporter.close()
     return MetricsReport("")
 
 
-def _serve(start: Any, registry: CollectorRegistry, place: tuple[str, int], progress: OnProgress) -> None:
+def _serve(registry: CollectorRegistry, place: tuple[str, int], progress: OnProgress) -> None:
+    from prometheus_client import start_http_server
+
     host, port = place
     try:
-        server, thread = start(port, host, registry)
+        server, thread = start_http_server(port, host, registry)
     except OSError as err:
         raise UsageError(
-            f"cannot listen at {host}:{port}: {err.strerror or err}", "Choose another: --listen HOST:PORT"
+            f"cannot listen at {address_text(*place)}: {err.strerror or err}",
+            "Choose another: --listen HOST:PORT",
         ) from err
     try:
-        shown = f"[{host}]" if ":" in host else host
-        progress(Progress(f"serving http://{shown}:{server.server_port}/metrics"))
+        progress(Progress(f"serving http://{address_text(host, server.server_port)}/metrics"))
         thread.join()
     finally:
         server.shutdown()
@@ -252,8 +255,6 @@ class Exporter:
 
     def collect(self) -> Iterator[Metric]:
         """Yield each metric; a view that fails costs its own alone."""
-        from prometheus_client.core import GaugeMetricFamily
-
         with self._turn:
             begin = time.perf_counter()
             found, answered = dict[str, list[Any]](), dict[str, bool]()
@@ -262,13 +263,9 @@ class Exporter:
                 with suppress(DbinferError, psycopg2.Error):
                     found, answered = self._ask(*self.open())
                     break
-            yield GaugeMetricFamily("dbinfer_up", "Whether the database answered.", float(bool(answered)))
             seconds = time.perf_counter() - begin
-        yield GaugeMetricFamily("dbinfer_scrape_seconds", "How long the database took to answer.", seconds)
-        views = GaugeMetricFamily("dbinfer_view_up", "Whether a view could be read.", labels=["view"])
-        for name, up in answered.items():
-            views.add_metric([name], up)
-        yield views
+        yield from families(OWN, [(bool(answered), seconds)])
+        yield from families(READ, list(answered.items()))
         for name, rows in found.items():
             yield from families(VIEWS[name], rows)
 
@@ -280,7 +277,7 @@ class Exporter:
             try:
                 with conn, conn.cursor() as cur:
                     cur.execute(LOCAL)
-                    cur.execute(read(view.query))
+                    cur.execute(read(f"metrics/{name}.sql"))
                     found[name] = cur.fetchall()
             except psycopg2.Error:
                 if conn.closed:
@@ -295,7 +292,7 @@ def families(view: View, rows: list[Any]) -> Iterator[Metric]:
 
     for place, figure in enumerate(view.figures, len(view.labels)):
         kind = CounterMetricFamily if figure.counts else GaugeMetricFamily
-        family = kind("dbinfer_" + figure.name, figure.line, labels=view.labels)
+        family = kind(figure.metric, figure.line, labels=view.labels)
         for row in rows:
             if row[place] is not None:
                 family.add_metric([label or "" for label in row[: len(view.labels)]], float(row[place]))

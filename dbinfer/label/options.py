@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbinfer.base.errors import UsageError
-from dbinfer.base.options import check, documented, option
+from dbinfer.base.options import address, check, documented, option
 from dbinfer.base.report import Report
 
 # What a button of the page can show, and a person type
@@ -74,15 +74,15 @@ class LabelOptions:
         Raises:
             UsageError: it is none, or other machines reach it.
         """
-        host, _, port = self.listen.rpartition(":")
-        host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
-        if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16 and _loopback(host)):
+        host, port = address(self.listen) or ("", 0)
+        host = "127.0.0.1" if host == "localhost" else host
+        if not _loopback(host):
             raise UsageError(
                 f"listen is {self.listen!r}, but must be an address of this machine alone and a port, such as "
                 "127.0.0.1:8080",
                 ELSEWHERE,
             )
-        return host, int(port)
+        return host, port
 
 
 def _loopback(host: str) -> bool:

@@ -17,6 +17,7 @@ from urllib.parse import parse_qs
 import cv2
 
 from dbinfer.base.errors import DataError, DbinferError
+from dbinfer.base.options import address_text
 from dbinfer.label.options import LabelOptions
 from dbinfer.label.work import GoneError, TakenError, Work, facts
 from dbinfer.report import pictures
@@ -73,14 +74,14 @@ class PageServer(ThreadingHTTPServer):
             super().__init__(address, Handler)
         except OSError as err:
             raise DataError(
-                f"cannot listen on {_named(*address)}: {err.strerror or err}",
+                f"cannot listen on {address_text(*address)}: {err.strerror or err}",
                 "Choose another port with --listen.",
             ) from err
 
     @property
     def url(self) -> str:
         """Return the address of the page, with the token."""
-        return f"http://{_named(*self.server_address[:2])}/?token={self.token}"
+        return f"http://{address_text(str(self.server_address[0]), self.server_port)}/?token={self.token}"
 
     def server_close(self) -> None:
         """Listen no more, and answer nothing more on the connections that are open."""
@@ -91,10 +92,6 @@ class PageServer(ThreadingHTTPServer):
         """Say nothing of a browser that has gone."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
-
-
-def _named(host: Any, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class RefusedError(Exception):

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from dbinfer.base.errors import DataError, UsageError
+from dbinfer.database.pins import install
 
 SCHEMES = ("s3", "gs", "az")
 # A folder within the folder for files that are not complete, gone at the end
@@ -148,8 +149,7 @@ class Bucket:
             import obstore
         except ImportError as err:
             raise UsageError(
-                "writing to object storage needs the package obstore",
-                "Install it: pip install 'dbinfer[buckets]'",
+                "writing to object storage needs obstore, which is not installed", install("buckets")
             ) from err
         self._obstore = obstore
         self._url = url

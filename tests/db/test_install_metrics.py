@@ -23,7 +23,7 @@ from workers import tables_only, until
 
 import dbinfer
 from dbinfer.base.errors import ServerError, UsageError
-from dbinfer.install.metrics import VIEWS, Exporter, MetricsOptions, metrics
+from dbinfer.install.metrics import OWN, READ, VIEWS, Exporter, MetricsOptions, metrics
 
 IMAGE = tiny_models.file(tiny_models.picture(200, 10, 10))
 ROWS = 30
@@ -60,6 +60,10 @@ def asked(dsn: str) -> Said:
     return parsed(metrics(MetricsOptions(once=True), dsn).text)
 
 
+def views(said: Said) -> dict[str, float]:
+    return {key[1]: up for key, up in said.items() if key[0] == "dbinfer_view_up"}
+
+
 @contextmanager
 def watcher(db: Connection, dsn: str, *groups: str) -> Iterator[str]:
     """Yield the dsn of a role of these groups that may do nothing else."""
@@ -70,10 +74,7 @@ def watcher(db: Connection, dsn: str, *groups: str) -> Iterator[str]:
 def test_what_an_administrator_sees(db: Connection, dsn: str) -> None:
     said = asked(dsn)
     assert said["dbinfer_up",] == 1
-    views = {
-        name: value for (metric, *name), value in said.items() if metric == "dbinfer_view_up" for name in name
-    }
-    assert set(views.values()) == {1.0}
+    assert set(views(said).values()) == {1.0}
     assert said["dbinfer_info", dbinfer.__version__] == 1
     assert said["dbinfer_model_bytes", "colours", "classification", "1"] > 0
     assert said["dbinfer_jobs", "done"] == 1
@@ -189,14 +190,13 @@ def test_where_workers_score(tmp_path: Path) -> None:
     with bare_server() as bare, tables_only(bare) as dsn:
         dbinfer.deploy(tiny_models.colour_classifier(tmp_path), dsn=dsn)
         said = asked(dsn)
-        views = {key[1]: up for key, up in said.items() if key[0] == "dbinfer_view_up"}
-        assert set(views.values()) == {1.0}, views
+        assert set(views(said).values()) == {1.0}, views(said)
         assert said["dbinfer_model_bytes", "colours", "classification", "1"] > 0
 
 
 def test_names_are_as_prometheus_wants_them() -> None:
     """Their base units and suffixes: https://prometheus.io/docs/practices/naming"""
-    figures = [figure for view in VIEWS.values() for figure in view.figures]
+    figures = [figure for view in (OWN, READ, *VIEWS.values()) for figure in view.figures]
     assert len({figure.name for figure in figures}) == len(figures)
     for figure in figures:
         assert re.fullmatch("[a-z]+(_[a-z]+)*", figure.name)
@@ -207,8 +207,6 @@ def test_names_are_as_prometheus_wants_them() -> None:
 def test_the_page_has_each_metric() -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "monitor.md").read_text("utf-8")
     table = page.split("## Metrics")[1].split("## What to be told of")[0]
-    own = {"up": False, "view_up": False, "scrape_seconds": False}
-    names = own | {figure.name: figure.counts for view in VIEWS.values() for figure in view.figures}
-    known = {f"dbinfer_{name}{'_total' if counts else ''}" for name, counts in names.items()}
+    known = {figure.metric for view in (OWN, READ, *VIEWS.values()) for figure in view.figures}
     assert set(re.findall(r"`(dbinfer_[a-z_]+)`", table)) == known
     assert set(re.findall(r"dbinfer_[a-z_]+", page.split("## What to be told of")[1])) <= known

@@ -11,21 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from dbinfer.install.metrics import VIEWS
+from dbinfer.install.metrics import OWN, READ, VIEWS
 
 yaml = pytest.importorskip("yaml")
 FOLDER = Path(__file__).parents[2] / "docker" / "monitoring"
 # Labels by metric; Prometheus adds instance
-OWN: dict[str, tuple[str, ...]] = {
-    "dbinfer_up": (),
-    "dbinfer_view_up": ("view",),
-    "dbinfer_scrape_seconds": (),
-}
-LABELS = OWN | {
-    f"dbinfer_{figure.name}{'_total' if figure.counts else ''}": view.labels
-    for view in VIEWS.values()
-    for figure in view.figures
-}
+LABELS = {figure.metric: view.labels for view in (OWN, READ, *VIEWS.values()) for figure in view.figures}
 # What makes each rule fire: a series, and its values, one a minute
 FIRES = {
     "DbinferDown": ("dbinfer_up", "0x200"),
