@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg2
@@ -49,11 +50,12 @@ class Figure(NamedTuple):
 
 class View(NamedTuple):
     """What one query says: a column for each label, as text, then one for each figure; NULL says nothing. And whether a
-    platform has what it asks."""
+    platform has what it asks. With `places` the one figure is a histogram: the bounds, as many counts, and the sum."""
 
     labels: tuple[str, ...]
     figures: tuple[Figure, ...]
     there: Callable[[Platform], bool] = lambda platform: True
+    places: bool = False
 
 
 # Each by the name of its query in sql/metrics, which is the label `view` of dbinfer_view_up
@@ -71,6 +73,21 @@ VIEWS = {
             ),
             Figure("scoring_seconds", "Time of all processes that they took, loading included.", True),
             Figure("last_scored_timestamp_seconds", "When the last one was scored."),
+        ),
+    ),
+    "times": View(
+        ("model", "version"),
+        (Figure("row_seconds", "How long rows took; of a batch, its mean."),),
+        places=True,
+    ),
+    "errors": View(
+        ("model", "version", "kind"),
+        (
+            Figure(
+                "row_errors",
+                "Rows that were scored one by one and had no result, by the kind of error.",
+                True,
+            ),
         ),
     ),
     "jobs": View(("state",), (Figure("jobs", "Jobs of dbinfer score by their state."),)),
@@ -288,8 +305,19 @@ class Exporter:
 
 def families(view: View, rows: list[Any]) -> Iterator[Metric]:
     """Yield the metrics of a view's rows."""
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
+    if view.places:
+        (figure,) = view.figures
+        histogram = HistogramMetricFamily(figure.metric, figure.line, labels=view.labels)
+        for *labels, bounds, counts, total in rows:
+            places = [
+                ("+Inf" if bound == float("inf") else f"{bound:g}", float(upto))
+                for bound, upto in zip(bounds, accumulate(counts), strict=True)
+            ]
+            histogram.add_metric(labels, places, total)
+        yield histogram
+        return
     for place, figure in enumerate(view.figures, len(view.labels)):
         kind = CounterMetricFamily if figure.counts else GaugeMetricFamily
         family = kind(figure.metric, figure.line, labels=view.labels)

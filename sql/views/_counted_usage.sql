@@ -5,7 +5,9 @@ SELECT e->>'source' AS source,
        (e->>'version')::integer AS version_id,
        (e->>'rows')::bigint AS rows,
        (e->>'seconds')::double precision AS seconds,
-       to_timestamp((e->>'last_used')::double precision) AS last_used
+       to_timestamp((e->>'last_used')::double precision) AS last_used,
+       e->'times' AS times,
+       e->'errors' AS errors
   FROM (
     SELECT jsonb_array_elements(t::jsonb) AS e
       FROM (SELECT t FROM dbinfer._usage() t UNION ALL SELECT dbinfer._coordinator_usage()) f

@@ -83,6 +83,10 @@ def test_what_an_administrator_sees(db: Connection, dsn: str) -> None:
     assert said["dbinfer_job_bad_rows_total", "colours"] == 1
     assert said["dbinfer_scored_rows_total", "colours", "1"] >= ROWS
     assert said["dbinfer_scoring_seconds_total", "colours", "1"] > 0
+    count = said["dbinfer_row_seconds_count", "colours", "1"]
+    assert said["dbinfer_row_seconds_bucket", "+Inf", "colours", "1"] == count >= ROWS
+    assert said["dbinfer_row_seconds_bucket", "10", "colours", "1"] > 0
+    assert said["dbinfer_row_seconds_sum", "colours", "1"] > 0
     hosts = ask(db, "SELECT array_agg(DISTINCT host) FROM dbinfer.segments")
     assert sum(said["dbinfer_segments", host] for host in hosts) == ask(
         db, "SELECT count(*) FROM dbinfer.segments"
@@ -209,4 +213,5 @@ def test_the_page_has_each_metric() -> None:
     table = page.split("## Metrics")[1].split("## What to be told of")[0]
     known = {figure.metric for view in (OWN, READ, *VIEWS.values()) for figure in view.figures}
     assert set(re.findall(r"`(dbinfer_[a-z_]+)`", table)) == known
-    assert set(re.findall(r"dbinfer_[a-z_]+", page.split("## What to be told of")[1])) <= known
+    told = re.findall(r"dbinfer_[a-z_]+", page.split("## What to be told of")[1])
+    assert {name.removesuffix("_bucket") for name in told} <= known

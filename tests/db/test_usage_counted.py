@@ -17,9 +17,11 @@ from psycopg2.extensions import make_dsn
 
 from dbinfer.install import InstallOptions, install
 from dbinfer.models import deploy
+from dbinfer_udf.host.usage import BOUNDS
 
 IMAGE = tiny_models.file(tiny_models.picture(1, 2, 3))
 SCORE = "SELECT sum((dbinfer.predict(img, %s))[1]) FROM images"
+ERRORS = "SELECT kind, sum(rows) FROM dbinfer.usage_errors WHERE model = %s GROUP BY kind"
 COUNTED = "SELECT coalesce(sum(rows), 0)::integer FROM dbinfer.usage WHERE model = %s"
 
 
@@ -40,7 +42,7 @@ def counting(db: Connection) -> Iterator[None]:
 
 def file_of(db: Connection) -> Path:
     number = ask(db, "SELECT oid FROM pg_database WHERE datname = current_database()")
-    return Path(ask(db, "SHOW data_directory")) / "dbinfer_usage" / str(number)
+    return Path(ask(db, "SHOW data_directory")) / "dbinfer_usage_2" / str(number)
 
 
 def counted(db: Connection, model: str) -> int:
@@ -67,6 +69,24 @@ def test_rows_seconds_and_the_last_moment(db: Connection) -> None:
     assert found[:3] == (1, ask(db, "SELECT current_user"), 100)
     assert 0 < found[3] < 60
     assert before <= found[4] <= ask(db, "SELECT clock_timestamp()")
+
+
+def test_how_long_rows_took_and_why_some_had_no_result(db: Connection) -> None:
+    rows(db, SCORE, "b")
+    before = dict(rows(db, ERRORS, "b"))
+    rows(db, "UPDATE images SET img = convert_to('torn' || id, 'UTF8') WHERE id < 3")
+    rows(db, "SELECT dbinfer.predict(img, 'b', on_error => 'null') FROM images")
+    refused(db, "22P03", "SELECT dbinfer.predict(img, 'b') FROM images WHERE id = 1")
+    assert dict(rows(db, ERRORS, "b"))["image"] == before.get("image", 0) + 4
+    counts = rows(
+        db, "SELECT seconds, sum(rows) FROM dbinfer.usage_times WHERE model = 'b' GROUP BY 1 ORDER BY 1"
+    )
+    assert [seconds for seconds, _ in counts] == [*BOUNDS, float("inf")]
+    assert sum(count for _, count in counts) == counted(db, "b")
+    with role(db):
+        # nobody else's
+        assert ask(db, "SELECT count(*) FROM dbinfer.usage_times") == 0
+        assert ask(db, "SELECT count(*) FROM dbinfer.usage_errors") == 0
 
 
 @pytest.mark.wide
@@ -199,7 +219,7 @@ def test_a_failure_of_the_counter_fails_no_statement(db: Connection, dsn: str) -
     """A folder stands where the file should be: nothing is counted, and everything is scored."""
     place = (
         Path(ask(db, "SHOW data_directory"))
-        / "dbinfer_usage"
+        / "dbinfer_usage_2"
         / str(ask(db, "SELECT oid FROM pg_database WHERE datname = current_database()"))
     )
     kept = place.with_name("kept")

@@ -15,6 +15,7 @@ import pytest
 from dbinfer_udf.host import usage
 
 ROLE, VERSION = 4_000_000_000, 7
+PLACES = len(usage.BOUNDS) + 1 + len(usage.NAMES)
 ADD = """
 import os, sys
 from dbinfer_udf.host import usage
@@ -109,23 +110,66 @@ def test_what_a_killed_writer_or_a_full_disk_has_left_is_written_over(folder: Pa
 def test_a_record_that_no_process_can_have_written(folder: Path, rows: int, number: float) -> None:
     """NaN made the view dbinfer.usage an error for everybody, and a count at its end the next row of its role."""
     usage.Meter({}, (ROLE, VERSION)).add(1, 1.0)
-    record = usage.RECORD.pack(ROLE, VERSION, rows, number, number)
+    record = usage.RECORD.pack(ROLE, VERSION, rows, number, number, *[rows] * PLACES)
     with open(usage.usage_path(), "r+b") as file:
         file.seek(usage.SIZE)
         file.write(record * 3)
     usage.Meter({}, (ROLE, VERSION)).add(2, 1.0)
     (found,) = json.loads(usage.Usage({}).read(None), parse_constant=pytest.fail)
     assert (found["rows"], found["seconds"]) == (2, 1.0)
+    assert (sum(found["times"].values()), sum(found["errors"].values())) == (2, 0)
 
 
-def test_a_file_of_an_earlier_release_is_kept_outside_a_cluster(folder: Path) -> None:
-    """It ends in a number of its own, and was taken for another segment's: the rows were lost."""
-    usage.Meter({}, (1, VERSION)).add(3, 1.0)
-    with open(usage.usage_path(), "r+b") as file:
-        file.seek(usage.SIZE - usage.OWNER.size)
-        file.write(b"\x17" * usage.OWNER.size)
+def test_a_file_of_an_earlier_release_still_counts(folder: Path) -> None:
+    """It ends in a number of its own, and outside of a cluster must not be taken for another segment's."""
+    (folder / usage.BEFORE).mkdir()
+    head = (b"dbinfer usage 1\n").ljust(usage.OLD.size, b"\x17")
+    record = usage.OLD.pack(ROLE, VERSION, 40, 8.0, 1.7e9)
+    Path(usage.usage_path(usage.BEFORE)).write_bytes(head + record + record[:9])
+    assert total() == 40
     usage.Meter({}, (ROLE, VERSION)).add(2, 1.0)
-    assert total() == 5
+    assert sorted((each["rows"], sum(each["times"].values())) for each in read()) == [(2, 2), (40, 0)]
+    assert len({each["source"] for each in read()}) == 2
+    # what a session of that release writes now counts, too
+    with open(usage.usage_path(usage.BEFORE), "r+b") as file:
+        file.seek(usage.OLD.size)
+        file.write(usage.OLD.pack(ROLE, VERSION, 41, 8.0, 1.7e9))
+    assert total() == 43
+    usage.Usage({}).leave("")
+    assert os.listdir(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "seconds", "place"),
+    [
+        (1, 0.0, "0.0001"),
+        (1, 0.0001, "0.0001"),
+        (1, 0.00011, "0.0003"),
+        (4, 0.04, "0.01"),
+        (1, 9.0, "10.0"),
+        (2, 21.0, "Infinity"),
+    ],
+)
+def test_each_row_has_its_place_by_the_time_it_took(
+    folder: Path, rows: int, seconds: float, place: str
+) -> None:
+    usage.Meter({}, (ROLE, VERSION)).add(rows, seconds)
+    (found,) = read()
+    assert {name: count for name, count in found["times"].items() if count} == {place: rows}
+
+
+def test_errors_have_their_kinds(folder: Path) -> None:
+    gd: dict[str, Any] = {}
+    for sqlstate, count in (("22P03", 3), ("57014", 1), ("XX000", 2), ("", 5)):
+        for _ in range(count):
+            usage.Meter(gd, (ROLE, VERSION)).add(1, 0.1, sqlstate)
+    (found,) = read()
+    assert {name: count for name, count in found["errors"].items() if count} == {
+        "image": 3,
+        "cancel": 1,
+        "other": 2,
+    }
+    assert found["rows"] == 11
 
 
 def test_nothing_fails_where_nothing_can_be_written(folder: Path) -> None:
@@ -163,6 +207,7 @@ class FakeTicket(SimpleNamespace):
 
     def run(self, plpy: Any, task: str, img: Any, on_error: Any, k: Any, row: Any = None) -> Any:
         if img == b"bad":
+            self.failed = "22P03"
             raise ValueError("torn")
         self.remembered += task == "problem"
         self.rows += 1
@@ -171,9 +216,8 @@ class FakeTicket(SimpleNamespace):
 
 @pytest.fixture
 def counted() -> usage.Counted:
-    gd: dict[str, Any] = {
-        "dbinfer.tickets": {"t": FakeTicket(version_id=VERSION, spec="", transaction=1, rows=0, remembered=0)}
-    }
+    ticket = FakeTicket(version_id=VERSION, spec="", transaction=1, rows=0, remembered=0, failed="")
+    gd: dict[str, Any] = {"dbinfer.tickets": {"t": ticket}}
     usage.Usage(gd).count("t", ROLE)
     found: usage.Counted = gd["dbinfer.tickets"]["t"]
     return found
@@ -190,7 +234,9 @@ def test_images_count_and_nothing_else(counted: usage.Counted) -> None:
         counted.run(None, task, img, "null", 0)
     with pytest.raises(ValueError, match="torn"):
         counted.run(None, "predict", b"bad", "error", 0)
-    assert total() == 3
+    counted.run(None, "predict", b"x", "error", 0)
+    assert total() == 4
+    assert read()[0]["errors"]["image"] == 1
 
 
 def test_rows_of_a_batch_count_when_it_is_whole(counted: usage.Counted) -> None:

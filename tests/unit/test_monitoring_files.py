@@ -17,6 +17,13 @@ yaml = pytest.importorskip("yaml")
 FOLDER = Path(__file__).parents[2] / "docker" / "monitoring"
 # Labels by metric; Prometheus adds instance
 LABELS = {figure.metric: view.labels for view in (OWN, READ, *VIEWS.values()) for figure in view.figures}
+LABELS |= {
+    f"{figure.metric}_{part}": (*view.labels, *(["le"] if part == "bucket" else []))
+    for view in VIEWS.values()
+    if view.places
+    for figure in view.figures
+    for part in ("bucket", "count", "sum")
+}
 # What makes each rule fire: a series, and its values, one a minute
 FIRES = {
     "DbinferDown": ("dbinfer_up", "0x200"),

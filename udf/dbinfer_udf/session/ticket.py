@@ -22,6 +22,7 @@ IMAGE = "image"  # the only function without a model that may answer NULL
 # Of an image with a result that a ticket remembers although nobody has asked for its problem
 KEPT_BYTES = 1 << 24
 UNKNOWN = object()
+BUG = "XX000"  # SQLSTATE internal_error
 
 
 def raise_in_database(plpy: Any, err: UdfError, named: bool = True) -> NoReturn:
@@ -71,6 +72,7 @@ class Ticket:
 
     Attributes:
         remembered: how many calls were answered without the model.
+        failed: SQLSTATE of the error of the last row that ended with one.
     """
 
     __slots__ = (
@@ -84,6 +86,7 @@ class Ticket:
         "_session",
         "_tasks",
         "_wanted",
+        "failed",
         "remembered",
         "spec",
         "transaction",
@@ -108,6 +111,7 @@ class Ticket:
         self._wanted: Optional[Tuple[str, Any]] = None
         self._function: Optional[Tuple[str, Any]] = None
         self.remembered = 0
+        self.failed = ""
 
     def run(
         self,
@@ -156,18 +160,23 @@ class Ticket:
         except KeyboardInterrupt:
             # a cancel on Greenplum; further interrupts that it has queued must not reach the next statement
             interrupts.drain_interrupts()
+            self.failed = interrupts.CANCELLED
             raise
         except EngineError as err:
             if not session.lose_engine(self._key):
+                self.failed = err.sqlstate
                 raise_in_database(plpy, err, self._named())
             # the model is loaded here, where nothing raises this error again
             return self.run(plpy, task, img, on_error, k, row)
         except ImageError as err:
             self._last, self._reason, self._known = img or None, (err.message, err.public), {(task, k): None}
+            self.failed = err.sqlstate
             self._refuse(plpy, err if row is None else err.of_row(row), task, on_error)
         except UdfError as err:
+            self.failed = err.sqlstate
             raise_in_database(plpy, err, self._named())
         except Exception as err:
+            self.failed = BUG
             # not a bare except, which would swallow the KeyboardInterrupt of a cancel
             raise self._unexpected(plpy, err) from err
 
@@ -206,7 +215,7 @@ class Ticket:
             "unexpected %s: %s" % (type(err).__name__, err),
             self._trace(),
             "This is a bug in dbinfer or in the model. Check the installation: dbinfer doctor",
-            "XX000",
+            BUG,
         )
 
     def _beside(self, plpy: Any, task: str, img: bytes, on_error: Optional[str], k: Any) -> Any:
