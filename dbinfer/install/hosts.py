@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg2
 from psycopg2.extensions import connection as Connection
 
-from dbinfer.base.errors import RegistryError, ServerError
+from dbinfer.base.errors import RegistryError, ServerError, UsageError
 from dbinfer.base.options import documented, option
 from dbinfer.base.progress import OnProgress, Progress, silent
 from dbinfer.base.report import Report
@@ -284,6 +285,9 @@ class ServiceOptions:
         None, "Folder of its sockets. Default: /run/dbinfer-engine, else below /tmp.", "--dir"
     )
     memory_mb: int | None = option(None, "Memory of all its models. Default: half of the host's.", least=1)
+    log: str | None = option(
+        None, "Its log; lines of JSON if the name ends in .json. Default: engine.log in its folder."
+    )
 
 
 def serve(options: ServiceOptions) -> int:
@@ -293,8 +297,16 @@ def serve(options: ServiceOptions) -> int:
 
     Raises:
         ServerError: it cannot be started.
+        UsageError: nothing can be written where its log is to be.
     """
+    log = None if options.log is None else os.path.abspath(options.log)
+    if log is not None and not os.access(log if os.path.exists(log) else os.path.dirname(log), os.W_OK):
+        raise UsageError(
+            f"the log {options.log} cannot be written",
+            f"Make the folder {os.path.dirname(log)}, and let this user write into it.",
+        )
     named = {
+        "engine_log": log,
         "venv": options.venv,
         "engine_dir": options.folder,
         "engine_memory_mb": None if options.memory_mb is None else str(options.memory_mb),

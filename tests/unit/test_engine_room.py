@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -79,6 +80,15 @@ def test_two_hundred_clients_at_once(folder: Path) -> None:
     model = opened(folder)
     found = in_threads(200, lambda: [model.ask("predict", GOOD, None) for _ in range(5)])
     assert found == [["{1.0,1.0,1.0}"] * 5] * 200
+
+
+def test_a_log_of_json(folder: Path) -> None:
+    path = folder / "engine.json"
+    assert opened(folder, engine_log=str(path)).ask("predict", GOOD, None) == "{1.0,1.0,1.0}"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {tuple(line) for line in lines} == {("timestamp", "pid", "backend_type", "message")}
+    assert any("is loaded" in line["message"] for line in lines)
+    assert not (folder / "engine.log").exists()
 
 
 def test_a_full_disk_costs_the_log_and_nothing_else(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -91,3 +92,17 @@ def test_without_the_signal_nobody_looks(monkeypatch: pytest.MonkeyPatch, flag: 
 def test_the_servers_symbols_are_opened_once() -> None:
     """Rows ask for them several times, and each opening makes a class."""
     assert process.server() is process.server()
+
+
+@pytest.mark.parametrize(
+    ("destination", "name"), [("stderr", "ours.log"), ("csvlog, jsonlog", "ours.json"), (None, "ours.log")]
+)
+def test_our_log_lies_beside_the_servers_and_is_of_its_kind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, destination: str | None, name: str
+) -> None:
+    settings = {"logging_collector": "on", "log_directory": str(tmp_path), "log_destination": destination}
+    monkeypatch.setattr(process, "server", lambda: SimpleNamespace(GetConfigOption=None))
+    monkeypatch.setattr(process, "setting", settings.get)
+    assert process.server_log("ours") == str(tmp_path / name)
+    settings["logging_collector"] = "off"
+    assert process.server_log("ours") == ""

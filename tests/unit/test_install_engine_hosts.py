@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dbinfer.base.errors import UsageError
 from dbinfer.install import hosts
 from dbinfer.install.hosts import check_engines
 from dbinfer_udf.session.upkeep import engine_facts
@@ -65,3 +66,8 @@ def test_a_folder_that_somebody_else_holds_is_a_fault(tmp_path: Path) -> None:
     # where there can be no engine, auto means the backends
     (facts,) = engine_facts({"engine_dir": "relative"}, "d" * 64, dict, "start")
     assert hosts._check(hosts._engine(facts), "auto").ok
+
+
+def test_a_service_needs_a_log_that_it_can_write(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"the log .*nowhere/engine\.json cannot be written"):
+        hosts.serve(hosts.ServiceOptions(log=str(tmp_path / "nowhere" / "engine.json")))

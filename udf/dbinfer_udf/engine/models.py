@@ -48,7 +48,7 @@ def wanted_isolation(spec: Dict[str, Any]) -> str:
 
 def started_with(settings: Dict[str, str]) -> Dict[str, str]:
     """Return the settings with which an engine starts: its log lies beside the server's, if the server keeps one."""
-    log = server_log("dbinfer-engine.log")
+    log = server_log("dbinfer-engine")
     return dict(settings, engine_log=log) if log else settings
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import select
 import selectors
@@ -36,7 +37,7 @@ class Log:
     """Writes lines to a file, if that is possible; a full disk stops nobody.
 
     Args:
-        path: of the file; "" for none.
+        path: of the file; "" for none. One that ends in .json gets objects with names of PostgreSQL's jsonlog.
     """
 
     def __init__(self, path: str) -> None:
@@ -45,7 +46,14 @@ class Log:
 
     def say(self, text: str) -> None:
         """Write one line, with the time."""
-        self._write("%s  %s\n" % (time.strftime("%Y-%m-%d %H:%M:%S %Z"), harmless(text[:MOST_LINE])))
+        moment, text = time.strftime("%Y-%m-%d %H:%M:%S %Z"), harmless(text[:MOST_LINE])
+        if self.path.endswith(".json"):
+            line = json.dumps(
+                {"timestamp": moment, "pid": os.getpid(), "backend_type": "dbinfer engine", "message": text}
+            )
+        else:
+            line = "%s  %s" % (moment, text)
+        self._write(line + "\n")
 
     def take(self, block: bytes) -> None:
         """Take what one of our processes printed, and write its complete lines."""

@@ -97,10 +97,15 @@ def is_9_4() -> bool:
 
 
 def server_log(name: str) -> str:
-    """Return the path of a file of ours in the server's folder of logs; nothing where it collects none."""
+    """Return the path of a file of ours in the server's folder of logs; nothing where it collects none.
+
+    Args:
+        name: without .log, or .json where the server writes its own log as JSON, too (since PostgreSQL 15).
+    """
     if not hasattr(server(), "GetConfigOption") or setting("logging_collector") != "on":
         return ""
     folder = os.path.abspath(setting("log_directory") or "log")  # a backend works in the data directory
+    name += ".json" if "jsonlog" in (setting("log_destination") or "") else ".log"
     return os.path.join(folder, name) if os.access(folder, os.W_OK) else ""
 
 
