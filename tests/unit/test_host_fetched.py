@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from dbinfer_udf.errors import ModelError
-from dbinfer_udf.host.cache import Entry, file_state
+from dbinfer_udf.host import housekeeping
+from dbinfer_udf.host.cache import Entry, file_state, temporary_file
 from dbinfer_udf.host.housekeeping import Writer
 from dbinfer_udf.model.model import compile_model
 
@@ -95,3 +97,25 @@ def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:
         assert entry.good()
         Path(entry.path("xml")).write_bytes(damage)
         assert not entry.good()
+
+
+def test_a_folder_that_another_gives_up_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was cancelled removed the empty folder in which the next one was just about to make its files."""
+    digest = hashlib.sha256(b"part").hexdigest()
+    entry, given_up = Entry(str(tmp_path), digest, digest), []
+
+    def removed_before(folder: str) -> tuple[int, str]:
+        if not given_up:
+            given_up.append(folder)
+            os.rmdir(folder)
+        return temporary_file(folder)
+
+    monkeypatch.setattr(housekeeping, "temporary_file", removed_before)
+    writer = Writer(entry)
+    for kind in ("xml", "bin"):
+        writer.write(kind, b"part")
+    writer.finish()
+    assert entry.good()
+    assert given_up

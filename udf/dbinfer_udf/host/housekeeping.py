@@ -9,6 +9,7 @@ the files.
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import hashlib
 import os
@@ -30,6 +31,8 @@ BUSY_SECONDS = 600
 COMPILE_SECONDS = 3600
 UNUSED_SECONDS = 3600
 NAME = re.compile("[0-9a-f]{32}")
+# How often a folder is made again that others remove before anything is in it
+MOST_REMOVALS = 100
 
 
 class Writer:
@@ -39,16 +42,22 @@ class Writer:
         self.entry = entry
         self.open: Dict[str, Tuple[BinaryIO, str, Any]] = {}
         try:
-            os.makedirs(entry.folder, mode=0o700, exist_ok=True)
-            remove_unfinished(
-                os.path.dirname(entry.folder)
-            )  # here, because fetching is rare and needs the room
+            # here, because fetching is rare and needs the room
+            remove_unfinished(os.path.dirname(entry.folder))
             for kind in KINDS:
-                fd, path = temporary_file(entry.folder)
+                fd, path = self._new_file()
                 self.open[kind] = (os.fdopen(fd, "wb"), path, hashlib.sha256())
         except OSError as err:
             self.abandon()
             raise _cannot_write(entry.folder, err) from err
+
+    def _new_file(self) -> Tuple[int, str]:
+        """Make a file in the folder, which another writer that gives up removes while it is empty."""
+        for _ in range(MOST_REMOVALS):
+            os.makedirs(self.entry.folder, mode=0o700, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                return temporary_file(self.entry.folder)
+        raise FileNotFoundError(errno.ENOENT, "others remove it again and again")
 
     def write(self, kind: str, data: bytes) -> None:
         """Append one part (kind `xml` or `bin`)."""
