@@ -1,5 +1,5 @@
 # One line each: a target sets up what it needs (scripts/bootstrap, quick the second time) and calls the real tool.
-.PHONY: help bootstrap demo test test-all check bench papers test-trust test-greenplum test-docker test-matrix train-env docs clean
+.PHONY: help bootstrap demo test test-all check bench papers soak test-trust test-greenplum test-docker test-matrix train-env docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -29,6 +29,9 @@ papers: bootstrap train-env ## the experiments of the papers of this field besid
 
 test-trust: bootstrap ## the tests that the page on security names, with a table at the end; LONG=1 for all of it; on the cluster where one is named
 	@.venv/bin/pytest $$(grep -oE 'tests/[a-z]+/test_[a-z0-9_*]+\.py' docs/explanation/security.md | sort -u)
+
+soak: bootstrap ## hours of mixed load in which parts are ended, with a curve of memory in build/soak.svg; HOURS=8 says how many, else five minutes
+	@SOAK_HOURS=$(or $(HOURS),0.0834) .venv/bin/pytest -s tests/trust/test_soak.py
 
 test-greenplum: ## the database tests on the cluster that DBINFER_TEST_GREENPLUM_DSN names
 	@test -n "$$DBINFER_TEST_GREENPLUM_DSN" || { echo "set DBINFER_TEST_GREENPLUM_DSN to a superuser's dsn"; exit 2; }

@@ -30,8 +30,7 @@ def crowded(dsn: str, tmp_path: Path) -> str:
         db.autocommit = True
         make_images(db, "many", [IMAGE], crowd.ROWS)
         rows(db, crowd.WRAPPER)
-    for place, name in enumerate(crowd.MODELS, 1):
-        deploy(tiny_models.constant(tmp_path, place * 1000 + 1, name), dsn=dsn)
+    crowd.deploy_first(dsn, tmp_path)
     return dsn
 
 

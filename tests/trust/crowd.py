@@ -19,6 +19,7 @@ from psycopg2.extensions import connection as Connection
 from dbinfer.models import deploy
 
 MODELS = ("alpha", "beta", "gamma")
+STEP = 1_000_000  # more versions than a run of days makes; a float32 still tells each from the next
 ROWS = 40
 SHAPES = {
     "plain": "SELECT (dbinfer.predict(img, '{a}'))[1] FROM many",
@@ -58,8 +59,8 @@ class Tally:
 
 
 def model_of(number: float) -> str:
-    """Return the model whose versions answer so: alpha 1000 + version, beta 2000 + version, ..."""
-    place = int(number) // 1000 - 1
+    """Return the model whose versions answer so: alpha STEP + version, beta 2 * STEP + version, ..."""
+    place = int(number) // STEP - 1
     return MODELS[place] if 0 <= place < len(MODELS) else f"nobody ({number})"
 
 
@@ -102,22 +103,33 @@ def session(dsn: str, crowd: Crowd, number: int, start: Any, results: Any) -> No
     results.put(tally)
 
 
+def deploy_first(dsn: str, folder: Path) -> None:
+    """Deploy the first version of each model."""
+    for place, name in enumerate(MODELS, 1):
+        deploy(tiny_models.constant(folder, place * STEP + 1, name), dsn=dsn)
+
+
+def change(db: Connection, dsn: str, folder: Path, draw: random.Random) -> None:
+    """Deploy a version of one of the models, activate an older one and this one, and drop the oldest: four changes."""
+    place = draw.randrange(len(MODELS))
+    name = MODELS[place]
+    version = ask(db, "SELECT max(version) FROM dbinfer.model_versions WHERE name = %s", name) + 1
+    answer = (place + 1) * STEP + version
+    assert deploy(tiny_models.constant(folder, answer, name), dsn=dsn).version == version
+    older = ask(db, "SELECT min(version) FROM dbinfer.model_versions WHERE name = %s", name)
+    rows(db, "SELECT dbinfer.activate(%s, %s)", name, draw.choice([older, version]))
+    rows(db, "SELECT dbinfer.activate(%s, %s)", name, version)
+    if older < version - 2:
+        rows(db, "SELECT dbinfer.drop_model(%s, %s)", name, older)
+
+
 def churn(dsn: str, folder: Path, seconds: float) -> int:
-    """Deploy, activate and drop versions for so long; return how many changes that were."""
+    """Change versions for so long; return how many changes that were."""
     draw, changes, until = random.Random(0), 0, time.monotonic() + seconds
     with closing(psycopg2.connect(dsn)) as db:
         db.autocommit = True
         while time.monotonic() < until:
-            place = draw.randrange(len(MODELS))
-            name = MODELS[place]
-            version = ask(db, "SELECT max(version) FROM dbinfer.model_versions WHERE name = %s", name) + 1
-            answer = (place + 1) * 1000 + version
-            assert deploy(tiny_models.constant(folder, answer, name), dsn=dsn).version == version
-            older = ask(db, "SELECT min(version) FROM dbinfer.model_versions WHERE name = %s", name)
-            rows(db, "SELECT dbinfer.activate(%s, %s)", name, draw.choice([older, version]))
-            rows(db, "SELECT dbinfer.activate(%s, %s)", name, version)
-            if older < version - 2:
-                rows(db, "SELECT dbinfer.drop_model(%s, %s)", name, older)
+            change(db, dsn, folder, draw)
             changes += 4
     return changes
 

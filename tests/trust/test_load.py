@@ -33,8 +33,7 @@ def crowded(broken: Breakable, tmp_path: Path) -> Breakable:
     with broken.session() as db:
         make_images(db, "many", [IMAGE], crowd.ROWS)
         rows(db, crowd.WRAPPER)
-    for place, name in enumerate(crowd.MODELS, 1):
-        deploy(tiny_models.constant(tmp_path, place * 1000 + 1, name), dsn=broken.dsn)
+    crowd.deploy_first(broken.dsn, tmp_path)
     return broken
 
 
