@@ -8,10 +8,11 @@ import json
 from dataclasses import replace
 
 from dbinfer.base.errors import RegistryError
-from dbinfer.base.progress import OnProgress
+from dbinfer.base.progress import OnProgress, Progress
 from dbinfer.database.connection import session
 from dbinfer.models.deployment import DeployOptions, DeployReport, checked_name, deploy, read_limits
 from dbinfer.models.keras_file import fetch
+from dbinfer.models.registry import activate
 from dbinfer.train.comparison import Version, active_version, compare, not_compared
 from dbinfer.train.options import FILE, VERSION, TrainJob
 from dbinfer.train.report import Comparison, TrainReport
@@ -69,13 +70,18 @@ def deploy_trained(report: TrainReport, job: TrainJob, setup: Setup, progress: O
     options = DeployOptions(
         name=job.deploy,
         alias=job.alias or None,
-        activate=job.activate,
+        # After the comparison: a run that is stopped in between still has the old version to compare with
+        activate=False,
         source=report.model if job.source else None,
     )
     deployed = deploy(ir, options, dsn, progress)
     # Of a run that was complete, the rows may have changed since
     same_rows = report.run["images"] == setup.images
     compared = _compared(deployed, active, setup if same_rows else None, dsn, progress)
+    if job.activate:
+        progress(Progress("activating"))
+        activate(f"{deployed.name}@{deployed.version}", dsn)
+        deployed = replace(deployed, active=True)
     return replace(report, deployed=deployed, comparison=compared)
 
 

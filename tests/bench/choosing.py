@@ -3,8 +3,8 @@
 Of scikit-learn's digits, 1438 are a table without labels. Fifty rows, drawn by the seed, get their labels. A network is
 trained on them and deployed, the table is scored, and more rows get labels: those that `next` chooses, or random ones.
 Each network learns for the same number of epochs, the last one counts, and the held-out digits judge it. The target is
-the best accuracy that random rows reach with 50, 175 or 300 labels; each way needs the labels with which it first
-reaches that, next in steps of 25. The database is $DBINFER_DSN or the embedded server; the tables of the schema
+the best accuracy that random rows reach with at most 300 labels; each way, in steps of 25, needs the labels with which
+it first reaches that. The database is $DBINFER_DSN or the embedded server; the tables of the schema
 choosing are made anew.
 """
 
@@ -23,8 +23,7 @@ import dbinfer
 from dbinfer.database.connection import connect
 from dbinfer.images import builtin
 
-FIRST, MOST = 50, 300
-MORE = {True: 25, False: 125}  # labels a round, by next and by chance
+FIRST, MORE, MOST = 50, 25, 300  # labels: at the start, of a round, at the end
 EPOCHS, BATCH, RATE = 40, 8, 0.002
 TABLE, ANSWERS = "choosing.scans", "choosing.answers"
 
@@ -77,18 +76,18 @@ def curve(seed: int, by_next: bool, enough: float) -> dict[int, float]:
     """Return the accuracy by the number of labels, until it is enough, or there are MOST labels."""
     make(seed)
     random, found = np.random.default_rng(seed + 100), {}
-    for count in range(FIRST, MOST + 1, MORE[by_next]):
+    for count in range(FIRST, MOST + 1, MORE):
         with tempfile.TemporaryDirectory(prefix="dbinfer-") as folder:
             found[count] = trained(seed, folder, by_next)
         if found[count] >= enough or count == MOST:
             break
         if by_next:
             dbinfer.score(TABLE, ANSWERS, dbinfer.ScoreOptions(model="choosing"))
-            dbinfer.next(TABLE, ANSWERS, dbinfer.NextOptions(count=MORE[True]))
+            dbinfer.next(TABLE, ANSWERS, dbinfer.NextOptions(count=MORE))
             label(key for (key,) in run("SELECT id FROM choosing.scans_next"))
         else:
             left = [key for (key,) in run(f"SELECT id FROM {TABLE} WHERE label IS NULL ORDER BY id")]
-            label(int(key) for key in random.permutation(left)[: MORE[False]])
+            label(int(key) for key in random.permutation(left)[:MORE])
     return found
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -101,6 +105,79 @@ def test_a_run_that_was_stopped_before_it_was_deployed(
     assert later.comparison.verdict.startswith(
         "digits@1 was not compared with digits@1: the data has other rows by now"
     )
+
+
+# Ends itself by kill -9 at the first step of this name
+TRAINING = """
+import json, os, signal, sys
+import dbinfer
+
+def tell(step):
+    if step.step == until:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if step.note:
+        print(step.note, flush=True)
+
+dsn, data, values, until = sys.argv[1:]
+report = dbinfer.train("digits", data, dbinfer.TrainOptions(**json.loads(values)), dsn, tell)
+print(json.dumps(report.to_dict()))
+"""
+
+
+@pytest.mark.wide
+def test_a_run_that_is_killed_at_each_step_goes_on_there(
+    first: TrainReport, dsn: str, tmp_path: Path
+) -> None:
+    """It leaves what a run leaves that nobody stopped: one version, compared before it becomes active."""
+    dbinfer.deploy(first.model.with_suffix(".xml"), dbinfer.DeployOptions(name="killed"), dsn)
+    values = {"epochs": 3, "batch": 16, "val": ALL, "alias": "next", "activate": True, "source": True}
+
+    def train(name: str, until: str, **more: object) -> subprocess.CompletedProcess[str]:
+        said = json.dumps({**values, "out": str(tmp_path / name), "deploy": name, **more})
+        command = [sys.executable, "-c", TRAINING, dsn, ALL, said, until]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    steps = [
+        "epoch 2/3",
+        "reading digits.keras (keras)",
+        "writing digits.xml (fp32)",
+        "comparing source and result",
+        "reading digits.xml",
+        "preparing",
+        "trying",
+        "sending",
+        "comparing",
+        "activating",
+    ]
+    for number, step in enumerate(steps):
+        done = train("killed", step, **({"resume": "last"} if number else {}))
+        assert done.returncode == -signal.SIGKILL, (step, done.stdout, done.stderr)
+        with closing(psycopg2.connect(dsn)) as db:
+            found = rows(
+                db, "SELECT version, active FROM dbinfer.model_versions WHERE name = 'killed' ORDER BY 1"
+            )
+        assert found == [(1, True), (2, False)][: 1 + (number >= steps.index("comparing"))], step
+    last = json.loads(train("killed", "", resume="last").stdout.splitlines()[-1])
+    whole = json.loads(train("never_killed", "").stdout.splitlines()[-1])
+    assert (last["metrics"], last["deployed"]["version"], last["deployed"]["active"]) == (
+        whole["metrics"],
+        2,
+        True,
+    )
+    with closing(psycopg2.connect(dsn)) as db:
+        (kept,) = rows(
+            db,
+            "SELECT version, active, aliases, manifest->'provenance'->'training'->'comparison' "
+            "FROM dbinfer.model_versions WHERE name = 'killed' AND version > 1",
+        )
+        differ = rows(
+            db,
+            "SELECT count(*) FROM goes_on "
+            "WHERE dbinfer.predict(img, 'killed') IS DISTINCT FROM dbinfer.predict(img, 'never_killed')",
+        )
+    assert kept == (2, True, ["next"], last["comparison"])
+    assert last["comparison"]["verdict"].startswith(f"Of {COUNT} images killed@2 gets right ")
+    assert differ == [(0,)]
 
 
 @pytest.mark.wide
