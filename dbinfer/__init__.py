@@ -95,7 +95,16 @@ if TYPE_CHECKING:
         predict,
         score,
     )
-    from dbinfer.server import ServerReport, UpOptions, down, status, up
+    from dbinfer.server import (
+        HostVenvOptions,
+        HostVenvReport,
+        ServerReport,
+        UpOptions,
+        down,
+        host_venv,
+        status,
+        up,
+    )
     from dbinfer.train import TrainOptions, TrainReport, train
     from dbinfer.tune import TuneOptions, TuneReport, tune
     from dbinfer.worker import WorkerOptions, WorkerReport, worker
@@ -121,6 +130,8 @@ __all__ = [
     "ExportReport",
     "FollowOptions",
     "FollowReport",
+    "HostVenvOptions",
+    "HostVenvReport",
     "InstallOptions",
     "InstallReport",
     "JobsReport",
@@ -190,6 +201,7 @@ __all__ = [
     "follow",
     "grant",
     "grant_store",
+    "host_venv",
     "install",
     "jobs",
     "judge",

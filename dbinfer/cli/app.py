@@ -51,6 +51,10 @@ COMMANDS = {
             "psql": ("server", "Open psql on the database that dbinfer uses."),
         },
         "Database": {
+            "host-venv": (
+                "server",
+                "Make or check the virtual environment that a host's backends import from.",
+            ),
             "install": ("database", "Install dbinfer into a database, in one transaction."),
             "upgrade": (
                 "database",

@@ -1,4 +1,4 @@
-"""demo, up, down, status, psql: the whole tour on real images, and the embedded server."""
+"""demo, up, down, status, psql, host-venv: the tour on real images, the embedded server, and what hosts import."""
 
 from __future__ import annotations
 
@@ -39,6 +39,48 @@ def demo(
     """
     with progress_bar(console=Screen(soft_wrap=True)) as progress:
         dbinfer.demo(options, dsn, progress)
+
+
+def host_venv(
+    folder: Annotated[
+        str, typer.Argument(help="Where the environment is, or shall be; the same on all hosts.")
+    ],
+    json: Json = False,
+    *,
+    options: dbinfer.HostVenvOptions,
+) -> None:
+    """pip takes the versions that this release names, and no file whose digest it does not know. An environment that is
+    there already is checked: the Python of PL/Python, the packages, who may write it, whether the server can read it.
+
+    Examples:
+
+        $ dbinfer host-venv /opt/dbinfer/venv
+        /opt/dbinfer/venv: Python 3.11, made, tried as postgres
+          numpy 2.4.6, obstore 0.12.1, opencv-python-headless 5.0.0.93, openvino 2026.4.1, ...
+        next: dbinfer install --venv /opt/dbinfer/venv
+
+        $ dbinfer host-venv packages --download
+
+        $ dbinfer host-venv /opt/dbinfer/venv --offline packages
+
+        $ dbinfer host-venv packages --download --python-version 3.9
+    """
+    with progress_bar() as progress:
+        report = dbinfer.host_venv(folder, options, progress)
+    if json:
+        print_json(report.to_dict())
+        return
+    how = (
+        f"{'made' if report.new else 'as it should be'}, tried as {report.user}"
+        if report.user
+        else "packages"
+    )
+    say(f"{report.folder}: Python {report.python}, {how}")
+    say(f"  {', '.join(f'{name} {version}' for name, version in report.packages.items())}")
+    if report.user:
+        say(f"next: dbinfer install --venv {report.folder}")
+    else:
+        say(f"next, on each host: dbinfer host-venv /opt/dbinfer/venv --offline {report.folder.name}")
 
 
 # All options are psql's: the command line must not refuse those that it does not know
@@ -139,6 +181,6 @@ def _show(report: dbinfer.ServerReport, json: bool) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the application."""
-    for command in (demo, up, down, status):
+    for command in (demo, host_venv, up, down, status):
         app.command()(command)
     app.command(context_settings=PSQL_CONTEXT)(psql)

@@ -9,7 +9,9 @@ import sys
 from importlib import metadata, resources
 from importlib.util import find_spec
 
-LINE = re.compile(r'([\w-]+)==([\w.]+)(?:; python_version (<|>=|==) "(3\.\d+)")?')
+# With its digests on the lines below it
+PIN = re.compile(r'([\w-]+)==([\w.]+)(?:; python_version (<|>=|==) "(3\.\d+)")? \\\n((?:    --hash=.*\n)+)')
+VERSION = re.compile(r"3\.\d+")
 # Packages whose modules have other names
 MODULES = {"pillow": "PIL", "scikit-learn": "sklearn", "tensorflow-cpu": "tensorflow"}
 COMPARE = {"<": operator.lt, ">=": operator.ge, "==": operator.eq}
@@ -22,12 +24,25 @@ def text() -> str:
 
 def versions(python: str) -> dict[str, str]:
     """Return package -> version for a Python, for example '3.9' or '3.11.2'."""
-    found = {}
-    for line in filter(None, map(LINE.fullmatch, text().splitlines())):
-        package, version, sign, than = line.groups()
-        if sign is None or COMPARE[sign](numbers(python)[:2], numbers(than)):
-            found[package] = version
-    return found
+    return {package: version for package, version, _ in _pinned(python)}
+
+
+def listed(python: str) -> str:
+    """Return the list as pip takes it where it runs on another Python than that."""
+    return "".join(f"{package}=={version} \\\n{digests}" for package, version, digests in _pinned(python))
+
+
+def _pinned(python: str) -> list[tuple[str, str, str]]:
+    return [
+        (package, version, digests)
+        for package, version, sign, than, digests in PIN.findall(text())
+        if not sign or COMPARE[sign](numbers(python)[:2], numbers(than))
+    ]
+
+
+def plain(name: str) -> str:
+    """Return a package's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def openvino_note(python: str, found: str) -> str:

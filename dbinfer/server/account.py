@@ -10,7 +10,7 @@ import pwd
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,6 +117,32 @@ def server_account() -> Account:
             if root
             else "Add an entry with useradd.",
         ) from err
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir, root)
+
+
+def host_account(name: str | None) -> Account:
+    """Return the user under whom a server of this host runs.
+
+    Args:
+        name: None: gpadmin or postgres, if we are root; else our own.
+
+    Raises:
+        ServerError: there is no such user, or only root could try things as that one.
+    """
+    root = os.geteuid() == 0
+    names = [name] if name else ["gpadmin", "postgres"] if root else [pwd.getpwuid(os.geteuid()).pw_name]
+    entry = None
+    for one in reversed(names):
+        with suppress(KeyError):
+            entry = pwd.getpwnam(one)
+    if entry is None:
+        raise ServerError(
+            f"this host has no user named {' or '.join(names)}", "Name the server's user: --user NAME"
+        )
+    if not root and entry.pw_uid != os.geteuid():
+        raise ServerError(
+            f"only root can try things as {entry.pw_name}", f"Run this as root or as {entry.pw_name}."
+        )
     return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir, root)
 
 

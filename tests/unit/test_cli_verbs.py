@@ -19,7 +19,7 @@ from dbinfer.cli.app import app
 
 # It becomes the program of that name, which has nothing to hand over
 SHELL_ONLY = {"psql"}
-COMMANDS = set(typer.main.get_command(app).commands) - SHELL_ONLY  # type: ignore[attr-defined]
+COMMANDS = {name.replace("-", "_") for name in typer.main.get_command(app).commands} - SHELL_ONLY  # type: ignore[attr-defined]
 TAIL = ("options", "dsn", "progress")
 HEAVY = ("tensorflow", "keras", "openvino", "cv2", "numpy", "onnx", "onnxruntime", "nncf", "horovod")
 HEAVY += ("matplotlib", "PIL", "sklearn", "sqlalchemy", "rich", "typer", "dbinfer.cli")
@@ -63,7 +63,7 @@ def _is_frozen(name: str) -> None:
     kinds = [hints["return"]]
     if "options" in hints:
         (options,) = [kind for kind in typing.get_args(hints["options"]) if kind is not type(None)]
-        assert options.__name__ == f"{name.capitalize()}Options"
+        assert options.__name__ == f"{name.title().replace('_', '')}Options"
         kinds.append(options)
     for kind in kinds:
         assert kind.__name__ in dbinfer.__all__

@@ -2,25 +2,55 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Callable
+from importlib import metadata
 
 import pytest
+from packaging.requirements import Requirement
 
 import dbinfer
 from dbinfer.base.errors import TrainError
 from dbinfer.database import pins
 
-PACKAGES = {"numpy", "obstore", "opencv-python-headless", "openvino", "orjson"}
+PACKAGES = {"numpy", "obstore", "opencv-python-headless", "openvino", "openvino-telemetry", "orjson"}
+LISTED = re.compile(r"^[\w-]+==[^\\\n]+", re.MULTILINE)
+ALONE = re.compile(r"^([\w-]+)(==\S+) \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+", re.MULTILINE)
+# What only some need
+MORE = {"3.9": {"packaging", "typing_extensions"}, "3.13": set[str](), "3.14": set[str]()}
 
 
 def test_every_python_has_one_version_of_each_package(subtests: pytest.Subtests) -> None:
+    """With its digests, for pip takes no file then whose digest it does not know."""
     for python in ["3.9", "3.10", "3.11.2", "3.12", "3.13.5", "3.14"]:
+        short = ".".join(python.split(".")[:2])
         with subtests.test(python=python):
-            assert set(pins.versions(python)) == PACKAGES
-            named = [line for line in pins.text().splitlines() if line and not line.startswith("#")]
-            assert all(pins.LINE.fullmatch(line) for line in named)
+            listed = {
+                one.name: str(one.specifier)
+                for one in map(Requirement, LISTED.findall(pins.text()))
+                if one.marker is None or one.marker.evaluate({"python_version": short})
+            }
+            assert set(listed) == PACKAGES | MORE.get(short, {"typing_extensions"})
+            assert {name: f"=={version}" for name, version in pins.versions(python).items()} == listed
+            again = re.findall(
+                r"^([\w-]+)(==\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)",
+                pins.listed(python),
+                re.M,
+            )
+            assert {name: version for name, version, _ in again} == listed
+
+
+def test_what_is_pinned_needs_nothing_else() -> None:
+    """pip refuses a list with digests that names less than all."""
+    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    known = {pins.plain(name): version for name, version in pins.versions(python).items()}
+    for name in known:
+        for text in metadata.requires(name) or []:
+            one = Requirement(text)
+            if one.marker is None or one.marker.evaluate({"extra": ""}):
+                assert known[pins.plain(one.name)] in one.specifier
 
 
 def test_python_3_9_has_an_openvino_of_its_own() -> None:
