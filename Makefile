@@ -1,5 +1,5 @@
 # One line each: a target sets up what it needs (scripts/bootstrap, quick the second time) and calls the real tool.
-.PHONY: help bootstrap demo test test-all check bench papers soak test-trust test-greenplum test-docker test-matrix train-env docs clean
+.PHONY: help bootstrap demo test test-all check bench papers soak test-trust test-greenplum test-docker test-matrix train-env docs dist clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -52,6 +52,9 @@ docs: bootstrap ## write docs/reference anew, and the site of docs/ with search 
 	@.venv/bin/pip install --quiet -e '.[docs]'
 	@.venv/bin/python scripts/reference.py
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet && echo "build/site/index.html"
+
+dist: bootstrap ## wheel, source, list of all that an installation brings with its licences, and digests, to dist/
+	@bash scripts/dist
 
 clean: ## remove build products and caches; .venv and the embedded server stay
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache && find . -path ./.venv -prune -o -name __pycache__ -print0 | xargs -0 rm -rf
