@@ -70,17 +70,15 @@ def host_venv(
     if json:
         print_json(report.to_dict())
         return
-    how = (
-        f"{'made' if report.new else 'as it should be'}, tried as {report.user}"
-        if report.user
-        else "packages"
-    )
+    if report.user:
+        how = f"{'made' if report.new else 'as it should be'}, tried as {report.user}"
+        then = f"dbinfer install --venv {report.folder}"
+    else:
+        how = "packages"
+        then = f"on each host: dbinfer host-venv /opt/dbinfer/venv --offline {report.folder.name}"
     say(f"{report.folder}: Python {report.python}, {how}")
     say(f"  {', '.join(f'{name} {version}' for name, version in report.packages.items())}")
-    if report.user:
-        say(f"next: dbinfer install --venv {report.folder}")
-    else:
-        say(f"next, on each host: dbinfer host-venv /opt/dbinfer/venv --offline {report.folder.name}")
+    say(f"next: {then}")
 
 
 # All options are psql's: the command line must not refuse those that it does not know

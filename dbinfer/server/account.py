@@ -130,12 +130,14 @@ def host_account(name: str | None) -> Account:
         ServerError: there is no such user, or only root could try things as that one.
     """
     root = os.geteuid() == 0
-    names = [name] if name else ["gpadmin", "postgres"] if root else [pwd.getpwuid(os.geteuid()).pw_name]
-    entry = None
-    for one in reversed(names):
+    if name is None and not root:
+        return server_account()
+    names = [name] if name else ["gpadmin", "postgres"]
+    for one in names:
         with suppress(KeyError):
             entry = pwd.getpwnam(one)
-    if entry is None:
+            break
+    else:
         raise ServerError(
             f"this host has no user named {' or '.join(names)}", "Name the server's user: --user NAME"
         )

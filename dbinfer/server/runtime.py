@@ -10,6 +10,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,39 +113,40 @@ def ensure_venv(home: Home, python: Python, say: Say) -> Path:
         return venv
     discard(venv)
     say(f"installing what the backends need (openvino, numpy, opencv, orjson; about 450 MB) into {venv}")
-    _make(venv, python)
-    _install(venv, wanted)
-    # Last: a venv without it was interrupted and is made again
-    stamp.write_text(wanted)
+    with _whole(venv):
+        _make(venv, python)
+        _install(venv, wanted)
+        # Last: one without it was killed while it was made, and is made again
+        stamp.write_text(wanted)
     return venv
 
 
+@contextmanager
+def _whole(venv: Path) -> Iterator[None]:
+    """Remove an environment that does not become whole, also after Ctrl-C: it would be taken for one that is there."""
+    try:
+        yield
+    except BaseException:
+        discard(venv)
+        raise
+
+
 def _make(venv: Path, python: Python) -> None:
-    # 022: the server's user must be able to read it, whatever umask the caller has
-    made = subprocess.run(
-        [python.program, "-I", "-m", "venv", str(venv)],
-        capture_output=True,
-        text=True,
-        check=False,
-        umask=0o022,
-    )
-    if made.returncode == 0:
-        return
-    discard(venv)
-    raise ServerError(
-        f"{python.program} cannot create a virtual environment: {_last(made.stdout + made.stderr)}",
-        f"Install its venv module: apt-get install python3-venv (or python{python.version}-venv)",
-    )
+    made = _run([python.program, "-I", "-m", "venv", venv])
+    if made.returncode:
+        raise ServerError(
+            f"{python.program} cannot create a virtual environment: {_last(made.stdout + made.stderr)}",
+            f"Install its venv module: apt-get install python3-venv (or python{python.version}-venv)",
+        )
 
 
 def _install(venv: Path, wanted: str, offline: Path | None = None) -> None:
     listed = venv / "requirements.txt"
     listed.write_text(wanted)
     where = ["--no-index", "--find-links", str(offline)] if offline else []
-    done = _pip([venv / "bin" / "python", "-m", "pip", "install", *PIP, *where, "-r", listed])
+    done = _run([venv / "bin" / "python", "-m", "pip", "install", *PIP, *where, "-r", listed])
     if done.returncode == 0:
         return
-    discard(venv)
     other = OTHER_FILE.search(done.stderr)
     raise ServerError(
         f"pip could not install the backends' packages: {_last(done.stderr)}"
@@ -156,7 +159,8 @@ def _install(venv: Path, wanted: str, offline: Path | None = None) -> None:
     )
 
 
-def _pip(words: list[str | Path]) -> subprocess.CompletedProcess[str]:
+def _run(words: list[str | Path]) -> subprocess.CompletedProcess[str]:
+    # 022: the server's user must be able to read what is made, whatever umask the caller has
     return subprocess.run(words, capture_output=True, text=True, check=False, umask=0o022)
 
 
@@ -300,18 +304,14 @@ def host_venv(
     new = not folder.exists() or not any(folder.iterdir())
     if new:
         account.check_reach(next(above for above in folder.parents if above.is_dir()))
-        notes(f"making {folder}", progress)(
-            f"installing what backends need (about 450 MB) with {python.program}"
-        )
-        try:
+    with _whole(folder) if new else nullcontext():
+        if new:
+            say = notes(f"making {folder}", progress)
+            say(f"installing what backends need (about 450 MB) with {python.program}")
             _make(folder, python)
             _install(folder, pins.text(), options.offline)
-            _check(folder, python, account)
-        except BaseException:  # also Ctrl-C: half an environment would be taken for one that is there
-            discard(folder)
-            raise
-    else:
-        _check(folder, python, account)
+        check_safe(folder, python, account)
+        check_venv(folder, python, account)
     listed = account.run([str(folder / "bin" / "python"), "-I", "-c", VERSIONS_CODE])
     found = {pins.plain(name): version for name, version in json.loads(listed.stdout).items()}
     wanted = pins.versions(python.version)
@@ -323,11 +323,6 @@ def host_venv(
             "Sessions import from it, so make another one beside it, and name that with dbinfer install --venv.",
         )
     return HostVenvReport(folder, python.version, account.name, new, packages)
-
-
-def _check(folder: Path, python: Python, account: Account) -> None:
-    check_safe(folder, python, account)
-    check_venv(folder, python, account)
 
 
 def _own_python() -> Path:
@@ -350,7 +345,7 @@ def _download(folder: Path, options: HostVenvOptions, say: Say) -> HostVenvRepor
     # pip takes the markers of a list for those of the Python that it runs on itself
     listed.write_text(pins.listed(version))
     place = ["--python-version", version, "--no-deps", "--dest", str(folder), "-r", str(listed)]
-    done = _pip([sys.executable, "-m", "pip", "download", *PIP, *place])
+    done = _run([sys.executable, "-m", "pip", "download", *PIP, *place])
     if done.returncode:
         raise ServerError(
             f"pip could not fetch the packages: {_last(done.stderr)}",

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dbinfer.database import pins
+
 ENTRYPOINT = Path(__file__).parents[2] / "docker" / "database" / "entrypoint"
 
 
@@ -44,7 +46,7 @@ def needed(extra: str) -> set[str]:
 
 def plain(word: str) -> str:
     """Return a requirement's name as package indexes compare it."""
-    return re.sub(r"[-_.]+", "-", re.split(r"[<>=~;\[ ]", word)[0]).lower()
+    return pins.plain(re.split(r"[<>=~;\[ ]", word)[0])
 
 
 def pinned(*files: str) -> set[str]:
