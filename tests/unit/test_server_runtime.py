@@ -17,7 +17,7 @@ from dbinfer.base.errors import ServerError, UsageError
 from dbinfer.database import pins, state
 from dbinfer.database.state import Home, State
 from dbinfer.server import runtime
-from dbinfer.server.account import Account
+from dbinfer.server.account import Account, host_account
 from dbinfer.server.runtime import HostVenvOptions, Python, host_venv
 
 HERE = Python(Path(sys.executable), f"{sys.version_info[0]}.{sys.version_info[1]}")
@@ -233,6 +233,13 @@ def test_what_cannot_be_a_hosts_environment(
     for wrong_place in ("venv", ""):
         with pytest.raises(UsageError, match="is no absolute path"):
             host_venv(wrong_place, options)
+
+
+def test_a_user_whom_the_host_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in containers that run with any number."""
+    monkeypatch.setattr(os, "geteuid", lambda: 987654321)
+    with pytest.raises(ServerError, match="the user id 987654321 has no entry in the user database"):
+        host_account(None)
 
 
 @pytest.mark.wide
