@@ -1,8 +1,9 @@
-"""A wheel and a source of `make dist`, installed on other distributions by docs/how-to/install.md alone."""
+"""A wheel, a source and a Debian package, installed on other distributions by docs/how-to/install.md alone."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -78,5 +79,64 @@ def test_the_page_alone_is_enough(machine: str, subtests: pytest.Subtests) -> No
         )
 
 
+# A container has no systemd that would start services: this starts what their units say
+SYSTEMCTL = r"""
+systemctl() {
+    local name file user
+    said() { sed -n "s/^$1=//p" "/lib/systemd/system/$name.service"; }
+    for name in "${@:3}"; do
+        user=$(said User) file=$(said EnvironmentFile)
+        for folder in $(said RuntimeDirectory | sed 's:^:/run/:') $(said CacheDirectory | sed 's:^:/var/cache/:'); do
+            install -d -m 700 -o "$user" "$folder"
+        done
+        setpriv --reuid "$user" --regid "$user" --init-groups env $(cat "${file:-/dev/null}") \
+            $(said ExecStart) >"/var/log/$name" 2>&1 </dev/null &
+    done
+}
+"""
+LOAD = "dbinfer load photos --table photos --label-from folder; dbinfer deploy colours.xml"
+READ = "python3 -c 'import urllib.request as r; print(r.urlopen(\"http://127.0.0.1:9187/metrics\").read().decode())'"
+
+
+def su(user: str, script: str) -> str:
+    return f"cd {PLACE}; setpriv --reuid {user} --regid {user} --init-groups bash -euc {shlex.quote(script)}"
+
+
+def test_a_debian_package(machine: str, subtests: pytest.Subtests) -> None:
+    """What the page says makes it and installs it; what its units start does its work; nothing of it stays."""
+    server = commands("A machine of its own").split("\npython3 -m venv")[0]
+    # which has systemd-analyze
+    shell(machine, f"{server}\napt-get install -y --no-install-recommends systemd")
+    shell(machine, "pg_ctlcluster $(ls /usr/lib/postgresql) main start; chmod -R a+rX .")
+    shell(machine, SYSTEMCTL + commands("A Debian package").replace("amd64", "$(dpkg --print-architecture)"))
+    with subtests.test("the environment is the one that this release names"):
+        assert "/opt/dbinfer/venv: Python" in shell(machine, "dbinfer host-venv /opt/dbinfer/venv")
+    with subtests.test("where it was made is named nowhere, what is compiled is there"):
+        shell(machine, "! grep -rl /tmp/tmp. /opt/dbinfer")
+        shell(machine, "ls /opt/dbinfer/venv/lib/python3*/site-packages/numpy/__pycache__/__init__.*.pyc")
+    with subtests.test("engine and metrics"):
+        scored = 'psql -d shop -c "SELECT label, (dbinfer.classify(img)).label FROM photos"'
+        said = shell(
+            machine, su("postgres", f"export DBINFER_DSN=dbname=shop; {LOAD} --isolation always; {scored}")
+        )
+        assert len(re.findall(r"^ (\w+)\s+\| \1$", said, re.MULTILINE)) == 6
+        assert "ready" in shell(machine, "cat /var/log/dbinfer-engine")
+        assert 'dbinfer_engines{host=""} 1.0' in shell(machine, READ)
+    with subtests.test("a worker"):
+        shell(machine, su("postgres", "createdb files -O dbinfer"))
+        shell(machine, "echo 'DBINFER_DSN=dbname=files' > /etc/dbinfer/worker.env")
+        asked = "psql -d files -c \"SELECT dbinfer.request(img) FROM photos WHERE label = 'green' LIMIT 1\""
+        shell(
+            machine,
+            su("dbinfer", f"export DBINFER_DSN=dbname=files; dbinfer install --tables-only; {LOAD}; {asked}"),
+        )
+        shell(machine, f"{SYSTEMCTL} systemctl enable --now dbinfer-worker")
+        answer = "SELECT (dbinfer.answer(1, 120)::dbinfer.classification).label"
+        assert "green" in shell(machine, su("dbinfer", f"psql -d files -c '{answer}'"))
+    with subtests.test("units"):
+        shell(machine, "systemd-analyze verify /lib/systemd/system/dbinfer-*.service")
+    shell(machine, "apt-get remove -y dbinfer; test ! -e /opt/dbinfer; test ! -e /usr/bin/dbinfer")
+
+
 def test_the_page_names_this_version() -> None:
-    assert set(re.findall(r"dbinfer-(\d[\d.]*\d)[-.]", PAGE.read_text(encoding="utf-8"))) == {__version__}
+    assert set(re.findall(r"dbinfer[-_](\d[\d.]*\d)[-._]", PAGE.read_text(encoding="utf-8"))) == {__version__}
