@@ -223,7 +223,8 @@ def _install(dsn: str | None, options: InstallOptions, upgrading: bool = False) 
                     "dbinfer is already installed here, with PL/Python", "Leave out --tables-only."
                 )
             steps.act_as_owner(cur, platform)
-            steps.check_foreign(cur, platform, content)
+            if not found.newer:
+                steps.check_foreign(cur, platform, content)
             return _already(cur, found, dict(settings), content, upgrading)
         platform = replace(platform, tables_only=options.tables_only)
         if found is None:
@@ -317,11 +318,12 @@ def _upgrade(options: UpgradeOptions, dsn: str | None) -> InstallReport:
         expansion = unfinished(conn, platform)
         if expansion is not None:
             raise InstallError(expansion.detail, expansion.hint)
+        # What a newer release brought is not a stranger's
+        if found.newer:
+            raise found.refusal(InstallError)
         steps.act_as_owner(cur, platform)
         # Before our first change, which might fire another user's trigger
         steps.check_foreign(cur, platform, content)
-        if found.newer:
-            raise found.refusal(InstallError)
         steps.check_frozen(cur, content)
         if not (
             steps.outdated(steps.settings_of(cur), content)

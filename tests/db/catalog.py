@@ -30,19 +30,21 @@ def own_sql(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class another_database:  # noqa: N801 - reads like a statement
-    """A database of a test's own; `tidy` says whether what it put on the hosts goes with it."""
+    """A database of a test's own, made with some `words` more; `tidy`: what it put on the hosts goes with it."""
 
-    def __init__(self, server_dsn: str, name: str = "test_install_other", tidy: bool = True) -> None:
-        self.server_dsn, self.name, self.tidy = server_dsn, name, tidy
+    def __init__(
+        self, server_dsn: str, name: str = "test_install_other", words: str = "", tidy: bool = True
+    ) -> None:
+        self.server_dsn, self.name, self.words, self.tidy = server_dsn, name, words, tidy
 
-    def _run(self, command: str) -> None:
+    def _run(self, command: str, words: str = "") -> None:
         with closing(psycopg2.connect(self.server_dsn)) as connection:
             connection.autocommit = True
             quoted = '"' + self.name.replace('"', '""') + '"'
-            rows(connection, f"{command} {quoted}")
+            rows(connection, f"{command} {quoted} {words}")
 
     def __enter__(self) -> str:
-        self._run("CREATE DATABASE")
+        self._run("CREATE DATABASE", self.words)
         return make_dsn(self.server_dsn, dbname=self.name)
 
     def __exit__(self, *exc: object) -> None:

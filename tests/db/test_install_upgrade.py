@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import psycopg2
@@ -205,9 +206,12 @@ def test_a_newer_database_is_refused(server_dsn: str) -> None:
         with closing(psycopg2.connect(other)) as connection:
             connection.autocommit = True
             rows(connection, "SELECT dbinfer_private.set_setting('version', '99.0.0')")
-        with pytest.raises(InstallError, match=r"the database has dbinfer 99\.0\.0") as caught:
-            upgrade(dsn=other)
-        assert "pip" in caught.value.hint
+            # which this release does not know, and must not take for a stranger's
+            rows(connection, "CREATE FUNCTION dbinfer.of_99() RETURNS integer LANGUAGE sql AS 'SELECT 1'")
+        for refused in (upgrade, partial(install, InstallOptions(usage="on"))):
+            with pytest.raises(InstallError, match=r"the database has dbinfer 99\.0\.0") as caught:
+                refused(dsn=other)
+            assert "pip" in caught.value.hint
 
 
 @pytest.mark.wide
