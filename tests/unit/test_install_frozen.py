@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from dbinfer.database import sql
-from dbinfer.install.content import RERUN_FOLDERS
+from dbinfer.install.content import RERUN_FOLDERS, Content
 
 UPGRADES = sql.root() / "upgrades"
 
@@ -66,3 +66,11 @@ def test_python_bodies_are_at_most_five_lines() -> None:
         body = text.split("LANGUAGE plpython3u")[1].split("$$")[1].strip().splitlines()
         assert len(body) <= longer.get(name, 5), f"{name} has {len(body)} lines"
         assert not any(";" in line or re.match(r"\s*(if|for) .*: \w", line) for line in body), name
+
+
+def test_what_a_database_keeps_is_ascii() -> None:
+    """Databases have encodings of their own, and know no other character for sure."""
+    kept = Content().modules | {
+        path.name: path.read_text(encoding="utf-8") for path in sql.root().rglob("*.sql")
+    }
+    assert [name for name, text in kept.items() if not text.isascii()] == []

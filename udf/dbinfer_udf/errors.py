@@ -1,16 +1,16 @@
 """The errors of the runtime in backends and in the engine, with what PostgreSQL needs to report them well.
 
 Exception
-└── UdfError             22000  data_exception; base of all
-    ├── ImageError       22P03  invalid_binary_representation: empty, not an image, damaged, cut off
-    │   │                54000  program_limit_exceeded: an image above the size limits
-    │   └── RowError     54000  the engine's worker took more time or memory of this row than the limits allow
-    │                    XX000  internal_error: it crashed or was killed
-    ├── ModelError       55000  object_not_in_prerequisite_state: a model or its files cannot be used
-    ├── UsageError       22023  invalid_parameter_value: the call's arguments are wrong
-    ├── StoreError       58030  io_error: a store of images cannot be read; nothing is known of the row
-    ├── EngineError      58000  system_error: the engine cannot be started or reached; nothing is known of the row
-    └── CancelledError   57014  query_canceled: the statement was cancelled while it waited
+  UdfError             22000  data_exception; base of all
+    ImageError         22P03  invalid_binary_representation: empty, not an image, damaged, cut off
+                       54000  program_limit_exceeded: an image above the size limits
+      RowError         54000  the engine's worker took more time or memory of this row than the limits allow
+                       XX000  internal_error: it crashed or was killed
+    ModelError         55000  object_not_in_prerequisite_state: a model or its files cannot be used
+    UsageError         22023  invalid_parameter_value: the call's arguments are wrong
+    StoreError         58030  io_error: a store of images cannot be read; nothing is known of the row
+    EngineError        58000  system_error: the engine cannot be started or reached; nothing is known of the row
+    CancelledError     57014  query_canceled: the statement was cancelled while it waited
 
 `on_error => 'null'` turns an ImageError, and nothing else, into NULL.
 """

@@ -272,7 +272,7 @@ def caption(one: Dict[str, Any]) -> str:
         name = one["text"] or ""
     else:
         name = one["label"] if one["label"] is not None else str(one["class"])
-    # é is e with an accent; what has no such form is a question mark
+    # an accented letter is the letter and its accent; what has no such form is a question mark
     plain = unicodedata.normalize("NFKD", name[:MOST_LETTERS])
     letters = "".join(letter for letter in plain if not unicodedata.combining(letter))
     text = letters.encode("ascii", "replace").decode()
