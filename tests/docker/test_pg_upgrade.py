@@ -31,7 +31,7 @@ for file in /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources; do
     [ ! -s "$file" ] || sed 's/bookworm/trixie/g' "$file" >"/etc/apt/sources.list.d/newer.${file##*.}"
 done
 apt-get update
-apt-get install -y python3.13-venv
+apt-get install -y python3.13-venv python3-pip-whl python3-setuptools-whl
 """
 ASK = """su postgres -c 'psql -d shop -c "SELECT label, (dbinfer.classify(img)).label FROM photos"'"""
 LEFT = """su postgres -c 'psql -d shop -Atc "SELECT name, version, digest, created_at FROM dbinfer.model_versions"'"""
