@@ -22,7 +22,8 @@ from ..errors import ModelError
 
 WRITABLE_BY_ALL, WRITABLE_BY_GROUP = stat.S_IWOTH, stat.S_IWGRP
 
-WAKE = signal.SIGRTMAX  # no server uses it
+# No server uses it; the last two are none where qemu emulates another processor (a container of another architecture)
+WAKE = signal.SIGRTMAX - 4
 # as a backend's own handler of SIGQUIT exits: the server then ends all sessions and starts again
 CRASH_EXIT = 2
 
