@@ -3,6 +3,7 @@ images and cancels, while processes are killed and the server starts again; and 
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import threading
@@ -94,11 +95,13 @@ class Soak:
         for thread in threads:
             thread.start()
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            with self._resting:
-                sample()
-            self.stop.wait(min(every, max(left, 0)))
-        self.stop.set()
+        try:
+            while (left := until - time.monotonic()) > 0:
+                with self._resting:
+                    sample()
+                self.stop.wait(min(every, max(left, 0)))
+        finally:
+            self.stop.set()
         for thread in threads:
             thread.join(120)
             assert not thread.is_alive(), "an actor does not end"
@@ -319,7 +322,9 @@ def files(pid: int) -> int:
 def size_mb(folder: Path) -> float:
     """Return the size of the files below a folder, in MB."""
     total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):
-            total += path.stat().st_size
+    # os.walk goes on where a folder has gone meanwhile; rglob ends with an error
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.stat(os.path.join(parent, name)).st_size
     return total / 1e6
