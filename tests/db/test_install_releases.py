@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import threading
 import venv as environments
 import zipfile
@@ -30,6 +29,7 @@ from asking import ask, make_images, refused, role, rows
 from catalog import another_database, snapshot
 from costly_models import slow_model
 from engine_processes import title, until
+from small_disks import small_disk
 
 from dbinfer.base.errors import InstallError
 from dbinfer.base.version import __version__
@@ -247,7 +247,7 @@ psycopg2.connect = lambda *words, **more: connect(*words, cursor_factory=Countin
 upgrade(dsn=dsn)
 print(done)
 """
-# of some 250 statements; LONG=1: each
+# of some 340 statements; LONG=1: each
 STEPS = 12
 SESSIONS = (
     "SELECT pid FROM pg_stat_activity WHERE datname = 'test_interrupted' AND backend_type = 'client backend'"
@@ -324,45 +324,30 @@ def refusal(dsn: str) -> str:
 
 
 @pytest.fixture
-def small_disk(server_dsn: str, tmp_path: Path) -> Iterator[Path]:
+def disk(server_dsn: str) -> Iterator[Path]:
     """A disk of 40 MB that belongs to the server's user."""
-    if os.geteuid() != 0:
-        pytest.skip("only root mounts a small disk (tmpfs)")
     with closing(psycopg2.connect(server_dsn)) as db:
         owner = Path(ask(db, "SHOW data_directory")).stat().st_uid
-    disk = Path(tempfile.mkdtemp(prefix="dbinfer-disk-"))
-    unmount = ["umount", str(disk)]
-    mount = ["mount", "-t", "tmpfs", "-o", f"size=40m,mode=0700,uid={owner}", "tmpfs", str(disk)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        disk.rmdir()
-        pytest.skip(f"no small disk can be mounted here: {done.stderr.strip()}")
-    try:
-        yield disk
-    finally:
-        until(
-            lambda: subprocess.run(unmount, check=False).returncode == 0,
-            "it is free",
-        )
-        disk.rmdir()
+    with small_disk(40, owner) as made:
+        yield made
 
 
 @pytest.mark.wide
 @pytest.mark.postgres_only("makes a tablespace on a small disk")
 def test_an_upgrade_for_which_the_disk_is_too_small_is_none_and_can_be_repeated(
-    server_dsn: str, venv: Path, clients: Clients, small_disk: Path
+    server_dsn: str, venv: Path, clients: Clients, disk: Path
 ) -> None:
     with closing(psycopg2.connect(server_dsn)) as db:
         db.autocommit = True
-        rows(db, "CREATE TABLESPACE test_small LOCATION %s", str(small_disk))
+        rows(db, "CREATE TABLESPACE test_small LOCATION %s", str(disk))
         try:
             with another_database(server_dsn, "test_full", "TABLESPACE test_small") as dsn:
                 clients(LAST)(dsn, "install", "--venv", str(venv))
                 before, failed = snapshot(dsn), 0
-                filler = small_disk / "filler"
+                filler = disk / "filler"
                 for left_kb in LEFT_KB:
                     filler.unlink(missing_ok=True)
-                    filler.write_bytes(bytes(max(0, shutil.disk_usage(small_disk).free - left_kb * 1024)))
+                    filler.write_bytes(bytes(max(0, shutil.disk_usage(disk).free - left_kb * 1024)))
                     if not (said := refusal(dsn)):
                         break
                     assert "No space left on device" in said

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
-import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import figures
 import pytest
+import small_disks
 from asking import ask, refused, rows
 from breakable import IMAGE, PREDICT, SEVEN, SLOW, WEIGHED, Breakable, empty, outcome
 from costly_models import wide_model
@@ -37,38 +35,16 @@ if figures.long():
 @pytest.fixture
 def small_disk(broken: Breakable) -> Iterator[Path]:
     """The cache on a disk of 4 MB; the cache of before afterwards."""
-    if os.geteuid() != 0:
-        pytest.skip("only root mounts a small disk (tmpfs)")
+    owner = Path(broken.server.data_dir).stat().st_uid
     # its own one each time: a disk that an earlier test left busy is no obstacle
-    disk = Path(tempfile.mkdtemp(prefix="disk-", dir=broken.server.home))
-    owner = Path(broken.server.data_dir).owner()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size=4m,mode=0700,uid={_uid(owner)}", "tmpfs", str(disk)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        disk.rmdir()
-        pytest.skip(f"no small disk can be mounted here: {done.stderr.strip()}")
-    install(InstallOptions(cache_dir=str(disk)), broken.dsn)
-    try:
-        yield disk
-    finally:
-        install(InstallOptions(cache_dir=str(broken.cache)), broken.dsn)
-        # the engine maps the models' files, and what is mapped keeps the disk busy
-        engine(EngineOptions(stop=True), broken.dsn)
-        _unmount(disk)
-        disk.rmdir()
-
-
-def _unmount(disk: Path) -> None:
-    end = time.monotonic() + 60.0
-    while subprocess.run(["umount", str(disk)], capture_output=True, check=False).returncode:
-        assert time.monotonic() < end, f"{disk} is busy"
-        time.sleep(0.2)
-
-
-def _uid(name: str) -> int:
-    import pwd
-
-    return pwd.getpwnam(name).pw_uid
+    with small_disks.small_disk(4, owner, broken.server.home) as disk:
+        install(InstallOptions(cache_dir=str(disk)), broken.dsn)
+        try:
+            yield disk
+        finally:
+            install(InstallOptions(cache_dir=str(broken.cache)), broken.dsn)
+            # the engine maps the models' files, and what is mapped keeps the disk busy
+            engine(EngineOptions(stop=True), broken.dsn)
 
 
 def test_a_full_disk_is_named_and_nothing_half_written_stays(
