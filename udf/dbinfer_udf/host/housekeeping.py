@@ -117,12 +117,10 @@ def _cannot_write(folder: str, err: OSError) -> ModelError:
     if isinstance(err, FileNotFoundError) and not os.path.isdir(folder):
         # somebody has emptied the cache meanwhile; the disk is all right
         return files_gone("the model")
-    full = err.errno in (errno.ENOSPC, errno.EDQUOT)
     return ModelError(
         "cannot write to the cache folder %s: %s" % (folder, err.strerror),
-        hint="%s, or choose another folder: dbinfer install --cache-dir FOLDER"
-        % ("Make room there" if full else "Let the server's user write there"),
-        sqlstate="53100" if full else "58030",  # disk full; else an I/O error
+        hint="Make room there, or choose another folder: dbinfer install --cache-dir FOLDER",
+        sqlstate="53100" if err.errno == 28 else "58030",  # ENOSPC: disk full; else an I/O error
         public="cannot write model files: %s" % err.strerror,
     )
 
@@ -241,12 +239,11 @@ def _remove_model(one: CachedModel) -> bool:
 
 
 def disk_usage(folder: str) -> Tuple[int, Optional[int]]:
-    """Return the bytes used by the cache folder and those free for us on its disk (None where it is not there)."""
+    """Return the bytes used by the cache folder and those free on its disk (None where it is not there)."""
     if not os.path.isdir(folder):
         return 0, None
     free = os.statvfs(folder)
-    # what nobody may write is no room
-    return folder_size(folder), free.f_bavail * free.f_frsize if os.access(folder, os.W_OK) else 0
+    return folder_size(folder), free.f_bavail * free.f_frsize
 
 
 def folder_size(folder: str) -> int:

@@ -72,7 +72,7 @@ def require_tried(
     if outcome["error"]:
         if entry.gone():
             raise files_gone("the model")
-        raise ModelError("the model was not run: %s" % outcome["error"], hint=_hint(outcome))
+        raise ModelError("the model was not run: %s" % outcome["error"], hint=_hint(outcome["setting"]))
     by_threads: Dict[str, float] = outcome["by_threads"]
     return by_threads
 
@@ -177,10 +177,7 @@ def _mapped_libraries() -> Set[str]:
     return set()
 
 
-def _hint(outcome: Dict[str, Any]) -> str:
-    setting = outcome["setting"]
-    if not outcome.get("lasting", True):
-        return "This host is at fault, not the model: dbinfer doctor looks at it."
+def _hint(setting: str) -> str:
     if not setting:
         return "Convert and deploy it again, and compare the OpenVINO versions with dbinfer doctor."
     return "If the model is right, allow more: dbinfer install --%s NUMBER" % setting.replace("_", "-")
