@@ -30,7 +30,6 @@ BUSY_SECONDS = 600
 # While OpenVINO compiles nothing can mark the folder as used, so it is marked ahead of time
 COMPILE_SECONDS = 3600
 UNUSED_SECONDS = 3600
-AHEAD_SECONDS = 86400
 NAME = re.compile("[0-9a-f]{32}")
 # How often a folder is made again that others remove before anything is in it
 MOST_REMOVALS = 100
@@ -219,8 +218,7 @@ def _release_model(one: CachedModel, databases: str) -> bool:
 
 
 def _is_idle(one: CachedModel, seconds: int) -> bool:
-    # what is marked ahead of time is in use; what was used in days to come was so before the clock was set back
-    return not -AHEAD_SECONDS <= time.time() - one.used / 1e9 <= seconds
+    return time.time() - one.used / 1e9 > seconds
 
 
 def _remove_model(one: CachedModel) -> bool:
