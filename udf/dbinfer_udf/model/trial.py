@@ -16,7 +16,7 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..host import own_python
 from ..host.cache import is_time
@@ -24,7 +24,6 @@ from ..host.limits import PAYS, fitting
 from ..host.protocol import ClosedError, bounded, harmless_text
 from ..tasks import pays
 from . import trial_process
-from .device import Guards, Setup
 
 
 class Limits(NamedTuple):
@@ -138,36 +137,35 @@ class AbandonedError(Exception):
 def run_trial(
     python: str,
     xml: str,
-    setup: Setup,
+    precision: str,
     limits: Limits,
     threads: Sequence[int] = (),
     stop: Callable[[], bool] = bool,
     sample: Optional[Sample] = None,
-    guards: Optional[Guards] = None,
+    guards: Optional[Tuple[Sequence[str], Sequence[str]]] = None,
 ) -> Result:
     """Try the prepared model `xml` (with the .bin beside it) in a process of its own.
 
     Args:
         python: the interpreter; numpy and openvino are found where this process finds them.
-        setup: as backends compile it; what another device than the processor computes is compared with f32 there.
+        precision: OpenVINO's hint, as backends give it.
         threads: numbers of threads to try beside one; see limits.threads_to_try.
         stop: is asked many times a second whether to give up.
         sample: images to run as well; they count in the median.
-        guards: what alone the process may read and write, see device.guards; None: whatever this user may.
+        guards: what alone the process may read and write, see host.sandbox; None: whatever this user may.
 
     Raises:
-        TrialError: it cannot be compiled, crashes, differs, or takes more time or memory than the limits allow.
+        TrialError: it cannot be compiled, crashes, or takes more time or memory than the limits allow.
         AbandonedError: `stop` said so.
     """
     call = {
         "xml": xml,
-        "precision": setup.precision,
+        "precision": precision,
         "memory": limits.memory_bytes,
         "sample": sample,
         "threads": list(threads),
         "pays": PAYS,
         "guards": guards,
-        "device": setup.device,
     }
     pipe = subprocess.PIPE
     try:

@@ -11,8 +11,7 @@ import json
 import os
 import re
 import sys
-from functools import partial
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Set
+from typing import Any, ContextManager, Dict, List, Optional, Set
 
 from ..errors import ModelError
 from ..host import interrupts
@@ -24,15 +23,13 @@ from ..host.own_python import python_of
 from ..host.process import processor
 from ..host.sandbox import KERNEL, SYSTEM
 from ..host.tokenizers import require_where_needed
-from . import device as devices
-from .device import Setup
 from .trial import AbandonedError, Limits, Result, TrialError, run_trial
 
 # How an IR begins; the same in dbinfer._add_version
 _begins_ir = re.compile(rb"\s*(<\?xml[^>]*>\s*)?<net[\s>]").match
 # A good model may have failed on a busy host and is tried again; a bad one must not cost each statement a process
 FAILURE_SECONDS = 600
-# After this time a host that had no cores left for several threads may have some, and a device may agree
+# After this time a host that had no cores left for several threads may have some
 BUSY_SECONDS = 3600
 
 
@@ -53,9 +50,6 @@ def require_tried(
     limits = Limits.from_settings(settings)
     # a data directory may move to another machine, whose processor takes another time
     asked = [openvino, precision, *limits, *processor()]
-    device = devices.wanted(settings)
-    if device != devices.CPU:
-        asked.append(device)
     outcome = _known_outcome(entry, asked)
     if not _settled(outcome, settings, most):
         with _one_at_a_time(entry), signals_open():
@@ -111,14 +105,10 @@ def _try_now(
     python, xml = python_of(settings), entry.path("xml")
     # whoever deployed it: a model that runs for the first time reaches nothing else
     readable = [*libraries_of(entry.folder, settings), xml, entry.path("bin")]
-    run = partial(run_trial, python, xml, limits=bound, stop=stop)
     try:
-        guards = devices.guards(devices.CPU, readable, ())
-        found = run(setup=Setup(precision), threads=threads_to_try(settings), guards=guards)
-        outcome = _outcome("", "", True, found)
-        if (device := devices.wanted(settings)) != devices.CPU:
-            guards = devices.guards(device, readable, ())
-            outcome.update(_on_device(partial(run, setup=Setup(precision, device), guards=guards), device))
+        found = run_trial(
+            python, xml, precision, bound, threads_to_try(settings), stop, guards=(readable, ())
+        )
     except TrialError as err:
         if passed:
             return {"by_threads": {}, "busy": False, **passed}
@@ -127,15 +117,7 @@ def _try_now(
         return _outcome(err.message, err.setting, err.lasting)
     except AbandonedError:
         raise cancelled_error("tried") from None
-    return outcome
-
-
-def _on_device(run: Callable[[], Result], device: str) -> Dict[str, Any]:
-    """Return what the trial on another device than the processor adds to an outcome, where it passed; else why not."""
-    try:
-        return dict(_outcome("", "", True, run()), device=device)
-    except TrialError as err:
-        return {"refused": err.message}
+    return _outcome("", "", True, found)
 
 
 def _outcome(error: str, setting: str, lasting: bool, found: Optional[Result] = None) -> Dict[str, Any]:
@@ -200,9 +182,6 @@ def _settled(outcome: Optional[Dict[str, Any]], settings: Dict[str, str], most: 
     by_threads = outcome.get("by_threads")
     if by_threads is None:
         return False
-    if outcome.get("refused"):
-        # a driver may have been mended
-        return bool(0 <= outcome["age"] < BUSY_SECONDS)
     return (
         not outcome["busy"]
         or threads_taken(settings, most, by_threads) == most
