@@ -22,6 +22,10 @@ DOWN = (
 )
 EXPAND = "finish gpexpand with its second phase, gpexpand -d HH:MM:SS, then dbinfer upgrade"
 UPGRADE = "dbinfer upgrade, then start a new session; a segment needs the coordinator's version of Python"
+DEVICE = (
+    "Mend the device or its driver: within an hour models are tried there again. Or take the processor: "
+    "dbinfer install --device CPU"
+)
 Row = dict[str, Any]
 Settings = Mapping[str, str]
 
@@ -120,6 +124,8 @@ def _backend(row: Row, rows: list[Row], settings: Settings) -> list[Check]:
         return [Check(f"{where} packages", False, row["problem"], hint)]
     # the coordinator scores in one process a session, whatever segments share its host
     left_out = {_threads} if coordinator else set() if named else {_threads, _cache}
+    # None: the processor
+    left_out |= set() if row.get("devices") else {_device}
     return [check(where, row, rows, settings) for check in CHECKS if check not in left_out]
 
 
@@ -190,4 +196,20 @@ def _compiled(where: str, row: Row, rows: list[Row], settings: Settings) -> Chec
     return Check(f"{where} compiled runtime", ok, detail, "" if ok else UPGRADE)
 
 
-CHECKS: tuple[Callable[..., Check], ...] = (_python, _packages, _threads, _cache, _runtime, _compiled)
+def _device(where: str, row: Row, rows: list[Row], settings: Settings) -> Check:
+    found = row["devices"]
+    detail = f"{found['wanted']} computes {found['models']} of {found['tried']} models"
+    if found["models"] == found["tried"]:
+        return Check(f"{where} device", True, detail)
+    return Check(f"{where} device", False, f"{detail}: {'; '.join(found['reasons'])}", DEVICE)
+
+
+CHECKS: tuple[Callable[..., Check], ...] = (
+    _python,
+    _packages,
+    _threads,
+    _cache,
+    _runtime,
+    _compiled,
+    _device,
+)

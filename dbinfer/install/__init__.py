@@ -28,6 +28,8 @@ from dbinfer.models.describe import ISOLATIONS
 __all__ = ["InstallOptions", "InstallReport", "UpgradeOptions", "ensure", "install", "uninstall", "upgrade"]
 
 
+# a device of OpenVINO's, or several, each also for one host
+DEVICES = r"{0}( {0})*".format(r"([^\s=]+=)?[A-Z]+(\.\d+)?(:[A-Z0-9.,()-]+)?")
 CHOICES = ("adopt_role", "tables_only")  # options of install that are no settings
 
 
@@ -46,6 +48,11 @@ class InstallOptions:
         None, "Size of that folder; beyond it the least recently used models go. Default: 10240.", least=1
     )
     threads: str | None = option(None, "Threads per backend: 'auto' or a number.")
+    device: str | None = option(
+        None,
+        "What computes, in OpenVINO's names: GPU, NPU, AUTO, HETERO:GPU,CPU; 'GPU sdw3=CPU' for another on one host. "
+        "A host's processor computes those models on which the two do not agree. Default: CPU.",
+    )
     max_models: int | None = option(None, "How many models a backend keeps loaded. Default: 4.", least=1)
     image_cache_mb: int | None = option(
         None,
@@ -93,11 +100,16 @@ class InstallOptions:
         """Return those that are named, as the database stores them.
 
         Raises:
-            UsageError: `threads` is neither auto nor a positive number, an option has none of its values, or
-                the path of a folder is not absolute.
+            UsageError: `device` is none, `threads` is neither auto nor a positive number, an option has none of its
+                values, or the path of a folder is not absolute.
         """
         if self.threads is not None and not re.fullmatch("auto|0*[1-9][0-9]*", self.threads):
             raise UsageError(f"--threads is {self.threads!r}, but must be 'auto' or a positive number")
+        if self.device is not None and not re.fullmatch(DEVICES, self.device):
+            raise UsageError(
+                f"--device is {self.device!r}, but must be a device of OpenVINO's such as GPU, AUTO or HETERO:GPU,CPU, "
+                "and with a host before it, for that host alone: 'CPU sdw3=GPU'"
+            )
         check(self)
         for name, folder in (("--venv", self.venv), ("--cache-dir", self.cache_dir)):
             # a backend works in its data directory, and the trial of a model elsewhere

@@ -29,6 +29,7 @@ from dbinfer_udf.host.limits import threads_to_try
 from dbinfer_udf.host.process import precisions
 from dbinfer_udf.host.tokenizers import require_where_needed
 from dbinfer_udf.manifest import Manifest
+from dbinfer_udf.model import device
 from dbinfer_udf.model.trial import Limits, Result, Sample, TrialError, run_trial
 
 
@@ -52,9 +53,15 @@ def try_model(
         try:
             require_where_needed(str(xml), version("openvino"))
             folders = [folder, *({os.path.dirname(path) for path in sample[:2]} if sample else ())]
-            guards = (apart.libraries(), folders)
+            guards = device.guards(device.CPU, apart.libraries(), folders)
             return run_trial(
-                sys.executable, str(xml), precision, limits, threads_to_try({}), sample=sample, guards=guards
+                sys.executable,
+                str(xml),
+                device.Setup(precision),
+                limits,
+                threads_to_try({}),
+                sample=sample,
+                guards=guards,
             )
         except TrialError as err:
             raise ModelFileError(f"{path} was not deployed: {err.message}", _hint(err.setting)) from err

@@ -19,7 +19,8 @@ SELECT (s.f->>'content')::integer AS content,
        s.f->>'problem' AS problem,
        (s.f->>'compiled')::boolean AS compiled,
        s.f->'precisions' AS precisions,
-       s.f->>'hint' AS hint
+       s.f->>'hint' AS hint,
+       s.f->'devices' AS devices
   FROM (SELECT t::json AS f FROM dbinfer._segments() t) s;
 COMMENT ON VIEW dbinfer.segments IS
   'one row per process that scores: on Greenplum one for each segment, e.g. SELECT content, pid, threads, models, rss FROM dbinfer.segments';
@@ -44,4 +45,6 @@ COMMENT ON COLUMN dbinfer.segments.problem IS 'why it cannot score; NULL when it
 COMMENT ON COLUMN dbinfer.segments.compiled IS 'whether it loaded the runtime that the registry keeps compiled, or compiled the sources itself';
 COMMENT ON COLUMN dbinfer.segments.precisions IS 'precisions for which the processor has instructions';
 COMMENT ON COLUMN dbinfer.segments.hint IS 'what to do about the problem; administrators alone see it';
+COMMENT ON COLUMN dbinfer.segments.devices IS
+  'the device that the setting names for its host, how many models it computes, and why not others; administrators alone see it';
 GRANT SELECT ON dbinfer.segments TO PUBLIC;

@@ -126,6 +126,22 @@ def test_stopped_for_longer_than_its_lease(digits: str) -> None:
     finished(digits, first)
 
 
+def test_what_is_held_is_taken_over_though_the_clock_was_set_back(digits: str) -> None:
+    """By more than a day, which no lease lasts: the moments that are kept lie ten years ahead then."""
+    begin = time.monotonic()
+    held = "SELECT count(*) FROM dbinfer_private.batch"
+    while True:
+        first = start(digits, *JOB, "--concurrency", "1")
+        until(lambda: stored(digits) > 0, "it scores")
+        kill(first)
+        with closing(psycopg2.connect(digits)) as db, db:
+            if ask(db, held):
+                rows(db, "UPDATE dbinfer_private.batch SET until = until + interval '10 years'")
+                break
+        assert time.monotonic() < begin + PATIENCE, "it held nothing when it was killed"
+    finished(digits, start(digits, *JOB, "--concurrency", "1"))
+
+
 @pytest.mark.wide
 def test_a_worker_that_is_told_to_end_writes_what_it_has(digits: str) -> None:
     worker = start(digits, *LEASE, "--concurrency", "1")

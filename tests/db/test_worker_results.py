@@ -346,6 +346,19 @@ def test_a_model_that_is_dropped_meanwhile(bare: str, irs: list[Path]) -> None:
         worker.communicate(timeout=60)
 
 
+def test_a_request_is_taken_over_though_the_clock_was_set_back(service: str) -> None:
+    """By more than a day: another worker took it until a moment that lies ten years ahead then, and was killed."""
+    with closing(psycopg2.connect(service)) as db:
+        # in one transaction, before any worker sees it
+        number = ask(db, "SELECT dbinfer.request(%s, 'colours')", psycopg2.Binary(IMAGE))
+        taken = (
+            "UPDATE dbinfer_private.request SET token = %s, until = now() + interval '10 years' WHERE id = %s"
+        )
+        rows(db, taken, "0" * 32, number)
+        db.commit()
+        assert ask(db, "SELECT dbinfer.answer(%s, 60)", number).startswith("(0,")
+
+
 def test_without_a_worker_there_is_no_answer_and_a_bound(bare: str, irs: list[Path]) -> None:
     with tables_only(bare) as dsn, closing(psycopg2.connect(dsn)) as db:
         db.autocommit = True

@@ -13,6 +13,7 @@ from dbinfer_udf.errors import ModelError
 from dbinfer_udf.host import housekeeping
 from dbinfer_udf.host.cache import Entry, file_state, temporary_file
 from dbinfer_udf.host.housekeeping import Writer
+from dbinfer_udf.model.device import Setup
 from dbinfer_udf.model.model import compile_model
 
 
@@ -36,7 +37,7 @@ def test_a_folder_that_goes_while_files_are_written_says_to_run_the_statement_ag
 def test_files_that_go_before_they_are_compiled_say_to_run_the_statement_again(tmp_path: Path) -> None:
     openvino = pytest.importorskip("openvino")
     with pytest.raises(ModelError, match="the files of the model are no longer in the host cache") as caught:
-        compile_model(openvino, Entry(str(tmp_path), "a", "b"), "f32", 1, 1)
+        compile_model(openvino, Entry(str(tmp_path), "a", "b"), Setup("f32"), 1)
     assert "again" in caught.value.hint
 
 

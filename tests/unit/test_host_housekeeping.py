@@ -57,6 +57,16 @@ def test_neither_the_new_model_nor_one_in_use_goes(tmp_path: Path) -> None:
     assert left(tmp_path, new, used, future) == [True] * 3
 
 
+def test_a_model_that_was_used_before_the_clock_was_set_back_goes(tmp_path: Path) -> None:
+    """Else nobody would remove it for years."""
+    ahead, new = model(tmp_path, "ahead", -10 * 365 * 86400, 9 * MB), model(tmp_path, "new", 0)
+    housekeeping.make_room(new, LIMIT)
+    assert left(tmp_path, ahead, new) == [False, True]
+    ahead = model(tmp_path, "ahead", -10 * 365 * 86400)
+    assert housekeeping.prune_cache(str(tmp_path), {entry_name("new")})
+    assert left(tmp_path, ahead, new) == [False, True]
+
+
 def test_a_model_that_somebody_begins_to_use_stays(tmp_path: Path) -> None:
     entry = model(tmp_path, "a", 9000)
     (seen,) = housekeeping.cached_models(str(tmp_path))

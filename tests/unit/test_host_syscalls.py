@@ -157,6 +157,17 @@ BAD_APART: dict[str, list[list[int]]] = {
 
 
 @pytest.mark.parametrize("machine", HEADERS)
+def test_who_computes_on_a_device_commands_its_driver(machine: str) -> None:
+    steps = sandbox._forbidding(machine, syscalls.FORBIDDEN_APART, {"ioctl": syscalls.COMMANDS})
+    number, architecture = numbers(machine)["ioctl"], sandbox.AUDIT[machine]
+    # DRM_IOCTL_VERSION, one of a driver's own, and what a terminal says of itself
+    for command in (0xC0406400, 0xC0186469, 0x5401):
+        assert decide(steps, architecture, number, [1, command]) == ALLOW
+    for command in (0x8901, 0x8902):  # FIOSETOWN, SIOCSPGRP
+        assert decide(steps, architecture, number, [1, command]) == ERRNO | sandbox.EPERM
+
+
+@pytest.mark.parametrize("machine", HEADERS)
 def test_a_reader_of_foreign_files_lacks_what_concerns_others(machine: str) -> None:
     assert APART.keys() == GOOD_APART.keys() == BAD_APART.keys()
     steps, architecture = (

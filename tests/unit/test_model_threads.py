@@ -16,6 +16,7 @@ import pytest
 from dbinfer_udf.engine import client, models
 from dbinfer_udf.host import cache, limits, process
 from dbinfer_udf.model import trial_process, tried
+from dbinfer_udf.model.device import Setup
 from dbinfer_udf.model.trial import Limits, Result, TrialError, run_trial
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "db"))
@@ -37,7 +38,7 @@ def said_on(host: dict[str, Any], network: str, monkeypatch: pytest.MonkeyPatch)
     said: list[dict[str, Any]] = []
     monkeypatch.setattr(limits, "cores", lambda: host["cores"])
     monkeypatch.setattr(limits.os, "uname", lambda: SimpleNamespace(nodename="sdw1"))
-    monkeypatch.setattr(trial_process, "_request", lambda core, xml, precision, number: number)
+    monkeypatch.setattr(trial_process, "_request", lambda core, xml, call, number: number)
     monkeypatch.setattr(trial_process, "_median", lambda request, clock: taken(network, request))
     monkeypatch.setattr(trial_process, "_waited_for_cores", lambda: 0.0)
     monkeypatch.setattr(trial_process, "_say", lambda **line: said.append(line))
@@ -145,7 +146,7 @@ def test_nothing_measured_is_one_thread() -> None:
 def test_a_trial_says_what_several_threads_take(tmp_path: Path) -> None:
     path = tiny_models.convolution(tmp_path)
     entry = engine_models.ticket(path, tmp_path / "cache")[1]
-    found = run_trial(sys.executable, entry.path("xml"), "f32", Limits(), threads=[2])
+    found = run_trial(sys.executable, entry.path("xml"), Setup("f32"), Limits(), threads=[2])
     assert found.busy or set(found.by_threads) == {"1", "2"}
 
 
@@ -247,9 +248,11 @@ import ctypes, os, sys
 from dbinfer_udf.host import libraries
 from dbinfer_udf.host.cache import Entry
 from dbinfer_udf.host import sandbox
+from dbinfer_udf.model.device import Setup
 from dbinfer_udf.model.model import Compiled
 
-compiled = Compiled(libraries.import_libraries("", 1 << 20)["openvino"], Entry(*sys.argv[1:]), "f32", 1)
+setup = Setup("f32")
+compiled = Compiled(libraries.import_libraries("", 1 << 20)["openvino"], Entry(*sys.argv[1:]), setup)
 compiled.infer()
 assert "HWLOC_THISSYSTEM" not in os.environ
 numbers = [(203, 122), (204, 123)]  # sched_setaffinity and sched_getaffinity on x86-64 and on ARM

@@ -18,6 +18,7 @@ from dbinfer.models.precision import try_model
 from dbinfer.models.prepare import PreparedModel, prepare
 from dbinfer_udf.host import own_python
 from dbinfer_udf.model import trial_process
+from dbinfer_udf.model.device import Setup
 from dbinfer_udf.model.trial import AbandonedError, Limits, TrialError, run_trial
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "db"))
@@ -54,7 +55,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_a_sound_model_is_measured(tmp_path: Path) -> None:
-    found = run_trial(sys.executable, on_disk(tiny_models.convolution(tmp_path)), "f32", Limits())
+    found = run_trial(sys.executable, on_disk(tiny_models.convolution(tmp_path)), Setup("f32"), Limits())
     assert found.milliseconds > 0
     assert found.compile_milliseconds > 0
     assert 10 << 20 < found.peak_bytes < 4 << 30
@@ -86,7 +87,7 @@ def test_an_endless_loop_of_a_few_kilobytes_is_ended(tmp_path: Path, started: li
 def test_compiling_has_a_limit(tmp_path: Path) -> None:
     path = on_disk(tiny_models.convolution(tmp_path))
     with pytest.raises(TrialError, match=r"compiling it took more than 0\.01 s") as caught:
-        run_trial(sys.executable, path, "f32", Limits(start_seconds=0.01))
+        run_trial(sys.executable, path, Setup("f32"), Limits(start_seconds=0.01))
     assert caught.value.setting == "max_compile_seconds"
 
 
@@ -94,7 +95,7 @@ def test_compiling_has_a_limit(tmp_path: Path) -> None:
 def test_memory_has_a_limit(tmp_path: Path, megabytes: int) -> None:
     path = on_disk(tiny_models.convolution(tmp_path))
     with pytest.raises(TrialError, match=f"needs more than {megabytes} MB of memory") as caught:
-        run_trial(sys.executable, path, "f32", Limits(memory_bytes=megabytes << 20))
+        run_trial(sys.executable, path, Setup("f32"), Limits(memory_bytes=megabytes << 20))
     assert caught.value.setting == "max_model_mb"
 
 
@@ -104,12 +105,12 @@ def test_memory_that_ends_while_a_library_is_looked_for(
     (tmp_path / "openvino.py").write_text("raise OSError(12, 'Cannot allocate memory', '/usr/lib')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(TrialError, match="needs more than 100 MB of memory"):
-        run_trial(sys.executable, "model.xml", "f32", Limits(memory_bytes=100 << 20))
+        run_trial(sys.executable, "model.xml", Setup("f32"), Limits(memory_bytes=100 << 20))
 
 
 def test_terabytes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TrialError):
-        run_trial(sys.executable, on_disk(tiny_models.enormous(tmp_path)), "f32", Limits())
+        run_trial(sys.executable, on_disk(tiny_models.enormous(tmp_path)), Setup("f32"), Limits())
 
 
 def test_a_crash_is_said(tmp_path: Path) -> None:
@@ -117,18 +118,18 @@ def test_a_crash_is_said(tmp_path: Path) -> None:
     python.write_text("#!/bin/sh\nkill -SEGV $$\n")
     python.chmod(0o755)
     with pytest.raises(TrialError, match=r"OpenVINO crashed \(SIGSEGV\) while it was compiled"):
-        run_trial(str(python), on_disk(tiny_models.convolution(tmp_path)), "f32", Limits())
+        run_trial(str(python), on_disk(tiny_models.convolution(tmp_path)), Setup("f32"), Limits())
 
 
 def test_a_python_that_is_missing_is_said(tmp_path: Path) -> None:
     with pytest.raises(TrialError, match="cannot be started"):
-        run_trial(str(tmp_path / "none"), "model.xml", "f32", Limits())
+        run_trial(str(tmp_path / "none"), "model.xml", Setup("f32"), Limits())
 
 
 def test_who_gives_up_leaves_no_process(tmp_path: Path, started: list[Any]) -> None:
     path = on_disk(tiny_models.loop(tmp_path, ENDLESS))
     with pytest.raises(AbandonedError):
-        run_trial(sys.executable, path, "f32", Limits(), stop=lambda: bool(started))
+        run_trial(sys.executable, path, Setup("f32"), Limits(), stop=lambda: bool(started))
     assert started[0].poll() == -9
 
 
@@ -144,7 +145,7 @@ def test_what_is_not_the_models_fault_does_not_last(tmp_path: Path) -> None:
     python.chmod(0o755)
     for broken in (python, tmp_path / "none"):
         with pytest.raises(TrialError) as caught:
-            run_trial(str(broken), "model.xml", "f32", Limits())
+            run_trial(str(broken), "model.xml", Setup("f32"), Limits())
         assert not caught.value.lasting
 
 
@@ -170,14 +171,14 @@ def test_what_a_taken_over_trial_says_is_not_believed(tmp_path: Path) -> None:
         file = tmp_path / str(number)
         file.write_text(line + "\n")
         with pytest.raises(TrialError, match=r"^the process that tried it said what makes no sense$"):
-            run_trial(speaking(tmp_path, f"cat {file}"), "model.xml", "f32", Limits())
+            run_trial(speaking(tmp_path, f"cat {file}"), "model.xml", Setup("f32"), Limits())
     words = """printf '{"error": ["\\\\u001b[2J"]}\\n'"""
     with pytest.raises(TrialError, match=r"^\?\[2J$"):
-        run_trial(speaking(tmp_path, words), "model.xml", "f32", Limits())
+        run_trial(speaking(tmp_path, words), "model.xml", Setup("f32"), Limits())
 
 
 def test_a_trial_that_says_something_again_and_again_ends(tmp_path: Path) -> None:
     """Each line gave it the whole time anew, so it never ended."""
     words = """while :; do echo '{"image": 1}'; done"""
     with pytest.raises(TrialError, match=r"^the process that tried it said what makes no sense$"):
-        run_trial(speaking(tmp_path, words), "model.xml", "f32", Limits())
+        run_trial(speaking(tmp_path, words), "model.xml", Setup("f32"), Limits())

@@ -47,7 +47,7 @@ def test_it_stays_while_it_is_tried(crowded: tuple[Entry, Entry], monkeypatch: p
     waited, other = crowded
 
     def long_trial(*given: Any, **more: Any) -> Result:
-        stop: Callable[[], bool] = given[-1]
+        stop: Callable[[], bool] = more["stop"]
         evictor = threading.Thread(target=evicting, args=(other, 1.5 * BUSY))
         evictor.start()
         while evictor.is_alive():
@@ -78,13 +78,12 @@ def test_it_stays_while_another_process_tries_it(
 def test_it_stays_while_it_is_compiled(crowded: tuple[Entry, Entry], monkeypatch: pytest.MonkeyPatch) -> None:
     waited, other = crowded
 
-    class Core:
-        def compile_model(self, *given: object) -> str:
-            evicting(other, 1.5 * BUSY)
-            return "compiled"
+    def compiled(config: object) -> str:
+        evicting(other, 1.5 * BUSY)
+        return "compiled"
 
     blobs = os.path.join(waited.folder, "blobs", "1")
-    assert compiling._compile_new(Core(), "source", {}, blobs) == "compiled"
+    assert compiling._compile_new(compiled, {}, blobs) == "compiled"
     assert os.path.exists(waited.path("xml"))
     evicting(other, 1.5 * BUSY)
     assert not os.path.exists(waited.path("xml"))

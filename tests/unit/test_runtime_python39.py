@@ -20,6 +20,7 @@ import tiny_models
 from dbinfer_udf.errors import ModelError
 from dbinfer_udf.host.cache import Entry
 from dbinfer_udf.model import model as compiling
+from dbinfer_udf.model.device import Setup
 from dbinfer_udf.model.functions import RUNS
 
 UDF = Path(compiling.__file__).parents[2]
@@ -113,5 +114,5 @@ def test_what_the_last_openvino_for_it_does_not_know_is_not_asked_of_it(
     core = SimpleNamespace(compile_model=compile_model, get_versions=lambda device: {})
     openvino = SimpleNamespace(Core=lambda: core, get_version=lambda: version)
     with pytest.raises(ModelError):
-        compiling.compile_model(openvino, Entry(str(tmp_path), "x", "b"), "f32", 1, 1)
+        compiling.compile_model(openvino, Entry(str(tmp_path), "x", "b"), Setup("f32"), 1)
     assert {"CACHE_MODE" in config for config in asked} == {known}

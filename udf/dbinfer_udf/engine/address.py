@@ -73,6 +73,16 @@ def _default() -> str:
     return "/tmp/dbinfer-%d" % os.geteuid()
 
 
+def require_writable(place: Address) -> None:
+    """Raise EngineError where no engine can be started, because the host lets nobody write to its folder."""
+    if os.path.isdir(place.folder) and not os.access(place.folder, os.W_OK):
+        raise EngineError(
+            "the engine's folder %s cannot be written" % place.folder,
+            hint="Choose another folder: dbinfer install --engine-dir FOLDER",
+            public=PUBLIC,
+        )
+
+
 def engines(folder: Address) -> List[Address]:
     """Return where all engines with a socket in this folder lie."""
     import glob

@@ -255,6 +255,7 @@ class Engine:
                 "the database server is process 1 of its container, and would take the end of an engine for a crash",
                 hint="Start the container with an init process: docker run --init, or init: true in its compose file",
             )
+        address.require_writable(address.find(self.settings, self.digest))
         start_engine(call_of(self.settings, self.digest, self.modules(), postmaster()))
 
 

@@ -25,6 +25,7 @@ from ..host.cache import Entry, milliseconds_of, read_trial
 from ..host.limits import threads_taken
 from ..host.memory import require_memory
 from ..image.file import image_limits
+from ..model import device as devices
 from ..model.model import Model, manifest_of
 from ..model.trial import Limits
 from ..model.tried import libraries_of, require_tried
@@ -47,7 +48,7 @@ def rehearse(model: Any, wanted: Dict[str, Any], seconds: float) -> Optional[Dic
 
 def run_shut_in(model: Any, wanted: Dict[str, Any], filters: str) -> Dict[str, Any]:
     """Shut this process in and run the network, alone and for a batch; return what the kernel granted."""
-    found = worker.shut_in(wanted["semaphore"], filters)
+    found = worker.shut_in(wanted["semaphore"], filters, model.drivers)
     for network in (model.compiled, model.batch_network(wanted["rows"])):
         network.input.fill(0)
         network.infer()
@@ -94,7 +95,9 @@ def shut_in_loader(folder: str, settings: Dict[str, str]) -> Dict[str, Any]:
     try:
         # all of /proc: the process of a trial reads what is said of itself
         readable = [*libraries_of(folder, settings), "/proc"]
-        found = sandbox.restrict_files(readable, [folder, "/dev/null"])
+        found = sandbox.restrict_files(
+            *devices.guards(devices.wanted(settings), readable, [folder, "/dev/null"])[:2]
+        )
     except OSError as err:
         return {"landlock": 0, "problem": "no Landlock: %s" % err.strerror}
     return {"landlock": found}
@@ -137,6 +140,11 @@ def _openvino(settings: Dict[str, str]) -> Any:
 def _entry(wanted: Dict[str, Any]) -> Entry:
     spec = wanted["spec"]
     return Entry(os.path.dirname(wanted["folder"]), spec["xml_digest"], spec["bin_digest"])
+
+
+def device_of(wanted: Dict[str, Any]) -> str:
+    """Return the device that a model takes, which was tried before."""
+    return devices.used(wanted["spec"]["settings"], read_trial(_entry(wanted).folder)[0])
 
 
 def load_tried(wanted: Dict[str, Any]) -> Tuple[Model, Dict[str, Any]]:
@@ -284,7 +292,7 @@ class Crew:
                 model = self._load_own(tells)
             else:
                 model = self.model
-                worker.shut_in(self._wanted["semaphore"], self.filters)
+                worker.shut_in(self._wanted["semaphore"], self.filters, model.drivers)
             worker.Worker(model, self._wanted, self._listener, slot, self.seconds()).run()
             os._exit(0)
         except BaseException as err:
@@ -457,8 +465,8 @@ class Loader:
             self._say({"threads": threads})
             os._exit(0)
         granted = None
-        # a fork lacks the threads that OpenVINO has started, and would wait for them
-        if threads == 1:
+        # a fork lacks the threads that OpenVINO has started, and would wait for them; so it is with drivers
+        if threads == 1 and device_of(self._wanted) == devices.CPU:
             model, facts = load_tried(self._wanted)
             granted = rehearse(model, self._wanted, self._crew.seconds())
         if granted is None:

@@ -181,7 +181,7 @@ def filters() -> Sequence[str]:
     return FILTERS[1:] if heif.library() is not None else FILTERS
 
 
-def shut_in(semaphore: int, filters: str = NO_THREADS) -> Dict[str, Any]:
+def shut_in(semaphore: int, filters: str = NO_THREADS, drivers: bool = False) -> Dict[str, Any]:
     """Take all rights from this process but to compute and to answer; return what the kernel granted.
 
     `files`: none can be opened; `seccomp`: the filter holds; `problem`: what is missing.
@@ -189,6 +189,7 @@ def shut_in(semaphore: int, filters: str = NO_THREADS) -> Dict[str, Any]:
     Args:
         semaphore: number of the permits' set, the only one that it may touch.
         filters: one of FILTERS.
+        drivers: the last of them lets it command drivers of the kernel.
     """
     problems, closed, filtered = [], False, False
     # Landlock holds for this thread and what it starts; those that OpenVINO has started keep the loader's rights
@@ -200,7 +201,7 @@ def shut_in(semaphore: int, filters: str = NO_THREADS) -> Dict[str, Any]:
         problems.append("no Landlock: %s" % err.strerror)
     try:
         if filters == AS_TRIED:
-            sandbox.forbid_apart(os.getpid(), alone)
+            sandbox.forbid_apart(os.getpid(), alone, drivers=drivers)
             problems.append("a wider filter of system calls: with the strict one the network does not run")
         else:
             sandbox.restrict_calls(os.getpid(), semaphore, alone, filters == THREADS)

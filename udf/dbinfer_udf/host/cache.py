@@ -224,7 +224,7 @@ def _sound_trial(values: Any) -> bool:
         return False
     by_threads = values.get("by_threads") or {}
     return (
-        isinstance(values["error"], str)
+        all(isinstance(values.get(name, ""), str) for name in ("error", "device", "refused"))
         and isinstance(values["setting"], str)
         and all(values[name] is None or is_time(values[name]) for name in TRIAL_NUMBERS)
         and isinstance(by_threads, dict)

@@ -30,6 +30,7 @@ BUSY_SECONDS = 600
 # While OpenVINO compiles nothing can mark the folder as used, so it is marked ahead of time
 COMPILE_SECONDS = 3600
 UNUSED_SECONDS = 3600
+AHEAD_SECONDS = 86400
 NAME = re.compile("[0-9a-f]{32}")
 # How often a folder is made again that others remove before anything is in it
 MOST_REMOVALS = 100
@@ -116,10 +117,12 @@ def _cannot_write(folder: str, err: OSError) -> ModelError:
     if isinstance(err, FileNotFoundError) and not os.path.isdir(folder):
         # somebody has emptied the cache meanwhile; the disk is all right
         return files_gone("the model")
+    full = err.errno in (errno.ENOSPC, errno.EDQUOT)
     return ModelError(
         "cannot write to the cache folder %s: %s" % (folder, err.strerror),
-        hint="Make room there, or choose another folder: dbinfer install --cache-dir FOLDER",
-        sqlstate="53100" if err.errno == 28 else "58030",  # ENOSPC: disk full; else an I/O error
+        hint="%s, or choose another folder: dbinfer install --cache-dir FOLDER"
+        % ("Make room there" if full else "Let the server's user write there"),
+        sqlstate="53100" if full else "58030",  # disk full; else an I/O error
         public="cannot write model files: %s" % err.strerror,
     )
 
@@ -218,7 +221,8 @@ def _release_model(one: CachedModel, databases: str) -> bool:
 
 
 def _is_idle(one: CachedModel, seconds: int) -> bool:
-    return time.time() - one.used / 1e9 > seconds
+    # what is marked ahead of time is in use; what was used in days to come was so before the clock was set back
+    return not -AHEAD_SECONDS <= time.time() - one.used / 1e9 <= seconds
 
 
 def _remove_model(one: CachedModel) -> bool:
@@ -237,11 +241,12 @@ def _remove_model(one: CachedModel) -> bool:
 
 
 def disk_usage(folder: str) -> Tuple[int, Optional[int]]:
-    """Return the bytes used by the cache folder and those free on its disk (None where it is not there)."""
+    """Return the bytes used by the cache folder and those free for us on its disk (None where it is not there)."""
     if not os.path.isdir(folder):
         return 0, None
     free = os.statvfs(folder)
-    return folder_size(folder), free.f_bavail * free.f_frsize
+    # what nobody may write is no room
+    return folder_size(folder), free.f_bavail * free.f_frsize if os.access(folder, os.W_OK) else 0
 
 
 def folder_size(folder: str) -> int:

@@ -230,14 +230,22 @@ def require_libraries(venv: str) -> None:
         add_venv(venv)
     for name in ("numpy", "cv2", "orjson", "openvino"):
         if importlib.util.find_spec(name) is None:
-            raise _missing(venv, ImportError("No module named %r" % name))
+            raise _missing(venv, ModuleNotFoundError("No module named %r" % name))
 
 
 def _missing(venv: str, err: ImportError) -> ModelError:
+    # numpy wraps the reason into a page of advice
+    while isinstance(err.__cause__, ImportError):
+        err = err.__cause__
+    lacking = isinstance(err, ModuleNotFoundError)
+    install = "%s/bin/pip install openvino numpy opencv-python-headless orjson" % venv
     return ModelError(
         "the runtime's Python packages cannot be imported on host %s: %s" % (socket.gethostname(), err),
         detail="The virtual environment is %s, with Python %s." % (venv or "none", sys.version.split()[0]),
-        hint="Install them there: %s/bin/pip install openvino numpy opencv-python-headless orjson" % venv,
+        hint="Install them there: " + install
+        if lacking
+        else "Let the server's user load what lies there (is it mounted noexec, does SELinux deny it?), or install it "
+        "anew: " + install,
         sqlstate="58P01",
         public="the runtime's Python packages cannot be imported",
     )
@@ -250,7 +258,7 @@ def _openvino_extension() -> Any:
         return importlib.import_module("openvino._pyopenvino")
     spec = importlib.util.find_spec("openvino")
     if spec is None or not spec.submodule_search_locations:
-        raise ImportError("No module named 'openvino'")
+        raise ModuleNotFoundError("No module named 'openvino'")
     # a package with the right path and without its __init__, which imports all the rest
     package = types.ModuleType("openvino")
     package.__path__ = list(spec.submodule_search_locations)

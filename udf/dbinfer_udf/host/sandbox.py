@@ -119,10 +119,11 @@ def close_all_but(kept: List[int]) -> None:
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 VERSION_FLAG, PATH_BENEATH, NET_PORT = 1, 1, 2
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14
+COMMAND = 1 << 15  # ioctl, of devices alone
 REMOVE_DIR, REMOVE_FILE, MAKE_DIR, MAKE_FILE = 1 << 4, 1 << 5, 1 << 7, 1 << 8
 READ = EXECUTE | READ_FILE | READ_DIR
-WRITE = READ | WRITE_FILE | TRUNCATE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_FILE
-OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
+WRITE = READ | WRITE_FILE | TRUNCATE | COMMAND | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_FILE
+OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | COMMAND
 # What each version of the kernel's interface knows: rights to files, TCP, and what lies outside (sockets, signals)
 FILE_RIGHTS = {1: 1 << 13, 2: 1 << 14, 3: 1 << 15, 5: 1 << 16}
 TCP_SINCE, TCP, CONNECT_TCP = 4, 3, 2
@@ -227,13 +228,14 @@ def forbid() -> None:
     _load_filter(_forbidding(_machine()))
 
 
-def forbid_apart(process: int, alone: bool = True, connects: bool = False) -> None:
+def forbid_apart(process: int, alone: bool = True, connects: bool = False, drivers: bool = False) -> None:
     """Take from this process what no reader of a file needs: the network, other processes, signals to them.
 
     Args:
         process: the only one that it may signal: itself.
         alone: it has one thread.
         connects: it may connect by TCP over IPv4, as far as Landlock lets it.
+        drivers: it may command those drivers of the kernel whose devices it may open.
 
     Raises:
         OSError: as restrict.
@@ -244,6 +246,8 @@ def forbid_apart(process: int, alone: bool = True, connects: bool = False) -> No
             name: numbers for name, numbers in forbidden.items() if name not in ("socket", "connect")
         }
         allowed["socket"] = syscalls.TCP_SOCKET
+    if drivers:
+        allowed["ioctl"] = syscalls.COMMANDS
     _load_filter(_forbidding(_machine(), forbidden, allowed), alone)
 
 
@@ -374,7 +378,7 @@ def missing_guards(found: Dict[str, Any]) -> str:
     return "The kernel has %s (docs/explanation/security.md)." % " and ".join(lacking) if lacking else ""
 
 
-def shut_in(read: Sequence[str], write: Sequence[str]) -> List[str]:
+def shut_in(read: Sequence[str], write: Sequence[str], drivers: bool = False) -> List[str]:
     """Take from this process all rights but to compute, and to read and write these; return which guards are missing.
 
     Call it before any thread is started: Landlock holds for this thread and those that it starts.
@@ -389,7 +393,7 @@ def shut_in(read: Sequence[str], write: Sequence[str]) -> List[str]:
         lacking.append("landlock")
     try:
         _drop_capabilities()
-        forbid_apart(os.getpid())
+        forbid_apart(os.getpid(), drivers=drivers)
     except OSError:
         lacking.append("seccomp")
     return lacking

@@ -193,6 +193,9 @@ FORBIDDEN_APART: Dict[str, Tuple[int, int]] = {
 FCNTLS = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1031, 1032, 1033, 1034)
 # What terminals, pipes and files say of themselves, and how a descriptor waits and is closed
 IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
+# What drivers take, whose numbers are their own: all but the kind that chooses whom a socket signals (0x89..); others
+# do harm with a terminal alone, which Landlock lets nobody open
+COMMANDS = Rule((16, 29), without={1: 0x8900})
 
 
 def rules_apart(process: int) -> Dict[str, Rule]:

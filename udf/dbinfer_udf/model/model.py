@@ -28,6 +28,7 @@ from ..image.words import Words, write
 from ..manifest import ANY_SIZE, Manifest, ManifestError
 from ..result.vectors import quoted
 from . import tiled
+from .device import CPU, Setup, guards, used
 
 _cores: Dict[int, Any] = {}
 HWLOC = "HWLOC_THISSYSTEM"
@@ -55,9 +56,7 @@ def _core(openvino: Any) -> Any:
     return _cores[id(openvino)]
 
 
-def compile_model(
-    openvino: Any, entry: Entry, precision: str, threads: int, rows: int, sides: Sides = ()
-) -> Any:
+def compile_model(openvino: Any, entry: Entry, setup: Setup, rows: int, sides: Sides = ()) -> Any:
     """Return OpenVINO's compiled model for `rows` images at once; ModelError where it cannot be compiled.
 
     Args:
@@ -65,8 +64,8 @@ def compile_model(
     """
     core = _core(openvino)
     add_where_needed(openvino, core, entry.path("xml"))
-    config = _config(openvino.get_version(), precision, threads)
-    blobs = os.path.join(entry.folder, "blobs", _blob_key(openvino, config, rows, sides))
+    config = setup.config(openvino.get_version())
+    blobs = os.path.join(entry.folder, "blobs", _blob_key(openvino, setup.device, config, rows, sides))
     try:
         if sides:
             source = _of_any_size(core, entry.path("xml"), sides)
@@ -75,8 +74,8 @@ def compile_model(
         if _blobs_good(blobs):
             # if OpenVINO refuses the blob, compile anew
             with contextlib.suppress(RuntimeError):
-                return core.compile_model(source, "CPU", dict(config, CACHE_DIR=blobs))
-        return _compile_new(core, source, config, blobs)
+                return core.compile_model(source, setup.device, dict(config, CACHE_DIR=blobs))
+        return _compile_new(partial(core.compile_model, source, setup.device), config, blobs)
     except RuntimeError as err:
         if entry.gone():
             raise files_gone("the model") from err
@@ -103,7 +102,7 @@ def _of_any_size(core: Any, path: str, sides: Sides) -> Any:
     return graph
 
 
-def _compile_new(core: Any, source: Any, config: Dict[str, Any], blobs: str) -> Any:
+def _compile_new(compiled: Any, config: Dict[str, Any], blobs: str) -> Any:
     """Compile into an empty folder of our own, then rename it into place, so that no other backend sees half a blob."""
     parent = os.path.dirname(blobs)
     try:
@@ -111,15 +110,15 @@ def _compile_new(core: Any, source: Any, config: Dict[str, Any], blobs: str) -> 
         temporary = temporary_folder(parent)
     except OSError:
         # a full disk costs the blob, not the statement
-        return core.compile_model(source, "CPU", config)
+        return compiled(config)
     # after makedirs, which marks the folder as used now
     keep_in_cache(os.path.dirname(parent), COMPILE_SECONDS)
     try:
         try:
-            model = core.compile_model(source, "CPU", dict(config, CACHE_DIR=temporary))
+            model = compiled(dict(config, CACHE_DIR=temporary))
         except RuntimeError:
             # a full disk, while the blob was written
-            return core.compile_model(source, "CPU", config)
+            return compiled(config)
         # if another backend was first, its blob is as good
         with contextlib.suppress(OSError):
             _stamp_blobs(temporary)
@@ -130,9 +129,10 @@ def _compile_new(core: Any, source: Any, config: Dict[str, Any], blobs: str) -> 
         keep_in_cache(os.path.dirname(parent))
 
 
-def _blob_key(openvino: Any, config: Dict[str, Any], rows: int, sides: Sides) -> str:
+def _blob_key(openvino: Any, device: str, config: Dict[str, Any], rows: int, sides: Sides) -> str:
     # a blob fits one kind of CPU, and a data directory may move to another machine
-    text = json.dumps([openvino.get_version(), processor(), sorted(config.items()), rows, *sides])
+    where = processor() if device == CPU else [*processor(), device]
+    text = json.dumps([openvino.get_version(), where, sorted(config.items()), rows, *sides])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -158,26 +158,11 @@ def _blobs_good(folder: str) -> bool:
     return False
 
 
-def _config(version: str, precision: str, threads: int) -> Dict[str, Any]:
-    config: Dict[str, Any] = {
-        "INFERENCE_PRECISION_HINT": precision,
-        "INFERENCE_NUM_THREADS": threads,
-        # segments and parallel workers are the streams; pinning put two of them on one core
-        "NUM_STREAMS": 1,
-        "ENABLE_CPU_PINNING": False,
-    }
-    # 2025.3, the last OpenVINO for Python 3.9, refuses a choice that it does not know
-    if version >= "2026":
-        # a blob without weights (3 kB, not 16 MB): these stay in model.bin, which all processes map
-        config["CACHE_MODE"] = "OPTIMIZE_SIZE"
-    return config
-
-
 PRECISION_NAMES = {"<Type: 'float32'>": "f32", "<Type: 'bfloat16'>": "bf16", "<Type: 'float16'>": "f16"}
 
 
 class Compiled:
-    """A model compiled for one stream on this CPU, with one inference request.
+    """A model compiled for one stream on a device, with one inference request.
 
     Attributes:
         rows: images of one inference.
@@ -188,12 +173,10 @@ class Compiled:
         ModelError: it cannot be compiled, or takes one image only where more are wanted.
     """
 
-    def __init__(
-        self, openvino: Any, entry: Entry, precision: str, threads: int, rows: int = 1, sides: Sides = ()
-    ) -> None:
+    def __init__(self, openvino: Any, entry: Entry, setup: Setup, rows: int = 1, sides: Sides = ()) -> None:
         self.rows = rows
         with signals_blocked():  # OpenVINO starts its threads here, and may start more in the first inference
-            self._model = compile_model(openvino, entry, precision, threads, rows, sides)
+            self._model = compile_model(openvino, entry, setup, rows, sides)
             self._request = self._model.create_infer_request()
         self._started = False
         # bound once, because every row calls it
@@ -229,10 +212,13 @@ class Compiled:
     def settings(self) -> Dict[str, str]:
         """Return what OpenVINO really uses."""
         names = ("INFERENCE_NUM_THREADS", "NUM_STREAMS", "INFERENCE_PRECISION_HINT", "ENABLE_CPU_PINNING")
-        values = {name: str(self._model.get_property(name)) for name in names}
-        hint = values["INFERENCE_PRECISION_HINT"]
-        values["INFERENCE_PRECISION_HINT"] = PRECISION_NAMES.get(hint, hint)
-        return values
+        values = {}
+        for name in names:
+            # devices other than the processor know some of them
+            with contextlib.suppress(RuntimeError):
+                values[name] = str(self._model.get_property(name))
+        hint = values.get("INFERENCE_PRECISION_HINT", "")
+        return {**values, "INFERENCE_PRECISION_HINT": PRECISION_NAMES.get(hint, hint)}
 
 
 class CompiledForAnySize(Compiled):
@@ -243,14 +229,14 @@ class CompiledForAnySize(Compiled):
     """
 
     def __init__(
-        self, openvino: Any, entry: Entry, precision: str, threads: int, rows: int = 1, *, manifest: Manifest
+        self, openvino: Any, entry: Entry, setup: Setup, rows: int = 1, *, manifest: Manifest
     ) -> None:
         if rows != 1:
             raise ModelError("a network for images of any size takes one image at a time")
         self._size, self._channels = (0, 0), manifest.channels
         self._tensor, self._element = openvino.Tensor, openvino.Type.u8
         height = manifest.height if manifest.resize == "keep_height" else -1
-        super().__init__(openvino, entry, precision, threads, sides=(height, -1))
+        super().__init__(openvino, entry, setup, sides=(height, -1))
         self.take((manifest.height, manifest.width))
 
     def _show(self) -> None:
@@ -321,7 +307,9 @@ class Model:
         # kept, because a batch compiles the same network once more, when one is asked for
         any_size = self.manifest.resize in ANY_SIZE
         kind = partial(CompiledForAnySize, manifest=self.manifest) if any_size else Compiled
-        compiled = partial(kind, openvino, entry, self.manifest.precision, threads)
+        tried = read_trial(entry.folder)[0]
+        self.setup = Setup(self.manifest.precision, used(spec["settings"], tried), threads)
+        compiled = partial(kind, openvino, entry, self.setup)
         self._compile = partial(_within_memory, compiled, entry.folder, spec["settings"])
         self.compiled = self._compile()
         _require_input(self.name, self.compiled.inputs, self.manifest)
@@ -333,12 +321,16 @@ class Model:
         layout = tasks.TASKS[self.manifest.task].layout
         self.layout: Any = layout and tasks.imported(layout)(self.output.shape, self.manifest.labels)
         self.quoted_labels = [quoted(label) for label in self.manifest.labels]
-        tried = read_trial(entry.folder)[0]
         alone = any_size or self.tile
         self._pays = not alone and tasks.pays(tried.get("milliseconds"), tried.get("batch_milliseconds"))
         # rows asked for, and their network: that for one image where no batch is possible, so that nobody tries again
         self._wide: Tuple[int, Compiled] = (1, self.compiled)
         self._load_milliseconds = 0.0
+
+    @property
+    def drivers(self) -> bool:
+        """Whether the network runs by commands to a driver of the kernel."""
+        return guards(self.setup.device, (), ())[2]
 
     def _read_as_told(self, settings: Dict[str, str], shut_in: bool) -> None:
         """Decide what reads a row, and what brings it into the input tensor."""
@@ -515,14 +507,15 @@ class Model:
         steps = ("decode", "preprocess", "infer", "postprocess")
         micros = {name: round((times[i + 1] - times[i]) * 1e6, 1) for i, name in enumerate(steps)}
         micros["total"] = round((times[-1] - times[0]) * 1e6, 1)
-        used = self.compiled.settings()
+        settings = self.compiled.settings()
         return {
             "model": "%s@%d" % (self.name, self.version),
             "microseconds": micros,
             "decoded": [int(image.shape[1]), int(image.shape[0])],
             "image": list(header.size),
-            "threads": int(used["INFERENCE_NUM_THREADS"]),
-            "precision": used["INFERENCE_PRECISION_HINT"],
+            "threads": int(settings.get("INFERENCE_NUM_THREADS", self.threads)),
+            "precision": settings["INFERENCE_PRECISION_HINT"] or self.setup.precision,
+            "device": self.setup.device,
         }
 
 

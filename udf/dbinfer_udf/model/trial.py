@@ -16,7 +16,7 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from ..host import own_python
 from ..host.cache import is_time
@@ -24,6 +24,7 @@ from ..host.limits import PAYS, fitting
 from ..host.protocol import ClosedError, bounded, harmless_text
 from ..tasks import pays
 from . import trial_process
+from .device import Guards, Setup
 
 
 class Limits(NamedTuple):
@@ -137,35 +138,36 @@ class AbandonedError(Exception):
 def run_trial(
     python: str,
     xml: str,
-    precision: str,
+    setup: Setup,
     limits: Limits,
     threads: Sequence[int] = (),
     stop: Callable[[], bool] = bool,
     sample: Optional[Sample] = None,
-    guards: Optional[Tuple[Sequence[str], Sequence[str]]] = None,
+    guards: Optional[Guards] = None,
 ) -> Result:
     """Try the prepared model `xml` (with the .bin beside it) in a process of its own.
 
     Args:
         python: the interpreter; numpy and openvino are found where this process finds them.
-        precision: OpenVINO's hint, as backends give it.
+        setup: as backends compile it; what another device than the processor computes is compared with f32 there.
         threads: numbers of threads to try beside one; see limits.threads_to_try.
         stop: is asked many times a second whether to give up.
         sample: images to run as well; they count in the median.
-        guards: what alone the process may read and write, see host.sandbox; None: whatever this user may.
+        guards: what alone the process may read and write, see device.guards; None: whatever this user may.
 
     Raises:
-        TrialError: it cannot be compiled, crashes, or takes more time or memory than the limits allow.
+        TrialError: it cannot be compiled, crashes, differs, or takes more time or memory than the limits allow.
         AbandonedError: `stop` said so.
     """
     call = {
         "xml": xml,
-        "precision": precision,
+        "precision": setup.precision,
         "memory": limits.memory_bytes,
         "sample": sample,
         "threads": list(threads),
         "pays": PAYS,
         "guards": guards,
+        "device": setup.device,
     }
     pipe = subprocess.PIPE
     try:

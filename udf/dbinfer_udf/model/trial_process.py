@@ -18,6 +18,7 @@ from ..errors import ModelError
 from ..host.libraries import leave_out
 from ..host.sandbox import shut_in
 from ..host.tokenizers import add_where_needed
+from .device import CPU, Setup
 
 PR_SET_PDEATHSIG = 1
 # How OpenVINO says that it got no memory, or none for a thread
@@ -29,6 +30,8 @@ BATCH, BATCH_MILLISECONDS, BATCH_BYTES = 32, 20.0, 128 << 20
 SLOW_MILLISECONDS = 10.0
 # No further number of threads is tried after so many seconds, or as many as the trial had taken before
 THREADS_SECONDS = 1.0
+# How far a device may be off: by what f16 rounds, in which many compute; bf16 has three bits less
+NEAR, NEAR_ZERO, COARSER = 1e-2, 1e-3, {"bf16": 8}
 # If threads waited for cores longer than this share of their time, the host is too busy for a figure. A number of
 # threads is tried again for so many seconds
 BUSY, BUSY_SECONDS = 0.1, 0.3
@@ -50,11 +53,11 @@ def child(call: Dict[str, Any]) -> None:
         if call["guards"]:
             # before a library starts a thread
             shut_in(*call["guards"])
-        found, request = _measure(call["xml"], call["precision"], call["sample"])
+        found, request = _measure(call)
         _say(done=found)
         # whatever these give, the model has passed
         with contextlib.suppress(MemoryError, RuntimeError):
-            _say(batch=_measure_batch(call["xml"], call["precision"], found[1]))
+            _say(batch=_measure_batch(call, found[1]))
         with contextlib.suppress(MemoryError, RuntimeError):
             _measure_threads(call, request, found[1], time.perf_counter() - began)
     except MemoryError:
@@ -92,19 +95,26 @@ def _bound_itself(memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
 
 
-def _measure(xml: str, precision: str, sample: Optional[List[Any]]) -> Tuple[Tuple[float, float, int], Any]:
+def _measure(call: Dict[str, Any]) -> Tuple[Tuple[float, float, int], Any]:
     leave_out()
     import numpy as np
 
-    core = _core(xml)
+    xml, sample, device = call["xml"], call["sample"], call["device"]
+    core, clock = _core(xml), _clock_of(device)
+    # the word of a device does not count: what it computes must be what the processor computes
+    judge = None if device == CPU else _request(core, xml, dict(call, device=CPU, precision="f32"))
     started = time.perf_counter()
-    request = _request(core, xml, precision)
+    request = _request(core, xml, call)
     compile_milliseconds = (time.perf_counter() - started) * 1e3
     _say(compiled=compile_milliseconds)
     tensor, random, taken = request.get_input_tensor(0).data, np.random.default_rng(0), []
     for kind in IMAGES:
         tensor[...] = {"blank": 0, "white": 255}.get(kind, random.integers(0, 256, tensor.shape, np.uint8))
-        taken.append(_timed(request))
+        taken.append(_timed(request, clock))
+        if judge is not None:
+            judge.get_input_tensor(0).data[...] = tensor
+            judge.infer()
+            _require_same(device, call["precision"], request, judge)
     if sample is not None:
         taken += _write_outputs(request, np.load(sample[0], mmap_mode="r"), *sample[1:])
     # without the two first images, which warm up
@@ -112,20 +122,47 @@ def _measure(xml: str, precision: str, sample: Optional[List[Any]]) -> Tuple[Tup
     return (round(compile_milliseconds, 1), round(middle, 3), _peak()), request
 
 
-def _measure_batch(xml: str, precision: str, milliseconds: float) -> Optional[float]:
+def _require_same(device: str, precision: str, request: Any, judge: Any) -> None:
+    """Raise ModelError unless a device gives what f32 on the processor gives, in every output."""
+    import numpy as np
+
+    coarser = COARSER.get(precision, 1)
+    for number, tensor in enumerate(judge.output_tensors):
+        found, right = request.get_output_tensor(number).data, tensor.data
+        if found.shape != right.shape:
+            raise ModelError("%s gives an output of %s instead of %s" % (device, found.shape, right.shape))
+        # false also of what is no number
+        near = np.isclose(found, right, rtol=coarser * NEAR, atol=coarser * NEAR_ZERO)
+        if not near.all():
+            place = np.unravel_index(np.argmin(near), near.shape)
+            raise ModelError(
+                "%s gives %.4g where f32 on the processor gives %.4g" % (device, found[place], right[place])
+            )
+
+
+def _clock_of(device: str) -> Any:
+    """Return what times an image: on a busy host the clock on the wall counts other programs, too.
+
+    While another device computes, the processor rests.
+    """
+    return time.process_time if device == CPU else time.perf_counter
+
+
+def _measure_batch(call: Dict[str, Any], milliseconds: float) -> Optional[float]:
     """Return the milliseconds of an image within a batch; None where batches are out of the question."""
     if milliseconds > BATCH_MILLISECONDS:
         return None
     import numpy as np
 
+    xml, clock = call["xml"], _clock_of(call["device"])
     core, peak, taken = _core(xml), _peak(), []
     graph = core.read_model(xml)
     graph.reshape([BATCH, *list(graph.input(0).shape)[1:]])
-    request = _request(core, graph, precision)
+    request = _request(core, graph, call)
     tensor = request.get_input_tensor(0).data
     tensor[...] = np.random.default_rng(0).integers(0, 256, tensor.shape, np.uint8)
     for _ in range(4):
-        taken.append(_infer(request))
+        taken.append(_infer(request, clock))
     # the first one warms up
     return None if _peak() - peak > BATCH_BYTES else round(sorted(taken[1:])[1] / BATCH, 4)
 
@@ -143,7 +180,7 @@ def _measure_threads(call: Any, request: Any, milliseconds: float, seconds: floa
     for number in sorted(call["threads"], reverse=slow):
         if time.perf_counter() > until:
             break
-        several = _request(_core(call["xml"]), call["xml"], call["precision"], number)
+        several = _request(_core(call["xml"]), call["xml"], call, number)
         together, busy = _time_together(several, number)
         _say(threads=number, alone=alone, together=together, busy=busy)
         if (not busy and alone >= call["pays"] * number * together) == slow:
@@ -189,29 +226,23 @@ def _core(xml: str) -> Any:
     return core
 
 
-def _request(core: Any, source: Any, precision: str, threads: int = 1) -> Any:
-    config = {
-        "INFERENCE_PRECISION_HINT": precision,
-        # max_inference_seconds is meant for one thread, whatever backends use
-        "INFERENCE_NUM_THREADS": threads,
-        "NUM_STREAMS": 1,
-        "ENABLE_CPU_PINNING": False,
-    }
-    return core.compile_model(source, "CPU", config).create_infer_request()
+def _request(core: Any, source: Any, call: Dict[str, Any], threads: int = 1) -> Any:
+    # max_inference_seconds is meant for one thread, whatever backends use
+    config = Setup(call["precision"], call["device"], threads).config()
+    return core.compile_model(source, call["device"], config).create_infer_request()
 
 
-def _timed(request: Any) -> float:
+def _timed(request: Any, clock: Any = time.process_time) -> float:
     """Run one image; return its milliseconds, and say them."""
-    taken = _infer(request)
+    taken = _infer(request, clock)
     _say(image=taken)
     return taken
 
 
-def _infer(request: Any) -> float:
-    """Return the processor's milliseconds: on a busy host the clock on the wall counts other programs, too."""
-    started = time.process_time()
+def _infer(request: Any, clock: Any) -> float:
+    started = clock()
     request.infer()
-    return (time.process_time() - started) * 1e3
+    return float(clock() - started) * 1e3
 
 
 def _write_outputs(request: Any, images: Any, path: str, seconds: float) -> List[float]:

@@ -11,7 +11,8 @@ import json
 import os
 import re
 import sys
-from typing import Any, ContextManager, Dict, List, Optional, Set
+from functools import partial
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Set
 
 from ..errors import ModelError
 from ..host import interrupts
@@ -23,13 +24,15 @@ from ..host.own_python import python_of
 from ..host.process import processor
 from ..host.sandbox import KERNEL, SYSTEM
 from ..host.tokenizers import require_where_needed
+from . import device as devices
+from .device import Setup
 from .trial import AbandonedError, Limits, Result, TrialError, run_trial
 
 # How an IR begins; the same in dbinfer._add_version
 _begins_ir = re.compile(rb"\s*(<\?xml[^>]*>\s*)?<net[\s>]").match
 # A good model may have failed on a busy host and is tried again; a bad one must not cost each statement a process
 FAILURE_SECONDS = 600
-# After this time a host that had no cores left for several threads may have some
+# After this time a host that had no cores left for several threads may have some, and a device may agree
 BUSY_SECONDS = 3600
 
 
@@ -50,6 +53,9 @@ def require_tried(
     limits = Limits.from_settings(settings)
     # a data directory may move to another machine, whose processor takes another time
     asked = [openvino, precision, *limits, *processor()]
+    device = devices.wanted(settings)
+    if device != devices.CPU:
+        asked.append(device)
     outcome = _known_outcome(entry, asked)
     if not _settled(outcome, settings, most):
         with _one_at_a_time(entry), signals_open():
@@ -66,7 +72,7 @@ def require_tried(
     if outcome["error"]:
         if entry.gone():
             raise files_gone("the model")
-        raise ModelError("the model was not run: %s" % outcome["error"], hint=_hint(outcome["setting"]))
+        raise ModelError("the model was not run: %s" % outcome["error"], hint=_hint(outcome))
     by_threads: Dict[str, float] = outcome["by_threads"]
     return by_threads
 
@@ -105,10 +111,14 @@ def _try_now(
     python, xml = python_of(settings), entry.path("xml")
     # whoever deployed it: a model that runs for the first time reaches nothing else
     readable = [*libraries_of(entry.folder, settings), xml, entry.path("bin")]
+    run = partial(run_trial, python, xml, limits=bound, stop=stop)
     try:
-        found = run_trial(
-            python, xml, precision, bound, threads_to_try(settings), stop, guards=(readable, ())
-        )
+        guards = devices.guards(devices.CPU, readable, ())
+        found = run(setup=Setup(precision), threads=threads_to_try(settings), guards=guards)
+        outcome = _outcome("", "", True, found)
+        if (device := devices.wanted(settings)) != devices.CPU:
+            guards = devices.guards(device, readable, ())
+            outcome.update(_on_device(partial(run, setup=Setup(precision, device), guards=guards), device))
     except TrialError as err:
         if passed:
             return {"by_threads": {}, "busy": False, **passed}
@@ -117,7 +127,15 @@ def _try_now(
         return _outcome(err.message, err.setting, err.lasting)
     except AbandonedError:
         raise cancelled_error("tried") from None
-    return _outcome("", "", True, found)
+    return outcome
+
+
+def _on_device(run: Callable[[], Result], device: str) -> Dict[str, Any]:
+    """Return what the trial on another device than the processor adds to an outcome, where it passed; else why not."""
+    try:
+        return dict(_outcome("", "", True, run()), device=device)
+    except TrialError as err:
+        return {"refused": err.message}
 
 
 def _outcome(error: str, setting: str, lasting: bool, found: Optional[Result] = None) -> Dict[str, Any]:
@@ -159,7 +177,10 @@ def _mapped_libraries() -> Set[str]:
     return set()
 
 
-def _hint(setting: str) -> str:
+def _hint(outcome: Dict[str, Any]) -> str:
+    setting = outcome["setting"]
+    if not outcome.get("lasting", True):
+        return "This host is at fault, not the model: dbinfer doctor looks at it."
     if not setting:
         return "Convert and deploy it again, and compare the OpenVINO versions with dbinfer doctor."
     return "If the model is right, allow more: dbinfer install --%s NUMBER" % setting.replace("_", "-")
@@ -182,6 +203,9 @@ def _settled(outcome: Optional[Dict[str, Any]], settings: Dict[str, str], most: 
     by_threads = outcome.get("by_threads")
     if by_threads is None:
         return False
+    if outcome.get("refused"):
+        # a driver may have been mended
+        return bool(0 <= outcome["age"] < BUSY_SECONDS)
     return (
         not outcome["busy"]
         or threads_taken(settings, most, by_threads) == most

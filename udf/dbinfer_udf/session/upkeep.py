@@ -16,9 +16,13 @@ from ..errors import UdfError
 from ..host import cache as caches
 from ..host import housekeeping, libraries, limits, process
 from ..host.limits import most_threads
+from ..host.protocol import harmless_text
 from ..image.file import image_limits
+from ..model import device
 from . import handover
 from .ticket import raise_in_database
+
+MOST_REASONS = 10
 
 
 def backend_facts(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
@@ -50,9 +54,24 @@ def backend_facts(session: Any, settings: Dict[str, str]) -> Dict[str, Any]:
         row.update(libraries.versions())
         caches.open_cache(row["cache_dir"])
         row["cache_bytes"], row["cache_free"] = housekeeping.disk_usage(row["cache_dir"])
+        row["devices"] = device_facts(settings, row["cache_dir"])
     except UdfError as err:
         row.update(problem=err.message, hint=err.hint or None)
     return row
+
+
+def device_facts(settings: Dict[str, str], folder: str) -> Optional[Dict[str, Any]]:
+    """Return the device that a setting names, how many of the models tried there it computes, and why not the others.
+
+    None where it is the processor.
+    """
+    if (wanted := device.wanted(settings)) == device.CPU:
+        return None
+    found = [caches.read_trial(one.path)[0] for one in housekeeping.cached_models(folder)]
+    agree = sum(trial.get("device") == wanted for trial in found)
+    refused = [harmless_text(trial["refused"]) for trial in found if trial.get("refused")]
+    reasons = sorted(set(refused))[:MOST_REASONS]
+    return {"wanted": wanted, "models": agree, "tried": agree + len(refused), "reasons": reasons}
 
 
 def _look_at_libraries(settings: Dict[str, str]) -> None:
