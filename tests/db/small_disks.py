@@ -1,4 +1,4 @@
-"""A disk that is soon full, for those who write to one."""
+"""Disks that refuse: one that is soon full, one whose files nobody may run or write."""
 
 from __future__ import annotations
 
@@ -16,20 +16,40 @@ from engine_processes import until
 @contextmanager
 def small_disk(megabytes: int, owner: int, parent: Path | None = None) -> Iterator[Path]:
     """Give the folder of a disk of its own, which belongs to the user `owner`; skip where none can be mounted."""
-    if os.geteuid() != 0:
-        pytest.skip("only root mounts a small disk (tmpfs)")
     disk = Path(tempfile.mkdtemp(prefix="disk-", dir=parent))
-    options = f"size={megabytes}m,mode=0700,uid={owner}"
-    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)]
-    done = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if done.returncode:
-        disk.rmdir()
-        pytest.skip(f"no small disk can be mounted here: {done.stderr.strip()}")
     try:
-        yield disk
+        _mount("-t", "tmpfs", "-o", f"size={megabytes}m,mode=0700,uid={owner}", "tmpfs", str(disk))
+        try:
+            yield disk
+        finally:
+            until(lambda: not _unmount(disk), f"{disk} is no longer busy")
     finally:
-        until(lambda: not _unmount(disk), f"{disk} is no longer busy")
         disk.rmdir()
+
+
+def enlarge(disk: Path) -> None:
+    """Give a small disk a gigabyte: what a server still has to write there must not fail."""
+    subprocess.run(["mount", "-o", "remount,size=1g", str(disk)], check=True)
+
+
+@contextmanager
+def denied(folder: Path, right: str) -> Iterator[None]:
+    """Mount a folder over itself without a right: `noexec` or `ro`; skip where nothing can be mounted."""
+    _mount("--bind", str(folder), str(folder))
+    try:
+        # what an engine or a session holds open stays so
+        subprocess.run(["mount", "-o", f"remount,bind,{right}", str(folder)], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def _mount(*options: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root mounts")
+    done = subprocess.run(["mount", *options], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
 
 
 def _unmount(disk: Path) -> int:

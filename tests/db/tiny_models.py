@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from dbinfer.models.ir import embed_manifest, import_openvino
+from dbinfer.models.describe import describe
+from dbinfer.models.ir import embed_manifest, import_openvino, read_model
+from dbinfer.models.prepare import PreparedModel, prepare
 from dbinfer_udf.manifest import Manifest
 
 SIDE = 8
@@ -29,6 +31,20 @@ def _write(build: Any, folder: Path, name: str, manifest: Manifest | None) -> Pa
         embed_manifest(build, manifest)
     ov.save_model(build, path, compress_to_fp16=False)
     return path
+
+
+def prepared(path: Path) -> PreparedModel:
+    """Return the files of a model as deploy stores them."""
+    model = read_model(path)
+    return prepare(model, describe(model))
+
+
+def on_disk(path: Path) -> str:
+    """Return the .xml of a model as backends have it, beside the model."""
+    files = prepared(path)
+    path.with_name("ready.xml").write_bytes(files.xml)
+    path.with_name("ready.bin").write_bytes(files.bin)
+    return str(path.with_name("ready.xml"))
 
 
 def _graph(head: Any, shape: Sequence[int] = (1, SIDE, SIDE, 3), element: type = np.float32) -> Any:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ import tiny_models
 from asking import ask, refused, rows
 from breakable import IMAGE, PREDICT, SEVEN, SLOW, Breakable, empty
 from engine_processes import until
+from small_disks import denied
 
 from dbinfer.base.errors import InstallError
 from dbinfer.install import InstallOptions, install
@@ -26,24 +24,6 @@ pytestmark = [
     pytest.mark.postgres_only("breaks a server that is its own"),
     pytest.mark.usefixtures("as_before"),
 ]
-
-
-@contextmanager
-def denied(folder: Path, right: str) -> Iterator[None]:
-    """Mount a folder over itself without a right: `noexec` or `ro`; skip where nothing can be mounted."""
-    if os.geteuid() != 0:
-        pytest.skip("only root mounts")
-    done = subprocess.run(
-        ["mount", "--bind", str(folder), str(folder)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
-    try:
-        # what an engine or a session holds open stays so
-        subprocess.run(["mount", "-o", f"remount,bind,{right}", str(folder)], check=True)
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @pytest.fixture

@@ -136,22 +136,11 @@ def test_devices_get_a_precision_that_they_know(setup: Setup, precision: str) ->
     assert setup.config()["INFERENCE_PRECISION_HINT"] == precision
 
 
-def ready(folder: Path, path: Path | None = None) -> str:
-    """Return the .xml of a model as backends have it: a convolution's, where none is given."""
-    from dbinfer.models.describe import describe
-    from dbinfer.models.ir import read_model
-    from dbinfer.models.prepare import prepare
-
-    model = read_model(path or tiny_models.convolution(folder))
-    found = prepare(model, describe(model))
-    (folder / "ready.xml").write_bytes(found.xml)
-    (folder / "ready.bin").write_bytes(found.bin)
-    return str(folder / "ready.xml")
-
-
 @pytest.mark.parametrize("name", EVERYWHERE)
 def test_a_device_that_computes_the_same_passes(tmp_path: Path, name: str) -> None:
-    found = run_trial(sys.executable, ready(tmp_path), Setup("f32", name), Limits())
+    found = run_trial(
+        sys.executable, tiny_models.on_disk(tiny_models.convolution(tmp_path)), Setup("f32", name), Limits()
+    )
     assert found.milliseconds > 0
     # threads are the processor's
     assert found.by_threads == {}
@@ -159,13 +148,18 @@ def test_a_device_that_computes_the_same_passes(tmp_path: Path, name: str) -> No
 
 def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrialError, match="OpenVINO cannot run it"):
-        run_trial(sys.executable, ready(tmp_path), Setup("f32", NOWHERE), Limits())
+        run_trial(
+            sys.executable,
+            tiny_models.on_disk(tiny_models.convolution(tmp_path)),
+            Setup("f32", NOWHERE),
+            Limits(),
+        )
 
 
 def test_a_faulty_device_is_refused_and_a_sound_one_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    xml = ready(tmp_path)
+    xml = tiny_models.on_disk(tiny_models.convolution(tmp_path))
     monkeypatch.syspath_prepend(tmp_path)
     shim = tmp_path / "openvino.py"
     shim.write_text(FAULTY.format(folder=str(tmp_path), factor=1.0))

@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 
 from dbinfer.base.errors import ModelFileError
-from dbinfer.models.describe import describe
-from dbinfer.models.ir import read_model
 from dbinfer.models.precision import try_model
-from dbinfer.models.prepare import PreparedModel, prepare
 from dbinfer_udf.host import own_python
 from dbinfer_udf.model import trial_process
 from dbinfer_udf.model.device import Setup
@@ -25,19 +22,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "db"))
 import tiny_models
 
 ENDLESS = 2 * 10**9
-
-
-def prepared(path: Path) -> PreparedModel:
-    model = read_model(path)
-    return prepare(model, describe(model))
-
-
-def on_disk(path: Path) -> str:
-    """Return the .xml of a model as backends have it."""
-    files = prepared(path)
-    path.with_name("ready.xml").write_bytes(files.xml)
-    path.with_name("ready.bin").write_bytes(files.bin)
-    return str(path.with_name("ready.xml"))
 
 
 @pytest.fixture
@@ -55,7 +39,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_a_sound_model_is_measured(tmp_path: Path) -> None:
-    found = run_trial(sys.executable, on_disk(tiny_models.convolution(tmp_path)), Setup("f32"), Limits())
+    found = run_trial(
+        sys.executable, tiny_models.on_disk(tiny_models.convolution(tmp_path)), Setup("f32"), Limits()
+    )
     assert found.milliseconds > 0
     assert found.compile_milliseconds > 0
     assert 10 << 20 < found.peak_bytes < 4 << 30
@@ -79,13 +65,13 @@ def test_an_endless_loop_of_a_few_kilobytes_is_ended(tmp_path: Path, started: li
     with pytest.raises(
         ModelFileError, match=r"loop\.xml was not deployed: one image took more than 1 s"
     ) as caught:
-        try_model(path, prepared(path), "f32", limits)
+        try_model(path, tiny_models.prepared(path), "f32", limits)
     assert "--max-inference-seconds" in caught.value.hint
     assert [process.poll() for process in started] == [-9]
 
 
 def test_compiling_has_a_limit(tmp_path: Path) -> None:
-    path = on_disk(tiny_models.convolution(tmp_path))
+    path = tiny_models.on_disk(tiny_models.convolution(tmp_path))
     with pytest.raises(TrialError, match=r"compiling it took more than 0\.01 s") as caught:
         run_trial(sys.executable, path, Setup("f32"), Limits(start_seconds=0.01))
     assert caught.value.setting == "max_compile_seconds"
@@ -93,7 +79,7 @@ def test_compiling_has_a_limit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("megabytes", [1, 100])
 def test_memory_has_a_limit(tmp_path: Path, megabytes: int) -> None:
-    path = on_disk(tiny_models.convolution(tmp_path))
+    path = tiny_models.on_disk(tiny_models.convolution(tmp_path))
     with pytest.raises(TrialError, match=f"needs more than {megabytes} MB of memory") as caught:
         run_trial(sys.executable, path, Setup("f32"), Limits(memory_bytes=megabytes << 20))
     assert caught.value.setting == "max_model_mb"
@@ -110,7 +96,7 @@ def test_memory_that_ends_while_a_library_is_looked_for(
 
 def test_terabytes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TrialError):
-        run_trial(sys.executable, on_disk(tiny_models.enormous(tmp_path)), Setup("f32"), Limits())
+        run_trial(sys.executable, tiny_models.on_disk(tiny_models.enormous(tmp_path)), Setup("f32"), Limits())
 
 
 def test_a_crash_is_said(tmp_path: Path) -> None:
@@ -118,7 +104,7 @@ def test_a_crash_is_said(tmp_path: Path) -> None:
     python.write_text("#!/bin/sh\nkill -SEGV $$\n")
     python.chmod(0o755)
     with pytest.raises(TrialError, match=r"OpenVINO crashed \(SIGSEGV\) while it was compiled"):
-        run_trial(str(python), on_disk(tiny_models.convolution(tmp_path)), Setup("f32"), Limits())
+        run_trial(str(python), tiny_models.on_disk(tiny_models.convolution(tmp_path)), Setup("f32"), Limits())
 
 
 def test_a_python_that_is_missing_is_said(tmp_path: Path) -> None:
@@ -127,7 +113,7 @@ def test_a_python_that_is_missing_is_said(tmp_path: Path) -> None:
 
 
 def test_who_gives_up_leaves_no_process(tmp_path: Path, started: list[Any]) -> None:
-    path = on_disk(tiny_models.loop(tmp_path, ENDLESS))
+    path = tiny_models.on_disk(tiny_models.loop(tmp_path, ENDLESS))
     with pytest.raises(AbandonedError):
         run_trial(sys.executable, path, Setup("f32"), Limits(), stop=lambda: bool(started))
     assert started[0].poll() == -9

@@ -33,9 +33,14 @@ def used(settings: Dict[str, str], tried: Dict[str, Any]) -> str:
 
 def guards(device: str, readable: Sequence[str], writable: Sequence[str]) -> Guards:
     """Return what a process may read and write that computes on a device, and whether it may command drivers."""
-    if ON_CPU.fullmatch(device):
+    if not commands_drivers(device):
         return readable, writable, False
     return [*readable, *DESCRIBED], [*writable, *DRIVERS], True
+
+
+def commands_drivers(device: str) -> bool:
+    """Return whether a network runs there by commands to a driver of the kernel."""
+    return not ON_CPU.fullmatch(device)
 
 
 class Setup(NamedTuple):

@@ -28,7 +28,7 @@ from ..image.words import Words, write
 from ..manifest import ANY_SIZE, Manifest, ManifestError
 from ..result.vectors import quoted
 from . import tiled
-from .device import CPU, Setup, guards, used
+from .device import CPU, Setup, commands_drivers, used
 
 _cores: Dict[int, Any] = {}
 HWLOC = "HWLOC_THISSYSTEM"
@@ -330,7 +330,7 @@ class Model:
     @property
     def drivers(self) -> bool:
         """Whether the network runs by commands to a driver of the kernel."""
-        return guards(self.setup.device, (), ())[2]
+        return commands_drivers(self.setup.device)
 
     def _read_as_told(self, settings: Dict[str, str], shut_in: bool) -> None:
         """Decide what reads a row, and what brings it into the input tensor."""
