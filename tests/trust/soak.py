@@ -57,13 +57,11 @@ class Soak:
         done: how often each actor has done its work, and each deed was done.
         excused: the errors of those whose server, session or worker was ended, and how often each came.
         problems: what must not be.
-        forget: drops what the suite keeps of models that were deployed, which would grow.
     """
 
     broken: Breakable
     folder: Path
     pause: float
-    forget: Callable[[], None]
     done: Counter[str] = field(default_factory=Counter)
     excused: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
@@ -195,7 +193,6 @@ class Soak:
         """Deploy, activate and drop."""
         with self.broken.session() as db:
             crowd.change(db, self.broken.dsn, self.folder, draw)
-        self.forget()
         self.stop.wait(1.0)
 
     def deed(self, draw: random.Random) -> None:
@@ -311,14 +308,11 @@ class Samples:
 
 
 def memory_mb(pid: int | str) -> float:
-    """Return a process's memory and its share of what it shares, in MB; 0 where it has ended.
-
-    Without pages of files: the kernel may drop them, and a library's count for more when others end that map it.
-    """
+    """Return a process's own memory and its share of what it shares, in MB; 0 where it has ended."""
     with suppress(OSError):
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-        kilobytes = {name: int(text.split()[0]) for name, _, text in (line.partition(":") for line in lines)}
-        return (kilobytes["Pss"] - kilobytes["Pss_File"]) * 1024 / 1e6
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024 / 1e6
     return 0.0
 
 

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +68,9 @@ def test_a_value_that_grows_is_seen_and_noise_is_none() -> None:
 
 
 @pytest.mark.skipif(not HOURS, reason="a load for minutes or hours: make soak HOURS=8")
-def test_everybody_at_once(broken: Breakable, tmp_path: Path, known_once: Callable[[], None]) -> None:
+def test_everybody_at_once(broken: Breakable, tmp_path: Path) -> None:
     seconds = HOURS * 3600
-    soak, samples = Soak(broken, tmp_path, min(60.0, seconds / 25), known_once), Samples(broken)
+    soak, samples = Soak(broken, tmp_path, pause=min(60.0, seconds / 25)), Samples(broken)
     soak.prepare()
     try:
         soak.run(seconds, samples.take, every=max(1.0, seconds / 2000))
