@@ -1,5 +1,5 @@
 # One line each: a target sets up what it needs (scripts/bootstrap, quick the second time) and calls the real tool.
-.PHONY: help bootstrap demo test test-all check bench papers soak test-trust test-greenplum test-docker test-matrix train-env docs dist clean
+.PHONY: help bootstrap demo test test-all check bench papers soak verify test-trust test-greenplum test-docker test-matrix train-env docs dist clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -33,6 +33,9 @@ test-trust: bootstrap ## the tests that the page on security names, with a table
 soak: bootstrap ## hours of mixed load in which parts are ended, with a curve of memory in build/soak.svg; HOURS=8 says how many, else five minutes
 	@SOAK_HOURS=$(or $(HOURS),0.0834) .venv/bin/pytest -s tests/trust/test_soak.py
 
+verify: bootstrap ## all that the docs claim, at one commit, part by part; writes docs/verification.md; PART="soak trust" chooses, goes on where it was stopped
+	@.venv/bin/python tests/verify.py $(PART)
+
 test-greenplum: ## the database tests on the cluster that DBINFER_TEST_GREENPLUM_DSN names
 	@test -n "$$DBINFER_TEST_GREENPLUM_DSN" || { echo "set DBINFER_TEST_GREENPLUM_DSN to a superuser's dsn"; exit 2; }
 	@test -n "$$DBINFER_TEST_GREENPLUM_VENV" || { echo "set DBINFER_TEST_GREENPLUM_VENV to the venv on the cluster's hosts"; exit 2; }
@@ -48,9 +51,10 @@ test-matrix: bootstrap ## the database tests on PostgreSQL 13 to 18 in container
 train-env: bootstrap ## Horovod for training with several processes (compiles for some minutes)
 	@bash scripts/train-env
 
-docs: bootstrap ## write docs/reference anew, and the site of docs/ with search to build/site
+docs: bootstrap ## write docs/reference and docs/verification.md anew, and the site of docs/ with search to build/site
 	@.venv/bin/pip install --quiet -e '.[docs]'
 	@.venv/bin/python scripts/reference.py
+	@.venv/bin/python tests/verify.py --page
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet && echo "build/site/index.html"
 
 dist: bootstrap ## wheel, source, list of all that an installation brings with its licences, and digests, to dist/

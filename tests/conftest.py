@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -76,8 +76,11 @@ def only_f32() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def known_once() -> Iterator[None]:
-    """Read and try the same files once: each is a process that imports OpenVINO, and tests deploy the same models."""
+def known_once() -> Iterator[Callable[[], None]]:
+    """Read and try the same files once: each is a process that imports OpenVINO, and tests deploy the same models.
+
+    Yields what forgets them, for a test that deploys thousands.
+    """
     from dbinfer.models import precision, prepare
     from dbinfer_udf.model.trial import Result
 
@@ -97,10 +100,14 @@ def known_once() -> Iterator[None]:
             tried[asked] = really_try(path, prepared, kind, limits, sample)
         return tried[asked]
 
+    def forget() -> None:
+        read.clear()
+        tried.clear()
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prepare, "understand", understand)
         patch.setattr(precision, "try_model", try_model)
-        yield
+        yield forget
 
 
 @pytest.fixture(scope="session", autouse=True)

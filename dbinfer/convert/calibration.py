@@ -31,6 +31,7 @@ from dbinfer.models.ir import (
     written_beside,
 )
 from dbinfer_udf.manifest import Manifest
+from dbinfer_udf.model.device import new_core
 
 WARM = 3  # inferences before those that are timed: the first also allocate and fill caches
 
@@ -160,7 +161,7 @@ class Run:
 def run(graph: Any, inputs: Sequence[Any], precision: str) -> Run:
     """Run a graph on all inputs, one by one."""
     config = {"INFERENCE_PRECISION_HINT": precision, "PERFORMANCE_HINT": "LATENCY"}
-    compiled = import_openvino().Core().compile_model(graph, "CPU", config)
+    compiled = new_core(import_openvino()).compile_model(graph, "CPU", config)
     request, outputs, taken = compiled.create_infer_request(), [], []
     for _ in range(WARM):
         request.infer({0: inputs[0]})

@@ -22,6 +22,7 @@ from dbinfer.convert.source import Array, Source, telling_line
 from dbinfer.database.pins import install
 from dbinfer.models.graph import Port, dimensions, port
 from dbinfer.models.ir import core_for, import_openvino
+from dbinfer_udf.model.device import new_core
 
 # What exporters call the vectors, and the input beside the numbers of a text
 IMAGES, TEXTS = ("image_embeds", "image_features"), ("text_embeds", "text_features")
@@ -253,7 +254,7 @@ def _connected(tokens: Any, tower: Any, length: int) -> Any:
 
 
 def _compiled(graph: Any) -> Any:
-    return import_openvino().Core().compile_model(graph, "CPU")
+    return new_core(import_openvino()).compile_model(graph, "CPU")
 
 
 def _run(compiled: Any, text: bytes) -> list[Array]:

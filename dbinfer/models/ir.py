@@ -20,6 +20,7 @@ from dbinfer.base.errors import ModelFileError
 from dbinfer_udf.errors import ModelError
 from dbinfer_udf.host.tokenizers import add_where_needed
 from dbinfer_udf.manifest import Manifest, ManifestError
+from dbinfer_udf.model.device import new_core
 
 
 def import_openvino() -> Any:
@@ -167,7 +168,7 @@ def _read_graph(path: Path, weights: Path) -> Any:
 def core_for(path: Path) -> Any:
     """Return OpenVINO's core, with the operations of its tokenizers where an IR has such."""
     openvino = import_openvino()
-    core = openvino.Core()
+    core = new_core(openvino)
     add_where_needed(openvino, core, str(path))
     return core
 

@@ -296,7 +296,8 @@ EXPERIMENTS = (
 HEAD = """# The papers' experiments
 
 What the systems reported from which this field grew, in their units, beside what dbinfer does. `make papers` writes
-this page; each section says when and where its table was measured.
+this page; each section says when and where its table was measured, and
+[verification](../verification.md#papers) when they last ran.
 
 **The rule by which sizes are cut.** On two cores an experiment gets some minutes. The number of epochs is cut first,
 then the number of images; never the network, nor the side of its images. Seconds of an epoch grow with the number of

@@ -3,6 +3,7 @@
 python tests/bench/training.py compare [NETWORK DATA RANKS]          data distributed, all data on each rank, alone
 python tests/bench/training.py width|batch|ranks [NETWORK DATA]      from which size on training together pays
 python tests/bench/training.py cpu,gpu [NETWORK DATA RANKS]          one device of a kind against several
+python tests/bench/training.py precision [NETWORK DATA]              f32 against bf16, on all cores
 
 Every process has the same share of the machine's cores, so on one machine this shows what the exchange between ranks
 costs, not what more machines would gain. Without further words it trains a small U-Net on strokes with two ranks.
@@ -97,6 +98,15 @@ def devices(job: TrainJob, kinds: Sequence[str]) -> Iterator[Sequence[object]]:
             yield f"{ranks} x {kind}", *(f"{s:.2f}" for s in seconds), f"{fastest(history):.1f}", lost
 
 
+def precisions(job: TrainJob) -> Iterator[Sequence[object]]:
+    """Yield a line for each precision, of one process with all cores."""
+    yield "precision", "images/s", "loss"
+    for precision in ("f32", "bf16"):
+        one = replace(job, ranks=1, threads=cores(), precision=precision, val="none")
+        history = trained(one, precision)
+        yield precision, f"{fastest(history):.1f}", f"{history[-1].values['loss']:.4f}"
+
+
 def main(what: str = "compare", network: str = "unet", data: str = "strokes", ranks: str = "2") -> None:
     """Measure and print the lines as they come."""
     job = TrainJob(
@@ -118,6 +128,8 @@ def main(what: str = "compare", network: str = "unet", data: str = "strokes", ra
     )
     if what in SIZES:
         lines = sweep(job, what)
+    elif what == "precision":
+        lines = precisions(job)
     elif what != "compare":
         lines = devices(job, what.split(","))
     else:

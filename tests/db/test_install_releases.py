@@ -380,7 +380,8 @@ SELECT 'function ' || p.proname || ' returns ' || p.prorettype::regtype, p.prona
   FROM pg_proc p LEFT JOIN LATERAL ROWS FROM (
        unnest(coalesce(p.proallargtypes, p.proargtypes::oid[])), unnest(p.proargnames), unnest(p.proargmodes)
        ) WITH ORDINALITY AS a (type, name, mode, number) ON true
- WHERE p.pronamespace = 'dbinfer'::regnamespace AND left(p.proname, 1) <> '_' GROUP BY p.oid
+ WHERE p.pronamespace = 'dbinfer'::regnamespace AND left(p.proname, 1) <> '_'
+ GROUP BY p.oid, p.proname, p.prorettype, p.pronargs, p.pronargdefaults
 UNION ALL
 SELECT CASE c.relkind WHEN 'c' THEN 'type ' ELSE 'view ' END || c.relname, 0, '{}',
        array_agg(format('%s %s', a.attname, a.atttypid::regtype) ORDER BY a.attnum)

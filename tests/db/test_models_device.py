@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -55,8 +56,10 @@ def answers(dsn: str, isolation: str) -> list[list[tuple[object, ...]]]:
 
 def devices(db: Connection) -> list[dict[str, object]]:
     """Return what each process that scores says of its device; one of a cluster may have no rows, and so no models."""
-    found = [said for (said,) in rows(db, "SELECT devices FROM dbinfer.segments")]
-    return [said for said in found if said is not None]
+    found = [said for (said,) in rows(db, "SELECT devices FROM dbinfer.segments") if said is not None]
+    # a coordinator scores what is asked for one row
+    assert max(said["tried"] for said in found) == len(MODELS)
+    return found
 
 
 @pytest.mark.parametrize("isolation", ["never", "always"])
@@ -68,9 +71,11 @@ def test_a_device_that_agrees_computes(db: Connection, dsn: str, device: str, is
     assert ask(db, "SELECT dbinfer.profile(img, 'conv') ->> 'device' FROM many LIMIT 1") == device
     found = devices(db)
     assert {said["wanted"] for said in found} == {device}
-    assert all((said["models"], said["reasons"]) == (len(MODELS), []) for said in found)
+    assert all((said["models"], said["reasons"]) == (said["tried"], []) for said in found)
     checks = [check for check in doctor(dsn=dsn).checks if check.name.endswith(" device")]
-    assert {(check.ok, check.detail) for check in checks} == {(True, f"{device} computes 3 of 3 models")}
+    assert checks
+    assert all(check.ok for check in checks)
+    assert all(re.fullmatch(rf"{device} computes (\d) of \1 models", check.detail) for check in checks)
 
 
 @pytest.mark.parametrize("isolation", ["never", "always"])
@@ -79,13 +84,12 @@ def test_the_processor_computes_where_the_device_does_not(db: Connection, dsn: s
     install(InstallOptions(device=NOWHERE), dsn)
     assert answers(dsn, isolation) == expected
     assert ask(db, "SELECT dbinfer.profile(img, 'conv') ->> 'device' FROM many LIMIT 1") == "CPU"
-    for said in devices(db):
-        assert (said["wanted"], said["models"], said["tried"]) == (NOWHERE, 0, len(MODELS))
+    assert {(said["wanted"], said["models"]) for said in devices(db)} == {(NOWHERE, 0)}
     checks = [check for check in doctor(dsn=dsn).checks if check.name.endswith(" device")]
     assert checks
     for check in checks:
         assert not check.ok
-        assert check.detail.startswith(f"{NOWHERE} computes 0 of 3 models: OpenVINO cannot run it")
+        assert re.match(rf"{NOWHERE} computes 0 of \d models: OpenVINO cannot run it", check.detail)
         assert "dbinfer install --device CPU" in check.hint
 
 

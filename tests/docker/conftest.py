@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,7 +16,7 @@ from psycopg2.extensions import make_dsn
 sys.path.append(str(Path(__file__).parents[1] / "db"))  # tiny_models, asking
 
 from asking import ask
-from containers import BUILT, RUNNING, Project, compose_command, need
+from containers import BUILT, ROOT, RUNNING, Project, compose_command, need
 from projects import DATABASE_IMAGE, Database, database_project, greenplum_project, training_project
 from servers import ISOLATION
 
@@ -52,6 +53,14 @@ def compose() -> None:
     if not compose_command():
         pytest.skip("neither 'docker compose' nor docker-compose is installed")
     need(DEBIAN, "")
+
+
+@pytest.fixture(scope="session")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what `make dist` makes."""
+    folder = tmp_path_factory.mktemp("release")
+    subprocess.run(["bash", "scripts/dist", folder], cwd=ROOT, check=True, capture_output=True)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
+import shutil
 from pathlib import Path
 
 import tiny_models
-from containers import ROOT
 from machines import commands, machine
 from outside import write_colours
 
@@ -39,8 +38,8 @@ ASK = 'psql -d shop -c "SELECT label, (dbinfer.classify(img)).label FROM photos"
 LEFT = 'psql -d shop -Atc "SELECT name, version, digest, created_at FROM dbinfer.model_versions"'
 
 
-def test_pg_upgrade_takes_dbinfer_along(compose: None, tmp_path: Path) -> None:
-    subprocess.run(["bash", "scripts/dist", tmp_path], cwd=ROOT, check=True, capture_output=True)
+def test_pg_upgrade_takes_dbinfer_along(compose: None, release: Path, tmp_path: Path) -> None:
+    shutil.copytree(release, tmp_path, dirs_exist_ok=True)
     tiny_models.colour_classifier(tmp_path)
     write_colours(tmp_path / "photos", 2)
     with machine(BASE, tmp_path) as host:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from engine_processes import below, title
 from soak import Samples, Soak, engines
 
 from dbinfer import server as embedded
+from dbinfer.database.state import locate
 
 HOURS = float(os.environ.get("SOAK_HOURS", "") or 0)
 pytestmark = [
@@ -65,16 +69,18 @@ def test_a_value_that_grows_is_seen_and_noise_is_none() -> None:
 
 
 @pytest.mark.skipif(not HOURS, reason="a load for minutes or hours: make soak HOURS=8")
-def test_everybody_at_once(broken: Breakable, tmp_path: Path) -> None:
+def test_everybody_at_once(broken: Breakable, tmp_path: Path, known_once: Callable[[], None]) -> None:
     seconds = HOURS * 3600
-    soak, samples = Soak(broken, tmp_path, pause=min(60.0, seconds / 25)), Samples(broken)
+    soak, samples = Soak(broken, tmp_path, min(60.0, seconds / 25), known_once), Samples(broken)
     soak.prepare()
     try:
         soak.run(seconds, samples.take, every=max(1.0, seconds / 2000))
     finally:
         # also of a run that was ended: it took hours
         if len(samples.taken) > 2 * BLOCKS:
-            publish({"done": soak.done, "excused": soak.excused}, samples.taken)
+            problems = Counter(re.sub(r"\d+", "N", problem) for problem in soak.problems)
+            publish({"done": soak.done, "excused": soak.excused, "problems": problems}, samples.taken)
+            shutil.copy(locate(broken.server.home).log, BUILD / "soak.log")
     with broken.session() as db:
         left = [pid for top in engines(db) for pid in below(top)]
         unfinished = ask(db, "SELECT count(*) FROM dbinfer.jobs WHERE state = 'running'")

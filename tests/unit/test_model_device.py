@@ -85,6 +85,15 @@ def test_only_a_device_that_passed_here_is_used() -> None:
     assert device.used({}, {"device": "GPU"}) == "CPU"
 
 
+@pytest.mark.parametrize(("machine", "mode"), [("aarch64", "ACCURACY"), ("x86_64", "PERFORMANCE")])
+def test_f32_is_f32_on_an_arm_processor(monkeypatch: pytest.MonkeyPatch, machine: str, mode: str) -> None:
+    """Its plugin took bf16 for transposed convolutions; tests/docker/test_aarch64.py compares the answers."""
+    here = os.uname()
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result([*here[:-1], machine]))
+    core = device.new_core(import_openvino())
+    assert core.get_property("CPU", "EXECUTION_MODE_HINT").name == mode
+
+
 @pytest.mark.parametrize("name", ["CPU", *EVERYWHERE, "BATCH:CPU(4)"])
 def test_the_processor_needs_no_driver(name: str) -> None:
     assert device.guards(name, ["a"], ["b"]) == (["a"], ["b"], False)

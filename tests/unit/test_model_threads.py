@@ -37,7 +37,7 @@ def said_on(host: dict[str, Any], network: str, monkeypatch: pytest.MonkeyPatch)
     """Return what the process of a trial says of threads on a host of so many cores."""
     said: list[dict[str, Any]] = []
     monkeypatch.setattr(limits, "cores", lambda: host["cores"])
-    monkeypatch.setattr(limits.os, "uname", lambda: SimpleNamespace(nodename="sdw1"))
+    monkeypatch.setattr(limits.os, "uname", lambda: SimpleNamespace(nodename="sdw1", machine="x86_64"))
     monkeypatch.setattr(trial_process, "_request", lambda core, xml, call, number: number)
     monkeypatch.setattr(trial_process, "_median", lambda request, clock: taken(network, request))
     monkeypatch.setattr(trial_process, "_waited_for_cores", lambda: 0.0)

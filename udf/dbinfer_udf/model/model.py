@@ -28,7 +28,7 @@ from ..image.words import Words, write
 from ..manifest import ANY_SIZE, Manifest, ManifestError
 from ..result.vectors import quoted
 from . import tiled
-from .device import CPU, Setup, commands_drivers, used
+from .device import CPU, Setup, commands_drivers, new_core, used
 
 _cores: Dict[int, Any] = {}
 HWLOC = "HWLOC_THISSYSTEM"
@@ -46,7 +46,7 @@ def _core(openvino: Any) -> Any:
         before = os.environ.get(HWLOC)
         os.environ[HWLOC] = "0"
         try:
-            core = openvino.Core()
+            core = new_core(openvino)
             core.get_versions("CPU")
         finally:
             # programs that this process starts may need to know their real machine

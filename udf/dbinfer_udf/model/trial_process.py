@@ -18,7 +18,7 @@ from ..errors import ModelError
 from ..host.libraries import leave_out
 from ..host.sandbox import shut_in
 from ..host.tokenizers import add_where_needed
-from .device import CPU, Setup
+from .device import CPU, Setup, new_core
 
 PR_SET_PDEATHSIG = 1
 # How OpenVINO says that it got no memory, or none for a thread
@@ -221,7 +221,7 @@ def _waited_for_cores() -> float:
 def _core(xml: str) -> Any:
     import openvino
 
-    core = openvino.Core()
+    core = new_core(openvino)
     add_where_needed(openvino, core, xml)
     return core
 
