@@ -272,7 +272,8 @@ def _cost(tags: Dict[int, int], width: int, height: int) -> tuple[int, int, floa
     # without a number of rows, all of them are one strip
     down = tags.get(_TILE_HEIGHT if tiled else _ROWS) or height or 1
     down = down if tiled else min(down, height or 1)
-    samples, bits = min(4, tags.get(_SAMPLES, 1)), min(64, tags.get(_BITS, 1))
+    # a file may say 0
+    samples, bits = min(4, tags.get(_SAMPLES, 1) or 1), min(64, tags.get(_BITS, 1))
     strips = -(-width // across) * -(-height // down)
     strips *= samples if tags.get(_PLANES) == _SEPARATE else 1
     raw = across * down * samples * bits // 8
