@@ -96,17 +96,25 @@ class Soak:
         ]
         for thread in threads:
             thread.start()
-        until = time.monotonic() + seconds
+        until, told = time.monotonic() + seconds, 0
         try:
             while (left := until - time.monotonic()) > 0:
                 with self._resting:
                     sample()
+                if (tenth := int(10 - 10 * left / seconds)) > told:
+                    told = tenth
+                    print(f"\n{tenth} tenths: {self.tells()}", flush=True)
                 self.stop.wait(min(every, max(left, 0)))
         finally:
             self.stop.set()
         for thread in threads:
             thread.join(120)
             assert not thread.is_alive(), "an actor does not end"
+
+    def tells(self) -> str:
+        """Return what was done so far, in a line."""
+        done = ", ".join(f"{name} {count:,}" for name, count in sorted(self.done.items()))
+        return f"{done}; {sum(self.excused.values()):,} errors of who was ended, {len(self.problems)} others"
 
     def _repeat(self, act: Callable[[random.Random], None], draw: random.Random) -> None:
         while not self.stop.is_set():
