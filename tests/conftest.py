@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import container_engine
 import pytest
 from servers import (
     db,
@@ -185,7 +184,7 @@ def _folders_of_all_stay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    engine = _left_out_docker() if any(_folder(item) == "docker" for item in items) else None
+    engine = container_engine.lacks() if any(_folder(item) == "docker" for item in items) else ""
     greenplum = bool(os.environ.get(GREENPLUM_DSN))
     if (
         "PYTEST_XDIST_WORKER" in os.environ
@@ -213,10 +212,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _folder(item: pytest.Item) -> str:
     return item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
-
-
-def _left_out_docker() -> str | None:
-    if shutil.which("docker") is None:
-        return "no container engine is installed"
-    answer = subprocess.run(["docker", "info"], capture_output=True, text=True, check=False, timeout=30)
-    return None if answer.returncode == 0 else "the container engine does not answer (docker info)"

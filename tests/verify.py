@@ -23,6 +23,11 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
+import container_engine
+
+from dbinfer.bench.environment import machine
+from dbinfer.bench.report import machine_line
+
 ROOT = Path(__file__).parents[1]
 KEPT, PAGE = ROOT / "docs" / "verification.json", ROOT / "docs" / "verification.md"
 BUILD = ROOT / "build" / "verify"
@@ -38,7 +43,7 @@ class Part:
     Attributes:
         claim: what holds if it passes.
         command: for bash, in the clone.
-        lacks: returns what is missing here; empty where it can run.
+        lacks: returns why it cannot run here; empty where it can.
         figures: a pattern with one group, whose matches in the output go to the page.
     """
 
@@ -61,18 +66,9 @@ class Result:
     left_out: list[str] = field(default_factory=list)
 
 
-def no_engine() -> str:
-    """Return why no container can be started here."""
-    try:
-        done = subprocess.run(["docker", "info"], capture_output=True, check=False, timeout=60)
-    except FileNotFoundError:
-        return "docker"
-    return "a container engine that answers (docker info)" if done.returncode else ""
-
-
 def unset(*names: str) -> Callable[[], str]:
     """Return what says which of these variables are not set."""
-    return lambda: ", ".join(name for name in names if not os.environ.get(name))
+    return lambda: ", ".join(f"{name} is not set" for name in names if not os.environ.get(name))
 
 
 def greenplum(planner: str, isolation: str) -> Part:
@@ -111,7 +107,7 @@ PARTS = {
         f"postgresql-{major}": Part(
             f"The database tests pass on PostgreSQL {major}, with its distribution's Python",
             f"make test-matrix ENGINES={major}",
-            no_engine,
+            container_engine.lacks,
             r"^(\d\d\.\d+ .*|left out everywhere: .*|skipped: .*)$",
         )
         for major in (14, 15, 16, 17, 18)
@@ -133,7 +129,7 @@ PARTS = {
         "Images, compose files, wheel and Debian package work on Debian 12 and 13 and Ubuntu 22.04 and 24.04, and a "
         "database moves between versions of PostgreSQL",
         "make test-docker",
-        no_engine,
+        container_engine.lacks,
     ),
     "bench": Part(
         "The rates of the page on performance, each beside what it should be",
@@ -179,15 +175,6 @@ def commit_of_the_source() -> str:
     return said("log", "-1", "--format=%H", "--", ".", ":!docs/verification.*")
 
 
-def machine() -> str:
-    """Return cores, processor, its widest instructions, and memory of this machine."""
-    text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    model = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
-    widest = next((name for name in ("amx_tile", "avx512f", "avx2") if f" {name} " in text), "no AVX2")
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-    return f"{os.cpu_count()} cores of {model[1] if model else 'an unknown processor'} ({widest}), {memory:.0f} GiB"
-
-
 def clone_of(commit: str) -> Path:
     """Return the clean clone of a commit, made and set up at the first call."""
     folder = BUILD / commit[:12]
@@ -215,7 +202,7 @@ def run(name: str, commit: str) -> Result:
     return Result(
         commit,
         date,
-        machine(),
+        machine_line(machine()),
         round(time.monotonic() - begin),
         done.returncode == 0,
         re.findall(part.figures, text, re.MULTILINE)[-FIGURES:],
@@ -287,11 +274,14 @@ def main() -> int:
     commit = commit_of_the_source()
     # one page tells of one commit
     results = {name: one for name, one in kept().items() if one.commit == commit}
+    left = []
     for name in options.parts or PARTS:
         if name in results and results[name].passed and not options.again:
             print(f"{name}: passed on {results[name].date}")
-        elif lacks := PARTS[name].lacks():
-            print(f"{name}: cannot run here without {lacks}")
+            continue
+        left.append(name)
+        if lacks := PARTS[name].lacks():
+            print(f"{name}: cannot run here: {lacks}")
         elif options.list:
             print(f"{name}: left")
         else:
@@ -299,7 +289,9 @@ def main() -> int:
             results[name] = run(name, commit)
             write(results)
             print(f"{name}: {'passed' if results[name].passed else 'FAILED'}", flush=True)
-    return int(any(name not in results or not results[name].passed for name in options.parts or PARTS))
+            if results[name].passed:
+                left.remove(name)
+    return int(bool(left))
 
 
 if __name__ == "__main__":

@@ -31,10 +31,7 @@ def environment(server: Platform, notes: list[str]) -> dict[str, Any]:
     """Return the facts for the report; `notes` are sentences on what could not be measured, or not well."""
     versions = {package: _version(package) for package in PACKAGES}
     return {
-        "cpu": _cpuinfo("model name") or python_platform.machine(),
-        "flags": cpu_flags(),
-        "cores": cores(),
-        "memory_mb": memory_mb(),
+        **machine(),
         "system": python_platform.platform(),
         "python": python_platform.python_version(),
         "dbinfer": __version__,
@@ -43,6 +40,16 @@ def environment(server: Platform, notes: list[str]) -> dict[str, Any]:
         "segments": server.segments,
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "notes": notes,
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Return processor, those of its abilities that decide on speed, cores and memory."""
+    return {
+        "cpu": _cpuinfo("model name") or python_platform.machine(),
+        "flags": cpu_flags(),
+        "cores": cores(),
+        "memory_mb": memory_mb(),
     }
 
 

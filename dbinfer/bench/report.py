@@ -420,13 +420,17 @@ def target_table(rows: Sequence[Row], targets: Sequence[Target] = ()) -> tuple[l
     return ["must hold", "limit", "measured", ""], cells
 
 
+def machine_line(about: Row) -> str:
+    """Return processor, cores, memory and abilities in a line."""
+    return f"{about['cpu']}, {about['cores']} cores, {about['memory_mb'] / 1024:.0f} GB, {' '.join(about['flags'])}"
+
+
 def environment_lines(about: Row) -> list[str]:
     """Return what was measured on, in a few lines."""
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     segments = f", {about['segments']} segments" if about["segments"] else ""
     return [
-        f"{about['date']}: {about['cpu']}, {about['cores']} cores, {about['memory_mb'] / 1024:.0f} GB, "
-        f"{' '.join(about['flags'])}",
+        f"{about['date']}: {machine_line(about)}",
         f"{about['server']}{segments}; Python {about['python']}, dbinfer {about['dbinfer']}, {versions}",
         *(f"note: {sentence}" for sentence in about["notes"]),
     ]

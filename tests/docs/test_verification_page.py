@@ -88,4 +88,4 @@ def test_a_run_keeps_figures_and_reasons(tmp_path: Path, monkeypatch: pytest.Mon
 def test_what_is_missing_here_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"A": "x"})
     assert verify.unset("A")() == ""
-    assert verify.unset("A", "B", "C")() == "B, C"
+    assert verify.unset("A", "B", "C")() == "B is not set, C is not set"

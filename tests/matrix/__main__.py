@@ -13,6 +13,10 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 
 import container
+
+sys.path.append(str(container.ROOT / "tests"))
+
+import container_engine
 import results
 from engines import ENGINES, LEFT_OUT, PARTS, Engine, select
 
@@ -31,8 +35,8 @@ def main(words: list[str]) -> int:
         chosen = select(options.engines)
     except ValueError as err:
         parser.error(str(err))
-    if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
-        parser.error("no container engine answers (docker info)")
+    if reason := container_engine.lacks():
+        parser.error(reason)
     digits()
     for engine in chosen:
         known = row_of(engine)
