@@ -273,15 +273,15 @@ def _cost(tags: Dict[int, int], width: int, height: int) -> tuple[int, int, floa
     down = tags.get(_TILE_HEIGHT if tiled else _ROWS) or height or 1
     down = down if tiled else min(down, height or 1)
     # a file may say 0
-    samples, bits = min(4, tags.get(_SAMPLES, 1) or 1), min(64, tags.get(_BITS, 1))
-    strips = -(-width // across) * -(-height // down)
-    strips *= samples if tags.get(_PLANES) == _SEPARATE else 1
+    samples, bits = min(4, tags.get(_SAMPLES) or 1), min(64, tags.get(_BITS, 1))
+    planes = samples if tags.get(_PLANES) == _SEPARATE else 1
+    strips = -(-width // across) * -(-height // down) * planes
     raw = across * down * samples * bits // 8
     # the pixels of one strip, and what it was unpacked from; of a single strip that is gone before the result is filled
     whole = across * down >= width * height
     buffers = across * down * _RGBA + (max(0, raw - 3 * width * height) if whole else raw)
     lab, deep = tags.get(_PHOTOMETRIC) == _LAB, bits > 8
     setup = _PER_LAB_STRIP if lab else _PER_DEEP_STRIP if deep else _PER_STRIP
-    unpacked = strips * raw // (samples if tags.get(_PLANES) == _SEPARATE else 1)
+    unpacked = strips * raw // planes
     seconds = strips * setup + width * height * _PER_PIXEL + unpacked * _PER_RAW_BYTE
     return strips, buffers, seconds
