@@ -1,5 +1,7 @@
 """What an insert pays for the trigger of `dbinfer follow`: processor time of the backend, without it and with it.
 
+A third table has a trigger that does nothing, which is the least that any trigger costs.
+
     .venv/bin/python tests/bench/queueing.py [--dsn DSN]
 
 Each round inserts the same images into a table without and one with the trigger; of each the quickest round counts. The
@@ -23,9 +25,14 @@ import dbinfer
 from dbinfer.bench.database import server_dsn
 from dbinfer.database.connection import connect
 
-ROUNDS = 20
+ROUNDS = 40
 SIZES = {10_000: 200, 100_000: 40}  # bytes of an image: rows a round
 TABLE = "CREATE TABLE {}.{} (id bigint PRIMARY KEY, path text, img bytea)"
+TABLES = ("plain", "followed", "idle")
+NOTHING = (
+    "CREATE FUNCTION {0}.nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
+    "CREATE TRIGGER nothing AFTER INSERT ON {0}.idle FOR EACH ROW EXECUTE FUNCTION {0}.nothing()"
+)
 Way = Callable[[Connection, str, list[bytes]], None]
 
 
@@ -67,12 +74,13 @@ def main() -> None:
         conn.autocommit = True
         cur.execute(f"CREATE SCHEMA {schema}")
         try:
-            for name in ("plain", "followed"):
+            for name in TABLES:
                 cur.execute(sql.SQL(TABLE).format(sql.Identifier(schema), sql.Identifier(name)))
                 cur.execute(f"ALTER TABLE {schema}.{name} ALTER img SET STORAGE EXTERNAL")
             options = dbinfer.FollowOptions(function="image_info")
             dbinfer.follow(f"{schema}.followed", f"{schema}.predictions", options, dsn)
-            print("image   way      without       with   more")
+            cur.execute(NOTHING.format(schema))
+            print("image   way      without       with   more   a trigger that does nothing")
             for size, count in SIZES.items():
                 images = [os.urandom(size) for _ in range(count)]
                 for way in (copy, insert):
@@ -82,16 +90,19 @@ def main() -> None:
 
 
 def compare(conn: Connection, schema: str, way: Way, images: list[bytes]) -> None:
-    """Print a line: in turn without and with, and the other way round, so that what disturbs disturbs both."""
-    found: dict[str, list[float]] = {"plain": [], "followed": []}
+    """Print a line; each turn begins with another table, so that what disturbs disturbs all."""
+    found: dict[str, list[float]] = {name: [] for name in TABLES}
     for turn in range(ROUNDS):
-        for name in sorted(found, reverse=turn % 2 == 0):
+        for place in range(len(TABLES)):
+            name = TABLES[(turn + place) % len(TABLES)]
             found[name].append(measure(conn, f"{schema}.{name}", way, images))
     # what else runs here only makes a round longer: the quickest ones compare the work itself
-    without, with_it = (min(found[name]) for name in ("plain", "followed"))
-    more = with_it / without - 1
-    words = f"{len(images[0]) // 1000:>3} kB  {way.__name__:<7} {without:>7.1f} us {with_it:>7.1f} us {more:>6.1%}"
-    print(words, flush=True)
+    without, with_it, idle = (min(found[name]) for name in TABLES)
+    size = f"{len(images[0]) // 1000:>3} kB  {way.__name__:<7}"
+    print(
+        f"{size} {without:>7.1f} us {with_it:>7.1f} us {with_it / without - 1:>6.1%} {idle / without - 1:>6.1%}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

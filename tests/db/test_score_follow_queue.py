@@ -306,6 +306,33 @@ class TestRights:
         assert follow(owner).rows == 2
         as_now(db)
 
+    def test_what_a_writer_puts_before_the_system_catalog_is_not_used(
+        self, db: Connection, owner: str
+    ) -> None:
+        dbinfer.follow(dsn=owner)
+        follow(owner)
+        rows(
+            db,
+            "CREATE SCHEMA decoys; GRANT USAGE ON SCHEMA decoys TO PUBLIC; "
+            "CREATE TABLE decoys.predictions_queue (id integer); CREATE TABLE decoys.images (id integer); "
+            "CREATE FUNCTION decoys.alike(text, text) RETURNS boolean LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE 'a decoy has run as %', current_user; END $$; "
+            "CREATE OPERATOR decoys.= (LEFTARG = text, RIGHTARG = text, FUNCTION = decoys.alike)",
+        )
+        rows(db, "GRANT SELECT, INSERT, UPDATE, DELETE ON images TO PUBLIC")
+        try:
+            with role(db):
+                rows(db, "CREATE TEMP TABLE predictions_queue (id integer)")
+                rows(db, "SET search_path = decoys, pg_temp, pg_catalog")
+                rows(db, "INSERT INTO public.images VALUES (500, %s)", IMAGES["red"])
+                rows(db, "UPDATE public.images SET img = %s WHERE id = 0", IMAGES["blue"])
+                rows(db, "DELETE FROM public.images WHERE id = 1")
+                rows(db, "RESET search_path; DROP TABLE pg_temp.predictions_queue")
+            queued = rows(db, "SELECT id FROM predictions_queue WHERE id IS NOT NULL ORDER BY id")
+            assert queued == [(0,), (0,), (1,), (500,)]
+        finally:
+            rows(db, "DROP SCHEMA decoys CASCADE")
+
     def test_who_does_not_own_the_table_is_told_so(self, db: Connection, dsn: str) -> None:
         with role(db) as name:
             rows(db, "RESET ROLE")
