@@ -241,6 +241,19 @@ _IN_A_SHELL = (
 )
 
 
+def _way_out(err: psycopg2.Error, when_denied: str) -> str:
+    """Return a hint for an error of which the server gives none."""
+    if isinstance(err, psycopg2.errors.ReadOnlySqlTransaction):
+        return "A standby takes no changes, nor does a read-only session: do it on the primary server."
+    if not isinstance(err, psycopg2.errors.InsufficientPrivilege):
+        return ""
+    if not when_denied and (err.diag.message_primary or "").startswith("permission denied for schema"):
+        return (
+            "Name a table in a schema of your own (CREATE SCHEMA makes one), or ask for rights in this one."
+        )
+    return when_denied
+
+
 def sentence(err: psycopg2.Error, error: type[DbinferError] = DataError) -> DbinferError:
     """Return the server's error as a sentence with its hint; DETAIL's first line is kept, tracebacks are not."""
     primary = (err.diag.message_primary or str(err).strip().split("\n")[0]).rstrip(".")
@@ -252,10 +265,7 @@ def sentence(err: psycopg2.Error, error: type[DbinferError] = DataError) -> Dbin
         )
     detail = (err.diag.message_detail or "").strip().split("\n")[0]
     detail = "" if not detail or detail.startswith("Traceback") else f" ({detail.rstrip('.')})"
-    denied = error.when_denied if isinstance(err, psycopg2.errors.InsufficientPrivilege) else ""
-    standby = "A standby takes no changes, nor does a read-only session: do it on the primary server."
-    denied = standby if isinstance(err, psycopg2.errors.ReadOnlySqlTransaction) else denied
-    hint = err.diag.message_hint or denied
+    hint = err.diag.message_hint or _way_out(err, error.when_denied)
     for statement, command in _IN_A_SHELL:
         hint = re.sub(statement, command, hint)
     return error(f"{primary}{detail}", hint)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 from psycopg2 import sql
@@ -36,6 +38,58 @@ def image_of(kind: str, source: sql.Composable, on_error: str = "error") -> sql.
     if refers(kind):
         return sql.SQL("dbinfer.image({}::pg_catalog.text, NULL, {})").format(source, sql.Literal(on_error))
     return sql.SQL("pg_catalog.lo_get({})").format(source) if kind == "oid" else source
+
+
+@dataclass(frozen=True)
+class ImageColumn:
+    """A column whose images a command shows: as the server gives them, or read here where only workers score.
+
+    Attributes:
+        kind: its type.
+        here: what this process must know to read stores; None: the server gives the images.
+    """
+
+    kind: str
+    here: dict[str, str] | None
+
+    @classmethod
+    def of(cls, cur: Cursor, kind: str) -> ImageColumn:
+        """Return the column of a type in this database."""
+        return cls(kind, here(cur) if refers(kind) and detect(cur.connection).tables_only else None)
+
+    def image(self, source: sql.Composable, on_error: str = "error") -> sql.Composable:
+        """Return SQL for what `file` takes."""
+        if self.here is None:
+            return image_of(self.kind, source, on_error)
+        return sql.SQL("{}::pg_catalog.text").format(source)
+
+    def file(self, found: Any, most: int) -> bytes:
+        """Return the image file.
+
+        Args:
+            found: what `image` gave, and no NULL.
+            most: bytes that an image of a store may have.
+
+        Raises:
+            DataError: there is none, it is larger, or the store cannot be read.
+        """
+        with reading():
+            return self._file(found, most)
+
+    def file_or_none(self, found: Any, most: int) -> bytes | None:
+        """Return the image file, as `file` does; None where there is none, or a larger one."""
+        with reading(), suppress(ImageError):
+            return None if found is None else self._file(found, most)
+        return None
+
+    def _file(self, found: Any, most: int) -> bytes:
+        if self.here is None:
+            return bytes(found)
+        with _READING:
+            return read_image(self.here, found, None, min(most, image_limits(self.here).max_bytes))
+
+
+_READING = Lock()  # a process has one reader, which serves one thread
 
 
 @documented
@@ -185,12 +239,8 @@ def check_store(name: str, path: str | None = None, dsn: str | None = None) -> S
 
 def _size_here(cur: Cursor, reference: str) -> int | None:
     """Return the bytes of an image that this host fetches; None where there is none."""
-    settings = here(cur)
-    with reading():
-        try:
-            return len(read_image(settings, reference, None, image_limits(settings).max_bytes))
-        except ImageError:
-            return None
+    data = ImageColumn("text", here(cur)).file_or_none(reference, sys.maxsize)
+    return None if data is None else len(data)
 
 
 def _call(dsn: str | None, query: str, *values: Any) -> None:

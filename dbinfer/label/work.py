@@ -16,7 +16,7 @@ from dbinfer.base.errors import DataError
 from dbinfer.database.connection import one, session
 from dbinfer.database.platform import detect
 from dbinfer.database.sql import read
-from dbinfer.images.stores import image_of
+from dbinfer.images.stores import ImageColumn
 from dbinfer.label.options import LabelOptions, LabelReport
 from dbinfer.label.tables import Row, Tables
 from dbinfer.label.values import BOXES
@@ -120,14 +120,11 @@ class Work:
         Raises:
             DataError: there is none, or one that is too large for a page.
         """
+        source = self.tables.source
         with self._transaction() as cur:
-            self._run(
-                cur,
-                "image",
-                number,
-                img=image_of(self.tables.source.img_type, sql.Identifier("i", self.tables.source.img)),
-                limit=sql.Literal(MAX_IMAGE_BYTES),
-            )
+            column = ImageColumn.of(cur, source.img_type)
+            img = column.image(sql.Identifier("i", source.img))
+            self._run(cur, "image", number, img=img, limit=sql.Literal(MAX_IMAGE_BYTES))
             found = cur.fetchone()
         if found is None:
             raise DataError(f"{self.tables.source.table} has no such row any more")
@@ -136,7 +133,7 @@ class Work:
             raise DataError("the row has no image")
         if data is None:
             raise DataError(f"the image has {size} bytes, but the page shows at most {MAX_IMAGE_BYTES}")
-        return bytes(data)
+        return column.file(data, MAX_IMAGE_BYTES)
 
     def answer(self, number: int) -> Answer | None:
         """Return what the table says of a row; None where nobody has labelled it."""

@@ -14,7 +14,7 @@ from psycopg2 import sql
 from psycopg2.extensions import connection as Connection
 
 from dbinfer.database.sql import read
-from dbinfer.images.stores import image_of
+from dbinfer.images.stores import ImageColumn
 from dbinfer.report.figures import Count
 from dbinfer.report.tables import Key, Row, Source, Version, of
 from dbinfer_udf.errors import UdfError
@@ -65,23 +65,26 @@ def pictures(
     """Yield the image files of some rows, with their true masks and the masks that one or two versions found."""
     if not keys:
         return
+    with conn.cursor() as cur:
+        column = ImageColumn.of(cur, source.img_type)
     # A name makes it a cursor of the server, so that not all files come at once
     with conn.cursor("dbinfer_report") as cur:
         cur.itersize = READ_AHEAD
-        cur.execute(_statement(source, keys, masks_of, other))
-        for key, *files in cur:
-            yield Picture(tuple(key), *(None if file is None else bytes(file) for file in files))
+        cur.execute(_statement(source, column, keys, (masks_of, other)))
+        for key, image, *masks in cur:
+            files = (None if mask is None else bytes(mask) for mask in masks)
+            yield Picture(tuple(key), column.file_or_none(image, MAX_IMAGE_BYTES), *files)
 
 
 def _statement(
-    source: Source, keys: Sequence[Key], masks_of: Version | None, other: Version | None
+    source: Source, column: ImageColumn, keys: Sequence[Key], masks_of: Sequence[Version | None]
 ) -> sql.Composed:
-    truth = sql.Identifier("i", source.truth) if source.truth and masks_of else sql.SQL("NULL")
-    versions = {"p": masks_of, "o": other}
+    truth = sql.Identifier("i", source.truth) if source.truth and masks_of[0] else sql.SQL("NULL")
+    versions = dict(zip("po", masks_of, strict=True))
     masks = (sql.Identifier(alias, "mask") if one else sql.SQL("NULL") for alias, one in versions.items())
     return sql.SQL(read("client/report_images.sql")).format(
         key=source.key("a"),
-        img=image_of(source.img_type, sql.Identifier("i", source.img), "null"),
+        img=column.image(sql.Identifier("i", source.img), "null"),
         limit=sql.Literal(MAX_IMAGE_BYTES),
         more=sql.SQL(", ").join([truth, *masks]),
         asked=source.arrays(list(zip(*keys, strict=True))),

@@ -183,8 +183,9 @@ def test_who_may_not_read_or_write_hears_it_at_once(db: Connection, dsn: str, sc
             (f"GRANT SELECT ON public.scans TO {name}", "permission denied for table scans"),
             (f"GRANT CREATE ON SCHEMA public TO {name}", "permission denied for schema public"),
         ]:
-            with pytest.raises(DataError, match=said), opened("public.scans", mine):
+            with pytest.raises(DataError, match=said) as caught, opened("public.scans", mine):
                 pass
+            assert ("in a schema of your own" in caught.value.hint) == ("schema" in said)
             rows(db, given)
         with opened("public.scans", mine) as page:
             # the one who logged in, not the role that acts

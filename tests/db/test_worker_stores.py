@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import psycopg2
 import pytest
@@ -17,7 +19,11 @@ from psycopg2.extensions import connection as Connection
 from dbinfer.base.errors import DataError
 from dbinfer.images import stores
 from dbinfer.images.load import LoadOptions, load
+from dbinfer.label.options import LabelOptions
+from dbinfer.label.work import Work
 from dbinfer.models import deploy
+from dbinfer.report import report
+from dbinfer.report.options import ReportOptions
 from dbinfer.score import ScoreOptions, score
 
 COLOURS = [(200, 0, 0), (0, 200, 0), (0, 0, 200)]
@@ -53,7 +59,7 @@ def at_home(shop: str, door: Door) -> Iterator[Connection]:
     with closing(psycopg2.connect(shop)) as db:
         db.autocommit = True
         yield db
-        rows(db, "DROP TABLE IF EXISTS scans, answers, answers_errors")
+        rows(db, "DROP TABLE IF EXISTS scans, answers, answers_errors, labels")
     door.faults.clear()
 
 
@@ -69,6 +75,30 @@ def test_from_a_list_of_files_to_their_labels(at_home: Connection, shop: str) ->
         "the reference 's/../x' is no path in a store",
         "the store s has no 'none.png'",
     ]
+
+
+def test_report_and_label_show_images_that_lie_there(
+    at_home: Connection, shop: str, door: Door, tmp_path: Path
+) -> None:
+    load((), LoadOptions(table="scans", reference="s"), shop)
+    score("scans", "answers", ScoreOptions(column="path", model="colours"), shop)
+    rows(at_home, "UPDATE scans SET path = 's/none.png' WHERE path = 's/03.png'")
+    options = ReportOptions(column="path", out=tmp_path / "report.html", sample=ROWS)
+    report("scans", "answers", options, shop)
+    page = (tmp_path / "report.html").read_text()
+    assert len(set(re.findall('data:image/png;base64,[^"]*', page))) == len(COLOURS)
+
+    label = LabelOptions(todo="answers", column="path", into="labels", classes=tuple(LABELS))
+    work = Work.begin("scans", label, shop)
+    shown = {row.key: number for number, row in enumerate(work.rows)}
+    keys = dict(rows(at_home, "SELECT path, id::text FROM scans"))
+    first = tiny_models.file(tiny_models.picture(*COLOURS[1]))
+    assert work.image(shown[(keys["s/01.png"],)]) == first
+    with pytest.raises(DataError, match=r"the store s has no 'none\.png'"):
+        work.image(shown[(keys["s/none.png"],)])
+    door.faults["02.png"] = cutting
+    with pytest.raises(DataError, match="the store s cannot be read"):
+        work.image(shown[(keys["s/02.png"],)])
 
 
 def test_a_store_is_checked_from_here(shop: str) -> None:

@@ -22,7 +22,7 @@ HANDLE = b"dbinfer's handle"  # begins what stands for an image on its way, see 
 MOST_PATH = 1024  # bytes, as in S3
 SHOWN = 200  # characters of a reference in an error
 NAMED = "Write store/path, or its whole address. Stores that you may read: SELECT name FROM dbinfer.stores"
-MISSING = "Install it on each database host: VENV/bin/pip install obstore"
+MISSING = "Install it on each database host, or each host of workers: VENV/bin/pip install obstore"
 PORTS = {"https": 443, "http": 80}
 # Where Google's clients get a token for a service account
 TOKENS = ("oauth2.googleapis.com", 443)
