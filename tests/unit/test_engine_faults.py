@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,9 +19,9 @@ import tiny_models
 from engine_models import processes, wait_until
 from variants import wide
 
-from dbinfer_udf.engine import client
+from dbinfer_udf.engine import address, client
 from dbinfer_udf.errors import CancelledError, ImageError, RowError
-from dbinfer_udf.host import interrupts
+from dbinfer_udf.host import interrupts, protocol
 
 GOOD = tiny_models.file(tiny_models.picture(1, 2, 3))
 HANGS = tiny_models.file(tiny_models.picture(200, 200, 200))
@@ -170,6 +171,36 @@ def test_a_killed_supervisor_takes_all_along_and_the_row_is_asked_once_more(
     assert "took more than 2 s" in asked.error().message
     assert model.ask("predict", GOOD, None) == ANSWER
     assert processes(engine)["engine"] != old["engine"]
+
+
+def test_an_engine_that_ends_opens_no_model_in_the_way_of_the_next(
+    engine: client.Engine, tmp_path: Path
+) -> None:
+    model = opened(engine, tmp_path, max_inference_seconds="4")
+    asked = Asked(model)
+    wait_until(lambda: running(engine), "a row in a worker")
+    old, place = processes(engine), address.find(engine.settings, engine.digest)
+    late = dict(model._wanted, op="open", server=os.getpid(), python=sys.version_info[:2])
+    with socket.socket(socket.AF_UNIX) as question:
+        question.connect(place.control)
+        question.send(protocol.frame(late)[:1])
+        # who asks after it is heard after it
+        address.call(place.control, {"op": "hello"})
+        client.stop(engine.settings)
+        question.send(protocol.frame(late)[1:])
+        answer = question.recv(1000)
+    assert model.ask("predict", GOOD, None) == ANSWER
+    assert "took more than 4 s" in asked.error().message
+    wait_until(lambda: not engine_models.alive(chain(*old.values())), "the end of the first engine")
+    assert model.ask("predict", GOOD, None) == ANSWER
+    assert answer == b""
+
+
+def test_a_model_whose_socket_was_removed_is_opened_again(engine: client.Engine, tmp_path: Path) -> None:
+    model = opened(engine, tmp_path)
+    os.unlink(model._path)
+    assert model.ask("predict", GOOD, None) == ANSWER
+    assert len(processes(engine)["engine"]) == 1
 
 
 @pytest.mark.wide

@@ -145,6 +145,10 @@ class Served:
             self.passing = False
             self._send({"workers": self.workers})
 
+    def reachable(self) -> bool:
+        """Return whether a socket lies where its requests go: somebody may tidy up the folder."""
+        return os.path.exists(self._path)
+
     def ask(self, question: Any) -> None:
         """Answer a question as soon as the model is loaded."""
         self.used = time.monotonic()

@@ -159,11 +159,18 @@ class Shelf:
         """Use so many threads for a model from now on, and open it so for those who wait."""
         self._paying[_key_of_any_threads(wanted)] = threads
         for question in questions:
-            self._open(question, dict(wanted, threads=threads))
+            if self._supervisor.ending:
+                question.close()
+            else:
+                self._open(question, dict(wanted, threads=threads))
 
     def _open(self, question: Any, wanted: Dict[str, Any]) -> None:
         key = model_key(wanted)
         model = self.models.get(key)
+        if model is not None and not model.reachable():
+            self._supervisor.log.say("%s is opened anew: its socket was removed." % model.title)
+            self._let_go(model)
+            model = None
         if model is None:
             self._make_room()
             model = self.models[key] = Served(self._supervisor, self, key, wanted)

@@ -371,7 +371,9 @@ class Supervisor:
             "hello": (lambda: question.answer({}), ()),
         }
         found = answers.get(str(message.get("op")))
-        if found is None:
+        # a question that was accepted before the end: what is opened now would lie where the next engine's models lie.
+        # Who gets no answer asks the next engine
+        if found is None or (self.ending and message["op"] in ("open", "hello")):
             question.close()
             return
         try:
