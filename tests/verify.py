@@ -143,6 +143,7 @@ PARTS = {
             figures=r"^(?=.*\d)(.*)$",
         )
         for name, script, claim in (
+            ("answering", "answering.py", "How long one row waits for a worker"),
             ("cascade", "cascade.py", "What a small network before a large one saves"),
             ("choosing", "choosing.py", "How many labels choosing them saves"),
             ("finetuning", "finetuning.py", "What fine-tuning brings on few images"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -76,17 +75,18 @@ class ImageColumn:
         with reading():
             return self._file(found, most)
 
-    def file_or_none(self, found: Any, most: int) -> bytes | None:
+    def file_or_none(self, found: Any, most: int | None = None) -> bytes | None:
         """Return the image file, as `file` does; None where there is none, or a larger one."""
         with reading(), suppress(ImageError):
             return None if found is None else self._file(found, most)
         return None
 
-    def _file(self, found: Any, most: int) -> bytes:
+    def _file(self, found: Any, most: int | None) -> bytes:
         if self.here is None:
             return bytes(found)
+        allowed = image_limits(self.here).max_bytes
         with _READING:
-            return read_image(self.here, found, None, min(most, image_limits(self.here).max_bytes))
+            return read_image(self.here, found, None, allowed if most is None else min(most, allowed))
 
 
 _READING = Lock()  # a process has one reader, which serves one thread
@@ -239,7 +239,7 @@ def check_store(name: str, path: str | None = None, dsn: str | None = None) -> S
 
 def _size_here(cur: Cursor, reference: str) -> int | None:
     """Return the bytes of an image that this host fetches; None where there is none."""
-    data = ImageColumn("text", here(cur)).file_or_none(reference, sys.maxsize)
+    data = ImageColumn("text", here(cur)).file_or_none(reference)
     return None if data is None else len(data)
 
 

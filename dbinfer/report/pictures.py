@@ -70,17 +70,17 @@ def pictures(
     # A name makes it a cursor of the server, so that not all files come at once
     with conn.cursor("dbinfer_report") as cur:
         cur.itersize = READ_AHEAD
-        cur.execute(_statement(source, column, keys, (masks_of, other)))
+        cur.execute(_statement(source, column, keys, masks_of, other))
         for key, image, *masks in cur:
             files = (None if mask is None else bytes(mask) for mask in masks)
             yield Picture(tuple(key), column.file_or_none(image, MAX_IMAGE_BYTES), *files)
 
 
 def _statement(
-    source: Source, column: ImageColumn, keys: Sequence[Key], masks_of: Sequence[Version | None]
+    source: Source, column: ImageColumn, keys: Sequence[Key], masks_of: Version | None, other: Version | None
 ) -> sql.Composed:
-    truth = sql.Identifier("i", source.truth) if source.truth and masks_of[0] else sql.SQL("NULL")
-    versions = dict(zip("po", masks_of, strict=True))
+    truth = sql.Identifier("i", source.truth) if source.truth and masks_of else sql.SQL("NULL")
+    versions = {"p": masks_of, "o": other}
     masks = (sql.Identifier(alias, "mask") if one else sql.SQL("NULL") for alias, one in versions.items())
     return sql.SQL(read("client/report_images.sql")).format(
         key=source.key("a"),

@@ -27,8 +27,9 @@ BEGIN
     ELSIF clock_timestamp() > until THEN
       RETURN NULL;
     END IF;
+    -- a twentieth of the time so far, which is how much later than it could a caller hears of an answer
     PERFORM pg_sleep(pause);
-    pause := least(pause * 1.2, 0.05);
+    pause := least(pause * 1.05, 0.05);
   END LOOP;
 END $$;
 COMMENT ON FUNCTION dbinfer._answer(bigint, double precision, text) IS 'internal: waits for the answer to a request; call dbinfer.answer';

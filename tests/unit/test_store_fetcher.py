@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import pytest
 from test_engine_sandbox import read_library, shut_in
 
-from dbinfer_udf.errors import ImageError
+from dbinfer_udf.errors import ImageError, StoreError
 from dbinfer_udf.host import protocol, sandbox
 from dbinfer_udf.store import fetcher
 from dbinfer_udf.store.declared import NUMBERS, Store
@@ -173,22 +173,34 @@ class _Kept(BaseHTTPRequestHandler):
         """Keep quiet."""
 
 
+BUCKET = {
+    "name": "s",
+    "url": "s3://bucket",
+    "private": True,
+    "seconds": 10,
+    "endpoint": "http://store:9000",
+}
+
+
 def test_a_connection_that_the_gate_closes_is_used_once() -> None:
     """A request that was given such a connection while it closed waited for nothing, for 30 seconds."""
     gate = ThreadingHTTPServer(("127.0.0.1", 0), _Kept)
     threading.Thread(target=gate.serve_forever, daemon=True).start()
-    facts = {
-        "name": "s",
-        "url": "s3://bucket",
-        "private": True,
-        "seconds": 10,
-        "endpoint": "http://store:9000",
-    }
     try:
-        made = fetcher.Fetcher(Store(facts), gate.server_address[:2], "token")
+        made = fetcher.Fetcher(Store(BUCKET), gate.server_address[:2], "token")
         for _ in range(3):
             made.fetch(fetcher.Wanted("1.png", None, None, 10), lambda size: None)
     finally:
         gate.shutdown()
         gate.server_close()
     assert len(set(_Kept.requests)) == 3
+
+
+def test_a_host_without_the_library_says_where_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only workers score it is their hosts that need it, and no database host."""
+    for module in ("obstore", "obstore.store"):
+        monkeypatch.setitem(sys.modules, module, None)
+    made = fetcher.Fetcher(Store(BUCKET), ("127.0.0.1", 9), "token")
+    with pytest.raises(StoreError, match="has no obstore, which reads s3:// stores") as caught:
+        made.fetch(fetcher.Wanted("1.png", None, None, 10), lambda size: None)
+    assert "each database host, or each host of workers" in str(caught.value.hint)
