@@ -91,7 +91,8 @@ PARTS = {
     ),
     "long": Part(
         "The long forms of those tests pass: whole trainings, 20,000 rows with workers killed",
-        "LONG=1 .venv/bin/pytest -m '' $(grep -rlwE 'LONG|killing' tests/unit tests/db --include='test_*.py')",
+        "LONG=1 .venv/bin/pytest -m '' "
+        "$(grep -rlwE 'LONG|killing|at_length|further' tests/unit tests/db --include='test_*.py')",
     ),
     "trust": Part(
         "What the page on security promises holds against hostile files, users and faults, in the long form",

@@ -16,7 +16,7 @@ import tiny_models
 from asking import ask, refused, role, rows
 from psycopg2.extensions import connection as Connection
 from servers import allowed
-from variants import wide
+from variants import at_length, wide
 
 from dbinfer.base.errors import DbinferError
 from dbinfer.base.progress import silent
@@ -222,7 +222,7 @@ def test_who_may_not_read_the_rows_learns_nothing_of_them(db: Connection) -> Non
         refused(db, "42501", f"SELECT * FROM {BOTH})")
 
 
-@pytest.mark.wide
+@at_length
 def test_the_promise_is_kept_as_often_as_it_says(db: Connection) -> None:
     """Mistakes grow rarer with the score. At 95 %, ten of 200 runs may miss it, and three standard deviations more."""
     rows(

@@ -12,6 +12,7 @@ import tiny_models
 from asking import ask, rows
 from catalog import another_database
 from typer.testing import CliRunner
+from variants import further, wide
 
 from dbinfer.base.errors import RegistryError
 from dbinfer.cli.app import app
@@ -105,7 +106,7 @@ def usual(server_dsn: str, venv: Path, tmp_path_factory: pytest.TempPathFactory)
         return use(dsn, venv, tmp_path_factory.mktemp("usual"), "green")
 
 
-@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("odd", [*wide("LATIN1", "habits"), *further("SQL_ASCII", "EUC_JP", "Turkish")])
 def test_all_that_a_user_does(
     server_dsn: str, venv: Path, tmp_path: Path, odd: str, usual: dict[str, Any]
 ) -> None:

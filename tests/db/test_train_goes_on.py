@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -137,18 +138,10 @@ def test_a_run_that_is_killed_at_each_step_goes_on_there(
         command = [sys.executable, "-c", TRAINING, dsn, ALL, said, until]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
-    steps = [
-        "epoch 2/3",
-        "reading digits.keras (keras)",
-        "writing digits.xml (fp32)",
-        "comparing source and result",
-        "reading digits.xml",
-        "preparing",
-        "trying",
-        "sending",
-        "comparing",
-        "activating",
-    ]
+    steps = ["epoch 2/3", "writing digits.xml (fp32)", "sending", "comparing", "activating"]
+    if os.environ.get("LONG"):
+        steps[1:1] = ["reading digits.keras (keras)"]
+        steps[3:3] = ["comparing source and result", "reading digits.xml", "preparing", "trying"]
     for number, step in enumerate(steps):
         done = train("killed", step, **({"resume": "last"} if number else {}))
         assert done.returncode == -signal.SIGKILL, (step, done.stdout, done.stderr)

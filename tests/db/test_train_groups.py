@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from asking import rows
 from psycopg2.extensions import connection as Connection
 from psycopg2.extras import execute_values
+from variants import at_length
 
 from dbinfer.images.builtin import encode, photographs
 from dbinfer.models import deploy
@@ -23,10 +23,9 @@ from dbinfer.score import ScoreOptions, score
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("needs TensorFlow: pip install dbinfer[train]", allow_module_level=True)
 
-pytestmark = pytest.mark.wide
+pytestmark = [pytest.mark.wide, at_length]
 
-LONG = bool(os.environ.get("LONG"))
-KNOWN, NEW, EACH, EPOCHS = (200, 50, 20, 25) if LONG else (100, 20, 12, 15)
+KNOWN, NEW, EACH, EPOCHS = 200, 50, 20, 25
 SIZE = 48
 
 # docs/how-to/train.md has this network
@@ -50,9 +49,9 @@ PROGRAM = """
 import sys
 import dbinfer
 
-dsn, network, query, out, epochs, augment = sys.argv[1:]
+dsn, network, query, out, epochs = sys.argv[1:]
 rates = {"lr": 0.003, "schedule": "cosine", "final": "last"}
-options = dbinfer.TrainOptions(epochs=int(epochs), augment=augment == "True", out=out, **rates)
+options = dbinfer.TrainOptions(epochs=int(epochs), augment=True, out=out, **rates)
 report = dbinfer.train(network, query, options, dsn)
 layer = dbinfer.ConvertOptions(output_name="embedding", values={"name": "signs"})
 assert dbinfer.convert(report.model, f"{out}/signs.xml", layer).manifest.task == "embedding"
@@ -114,7 +113,6 @@ def test_members_of_new_groups_find_each_other(db: Connection, dsn: str, tmp_pat
         query,
         str(tmp_path / "run"),
         str(EPOCHS),
-        str(LONG),
     ]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

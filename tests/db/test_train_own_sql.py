@@ -13,7 +13,7 @@ from pathlib import Path
 import own_networks
 import psycopg2
 import pytest
-from variants import wide
+from variants import further, wide
 
 from dbinfer.cli import main
 from dbinfer.images import builtin
@@ -65,10 +65,12 @@ def shell(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Shell:
     [
         ("script.py", "script", ["--lr", "0.01"], 1),
         *wide(
-            ("script.py", "script", ["--lr", "0.01"], 2),
-            ("branches.py", "branches", ["--lr", "0.02"], 1),
             ("branches.py", "branches", ["--lr", "0.02"], 2),
             ("keras.applications:MobileNetV2", "MobileNetV2", MOBILENET, 1),
+        ),
+        *further(
+            ("script.py", "script", ["--lr", "0.01"], 2),
+            ("branches.py", "branches", ["--lr", "0.02"], 1),
             ("keras.applications:MobileNetV2", "MobileNetV2", MOBILENET, 2),
         ),
     ],

@@ -16,6 +16,7 @@ import pytest
 from digit_tables import digit_table
 from engine_processes import below, title
 from float32 import tolerance
+from variants import at_length
 
 pytest.importorskip("jax")
 
@@ -25,7 +26,6 @@ from dbinfer.images import builtin
 from dbinfer.models import DeployOptions, deploy
 from dbinfer.train import TrainJob, run
 
-LONG = pytest.mark.skipif(not os.environ.get("LONG"), reason="some minutes: only with LONG=1")
 QUERY = "SELECT img, label, id FROM parts"
 LIMIT = 0.55  # parameters per process
 # of the losses, which begin at log(10): two epochs of 8 steps, whose longest sums are over the pixels of 16 images
@@ -77,7 +77,7 @@ def test_two_processes_learn_what_one_learns_and_the_model_ends_in_sql(images: s
     assert accuracy >= min(result.metrics["accuracy"], result.metrics["val_accuracy"]) - 0.05
 
 
-@pytest.mark.wide
+@at_length
 def test_a_network_of_which_nothing_is_split_is_refused(tmp_path: Path) -> None:
     """A U-Net has no dense layer; two processes would compute the same."""
     options = {"size": 16, "depth": 1, "base_width": 2}
@@ -88,7 +88,7 @@ def test_a_network_of_which_nothing_is_split_is_refused(tmp_path: Path) -> None:
         run(replace(given, network="unet", data="strokes:8"))
 
 
-@LONG
+@at_length
 def test_a_mesh_of_two_by_two_equals_one_of_two_by_one(images: str, tmp_path: Path) -> None:
     """Model parallel within data parallel; batch and learning rate are those of two groups in both."""
     groups = run(job(images, tmp_path / "groups", ranks=2, mesh="2x1"))
@@ -97,7 +97,7 @@ def test_a_mesh_of_two_by_two_equals_one_of_two_by_one(images: str, tmp_path: Pa
     assert apart(groups, both) <= LOSS
 
 
-@LONG
+@at_length
 @pytest.mark.parametrize("layout", ["dense-by-outputs", "all-by-outputs"])
 def test_the_real_alexnet_in_two_processes(tmp_path: Path, layout: str) -> None:
     """61 million parameters at 224 x 224, without dropout; half of them in each process."""
@@ -115,7 +115,7 @@ def test_the_real_alexnet_in_two_processes(tmp_path: Path, layout: str) -> None:
     assert losses[0] == pytest.approx(losses[1], abs=LOSS)
 
 
-@LONG
+@at_length
 def test_a_killed_process_ends_the_others_with_one_sentence(images: str, tmp_path: Path) -> None:
     long = job(images, tmp_path / "killed", ranks=2, epochs=200)
     killer = threading.Thread(target=_kill_second, daemon=True)

@@ -5,7 +5,6 @@ classes, from a query to SQL.
 from __future__ import annotations
 
 import io
-import os
 from pathlib import Path
 
 import cv2
@@ -13,6 +12,7 @@ import numpy as np
 import psycopg2
 import pytest
 from PIL import Image
+from variants import at_length
 
 import dbinfer
 from dbinfer.convert import convert
@@ -25,21 +25,16 @@ from dbinfer_models import VOID
 
 pytestmark = pytest.mark.wide
 
-# a minute and a half on two idle cores, far more beside other tests
-FULL = {"epochs": 12, "depth": 3, "dice": 0.90, "apart": 0.01}
-# its edges are soft: there the mask in the image's own size differs from that in the network's
-SHORT = {"epochs": 3, "depth": 2, "dice": 0.50, "apart": 0.06}
-CASE = FULL if os.environ.get("LONG") else SHORT
 
-
-@pytest.mark.timeout(1800)  # minutes of two cores, which a loaded machine does not give
+@at_length
+@pytest.mark.timeout(1800)  # a minute and a half on two idle cores, which a loaded machine does not give
 def test_dice_from_sql_is_that_of_the_training(
     dsn: str, db: psycopg2.extensions.connection, tmp_path: Path
 ) -> None:
     check_built("mpi")
-    options = {"size": 128, "depth": CASE["depth"], "base_width": 8}
+    options = {"size": 128, "depth": 3, "base_width": 8}
     how = {
-        "epochs": CASE["epochs"],
+        "epochs": 12,
         "batch": 4,
         "lr": 2.5e-3,
         "schedule": "cosine",
@@ -49,12 +44,12 @@ def test_dice_from_sql_is_that_of_the_training(
     }
     result = run(TrainJob("unet", "strokes", out=str(tmp_path), network_options=options, **how))  # type: ignore[arg-type]
     trained = result.metrics["val_dice_coefficient"]
-    assert trained >= CASE["dice"]
+    assert trained >= 0.90
 
     convert(result.model, tmp_path / "strokes.xml")
     deploy(tmp_path / "strokes.xml", DeployOptions(name="strokes"), dsn)
     scores = [_dice(db, image, mask) for image, mask in stroke_files("heldout", range(96))]
-    assert np.mean(scores) == pytest.approx(trained, abs=CASE["apart"])
+    assert np.mean(scores) == pytest.approx(trained, abs=0.01)
 
     with db.cursor() as cursor:
         cursor.execute(

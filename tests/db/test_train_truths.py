@@ -13,7 +13,7 @@ import psycopg2
 import pytest
 from asking import ask, rows
 from psycopg2.extensions import connection as Connection
-from variants import wide
+from variants import at_length, further, wide
 
 import dbinfer
 from dbinfer.base.errors import DataError, TrainError, UsageError
@@ -120,7 +120,7 @@ def test_a_number(db: Connection, dsn: str, tmp_path: Path) -> None:
     assert error < usual / 3
 
 
-@pytest.mark.wide
+@at_length
 def test_a_new_head_for_other_truths(db: Connection, dsn: str, tmp_path: Path) -> None:
     """What has learned labels goes on to a number."""
     begin = options(tmp_path, "labels", epochs=1, source=True)
@@ -212,7 +212,7 @@ def test_it_stops_when_nothing_becomes_better(db: Connection, dsn: str, tmp_path
         run(replace(job, val_fraction=0.0))
 
 
-@pytest.mark.wide
+@at_length
 def test_a_seed_repeats_the_run(db: Connection, dsn: str, tmp_path: Path) -> None:
     job = TrainJob(network(tmp_path, "softmax"), "SELECT img, label, id FROM truths WHERE id < 200", dsn=dsn,
                    out=str(tmp_path / "run"), epochs=2, lr=0.003, augment=True, final="last")  # fmt: skip
@@ -221,7 +221,7 @@ def test_a_seed_repeats_the_run(db: Connection, dsn: str, tmp_path: Path) -> Non
     assert first["loss"] != other["loss"]
 
 
-@pytest.mark.parametrize("strategy", wide("horovod", "mirrored", "downpour", "split"))
+@pytest.mark.parametrize("strategy", [*wide("horovod"), *further("mirrored", "downpour", "split")])
 def test_every_strategy_learns_several_labels(
     strategy: str, db: Connection, dsn: str, tmp_path: Path
 ) -> None:

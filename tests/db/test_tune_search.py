@@ -12,6 +12,7 @@ import pytest
 from catalog import another_database
 from digit_tables import digit_table
 from searching import ask, kill_a_worker
+from variants import at_length
 
 pytest.importorskip("optuna")
 
@@ -68,7 +69,7 @@ def test_a_search_leaves_rows_a_picture_and_a_model_for_sql(scans: str, tmp_path
         tune("digits", QUERY, SEARCH[:1], options(tmp_path, resume=True), scans)
 
 
-@pytest.mark.wide
+@at_length
 def test_a_search_goes_on(scans: str, tmp_path: Path) -> None:
     given = options(tmp_path, study="more", workers=2, trials=2)
     tune("digits", QUERY, SEARCH, given, scans)
@@ -99,7 +100,7 @@ def _kill_one(dsn: str, study: str) -> None:
     kill_a_worker(dsn, begun)
 
 
-@pytest.mark.wide
+@at_length
 def test_pruning_takes_fewer_epochs(scans: str, tmp_path: Path) -> None:
     train = TrainOptions(epochs=6, val_fraction=0.2, threads=1)
     given = options(tmp_path, study="pruned", train=train, trials=8, pruner="hyperband")

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from train_runs import needs_horovod
+from variants import at_length
 
 BENCH = Path(__file__).parents[1] / "bench"
 # The script itself, with its page and what it keeps elsewhere, and with very few images
@@ -40,7 +40,7 @@ def ran(folder: Path) -> str:
 
 
 @needs_horovod
-@pytest.mark.wide
+@at_length
 def test_measured_once_and_written(tmp_path: Path) -> None:
     assert "mnist" in ran(tmp_path)
     page = (tmp_path / "papers.md").read_text()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from float32 import tolerance
 from train_runs import SMALL_UNET, difference, final_weights, launched, needs_horovod, strokes_folder
+from variants import at_length
 
 from dbinfer.base.errors import UsageError
 from dbinfer.train import TrainJob, run
@@ -78,7 +79,7 @@ def test_a_block_is_what_each_rank_learns_alone(averaged: TrainJob, tmp_path: Pa
 
 
 @needs_horovod
-@pytest.mark.wide
+@at_length
 def test_a_resume_repeats_the_run(averaged: TrainJob, tmp_path: Path) -> None:
     """With what the optimizers remember, and the change of the last block."""
     whole = replace(averaged, optimizer="adam", lr=0.01, momentum=0.9, out=str(tmp_path / "whole"))

@@ -12,6 +12,7 @@ import numpy as np
 import own_networks
 import pytest
 from train_runs import difference, digits_folder, final_weights, launched, needs_horovod
+from variants import at_length
 
 import dbinfer
 from dbinfer.base.errors import DataError, DbinferError, TrainError, UsageError
@@ -287,7 +288,7 @@ def branches(tmp_path_factory: pytest.TempPathFactory) -> TrainJob:
 
 
 @needs_horovod
-@pytest.mark.wide
+@at_length
 def test_two_ranks_equal_one_process_with_twice_the_batch(branches: TrainJob) -> None:
     run(branches)
     alone = replace(branches, out=f"{branches.out}-alone", ranks=1, batch=1438, lr=0.2)
@@ -301,7 +302,7 @@ def test_two_ranks_equal_one_process_with_twice_the_batch(branches: TrainJob) ->
 
 
 @needs_horovod
-@pytest.mark.wide
+@at_length
 def test_a_rank_without_the_file_trains_all_the_same(branches: TrainJob) -> None:
     job = describe_apart(
         replace(branches, hosts="localhost:1,127.0.0.1:1", out=f"{branches.out}-fileless"), Digits()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 from float32 import tolerance
 from train_runs import SMALL_UNET, difference, final_weights, launched, needs_horovod, strokes_folder
+from variants import at_length, further, wide
 
 from dbinfer.base.errors import TrainError, UsageError
 from dbinfer.train import TrainJob, run
@@ -71,7 +71,7 @@ def test_two_stages_learn_what_one_process_learns(alone: TrainJob, tmp_path: Pat
     assert "of which the stages waited" in told[1]
 
 
-@pytest.mark.wide
+@at_length
 def test_a_resume_repeats_the_run(alone: TrainJob, tmp_path: Path) -> None:
     """At the cuts of the run, whatever the times are now; with an optimizer that remembers."""
     whole = staged(alone, tmp_path / "whole", ranks=2, cuts="block1_relu1", optimizer="adam")
@@ -87,8 +87,7 @@ def test_a_resume_repeats_the_run(alone: TrainJob, tmp_path: Path) -> None:
         run(replace(again, cuts="block1_conv1", epochs=EPOCHS + 1))
 
 
-@pytest.mark.wide
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [*further(1), *wide(3)])
 def test_other_numbers_of_stages(alone: TrainJob, tmp_path: Path, ranks: int) -> None:
     """One stage computes a batch in parts; of three the middle one passes on what the last one needs of the first."""
     job = staged(alone, tmp_path / "run", ranks=ranks)
@@ -97,8 +96,7 @@ def test_other_numbers_of_stages(alone: TrainJob, tmp_path: Path, ranks: int) ->
     assert difference(final_weights(job), trained) <= min(LIMIT, tolerance(trained, 3 * EPOCHS, TERMS))
 
 
-@pytest.mark.wide
-@pytest.mark.parametrize("batch_norm", [False, True])
+@pytest.mark.parametrize("batch_norm", [*further(False), *wide(True)])
 def test_two_groups_of_two_stages_equal_two_ranks(alone: TrainJob, tmp_path: Path, batch_norm: bool) -> None:
     """With batch normalisation too, where a batch is one part: its statistics are those of the part."""
     given: dict[str, Any] = {"batch": 2, "network_options": {**SMALL_UNET, "batch_norm": batch_norm}}
@@ -147,7 +145,7 @@ def build():
 """
 
 
-@pytest.mark.skipif(not os.environ.get("LONG"), reason="some minutes: only with LONG=1")
+@at_length
 def test_more_parts_leave_less_waiting(alone: TrainJob, tmp_path: Path) -> None:
     """Printed, not asserted: how much time is a matter of the machine."""
     large = {"network_options": {"size": 128, "depth": 3, "base_width": 8}, "batch": 16, "val": "none"}

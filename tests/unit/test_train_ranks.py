@@ -20,6 +20,7 @@ from train_runs import (
     needs_horovod,
     strokes_folder,
 )
+from variants import at_length
 
 from dbinfer.base.apart import cores
 from dbinfer.base.errors import DataError, TrainError
@@ -90,7 +91,7 @@ def test_bound_ranks_say_where(unet: TrainJob, alone: TrainJob) -> None:
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-@pytest.mark.wide
+@at_length
 def test_without_averaged_gradients_they_differ(unet: TrainJob, alone: TrainJob, launcher: str) -> None:
     job = replace(unet, launcher=launcher, out=f"{unet.out}-unaveraged-{launcher}")
     launched(job, "unaveraged")
