@@ -35,8 +35,10 @@ def files(case: Case) -> list[bytes]:
     return builtin.photograph_files(case.size, 32)
 
 
-def waits(opened: Database, case: Case, images: list[bytes]) -> list[float]:
+def waits(opened: Database, case: Case) -> list[float]:
     """Return the milliseconds that each request took; in autocommit a worker sees it as soon as it is there."""
+    images = files(case)
+    opened.deploy(case, model_files(case.network, case.precision))
     found = []
     for number in range(WARMING + REQUESTS):
         asked = (psycopg2.Binary(images[number % len(images)]), case.model, case.function)
@@ -49,12 +51,6 @@ def waits(opened: Database, case: Case, images: list[bytes]) -> list[float]:
     return found[WARMING:]
 
 
-def computes(opened: Database, case: Case, images: list[bytes]) -> list[float]:
-    """Return the milliseconds that the network alone takes, in a session of the same host."""
-    asked = "SELECT (dbinfer.profile(%s, %s)->>'infer')::float / 1000"
-    return [opened.one(asked, (psycopg2.Binary(img), case.model)) for img in images]
-
-
 def main(dsn: str | None) -> None:
     """Print a line for each network as it is done; docs/how-to/workers.md has the medians."""
     dsn = server_dsn(dsn, silent)
@@ -63,14 +59,12 @@ def main(dsn: str | None) -> None:
             [*WORKER, *(["--dsn", dsn] if dsn else [])], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
-            print("| network | median, ms | 95 of 100 within, ms | longest, ms | the network alone, ms |")
-            print("|---|---|---|---|---|")
+            print("| network | median, ms | 95 of 100 within, ms | longest, ms |\n|---|---|---|---|")
             for case in CASES:
-                images = files(case)
-                opened.deploy(case, model_files(case.network, case.precision))
-                found, alone = waits(opened, case, images), computes(opened, case, images)
-                figures = median(found), quantiles(found, n=20)[-1], max(found), median(alone)
-                print(f"| {case.network} | {' | '.join(f'{figure:.1f}' for figure in figures)} |")
+                found = waits(opened, case)
+                print(
+                    f"| {case.network} | {median(found):.1f} | {quantiles(found, n=20)[-1]:.1f} | {max(found):.1f} |"
+                )
         finally:
             worker.terminate()
             worker.wait(60)
