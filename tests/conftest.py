@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -61,6 +62,7 @@ ISA = {
     "SSE41": {"OPENCV_CPU_DISABLE": "AVX512-SKX,AVX2,FP16,AVX", "XLA_FLAGS": "--xla_cpu_max_isa=SSE4_2"},
 }
 GREENPLUM_DSN = "DBINFER_TEST_GREENPLUM_DSN"
+UNTIL = "DBINFER_TEST_UNTIL"  # seconds since 1970, after which no wide test begins
 ISOLATION = "DBINFER_TEST_ISOLATION"  # auto, always or never: where the tests' models run
 
 
@@ -208,6 +210,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         backends = item.get_closest_marker("in_backends")
         if backends and os.environ.get(ISOLATION) == "always":
             item.add_marker(pytest.mark.skip(reason=f"not with isolation = always: {backends.args[0]}"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """CI has so many minutes: on a slow machine the last wide tests are left out there, and say so."""
+    late = time.time() > float(os.environ.get(UNTIL, "inf"))
+    if late and item.get_closest_marker("wide") and not item.get_closest_marker("alone"):
+        pytest.skip("no time is left for it on this machine: make test-all")
 
 
 def _folder(item: pytest.Item) -> str:
