@@ -21,13 +21,14 @@ import pytest
 
 pytest.importorskip("optuna")
 
+from variants import at_length
+
 from dbinfer.base.errors import TrainError, UsageError
 from dbinfer.train import TrainJob, TrainOptions, run
 from dbinfer.tune import TuneOptions, tune
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 TOOLS = [SSHD, shutil.which("ssh"), shutil.which("ssh-keygen")]
-LONG = pytest.mark.skipif(not os.environ.get("LONG"), reason="some minutes: only with LONG=1")
 pytestmark = pytest.mark.skipif(
     not all(tool and Path(tool).exists() for tool in TOOLS), reason="needs ssh and sshd"
 )
@@ -110,7 +111,7 @@ def test_a_host_that_cannot_be_reached(dsn: str, tmp_path: Path) -> None:
         tune("digits", "digits", ["lr=1e-3..1e-2:log"], given, dsn)
 
 
-@LONG
+@at_length
 @pytest.mark.usefixtures("over_ssh")
 def test_a_network_lies_split_over_two_hosts(tmp_path: Path) -> None:
     pytest.importorskip("jax")
@@ -148,7 +149,7 @@ def _watch(found: set[str]) -> None:
         time.sleep(0.5)
 
 
-@LONG
+@at_length
 @pytest.mark.usefixtures("over_ssh")
 def test_servers_and_workers_on_two_hosts(tmp_path: Path) -> None:
     given = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import psycopg2
 import pytest
 from float32 import tolerance
 from psycopg2.extras import Json
+from variants import at_length
 
 import dbinfer
 from dbinfer.images.boxes import Boxes, average_precision
@@ -99,7 +99,7 @@ def test_detect_finds_what_keras_finds(dsn: str, db: psycopg2.extensions.connect
     assert (sql.map50, sql.map50_95) == pytest.approx((keras["map50"], keras["map50_95"]), abs=1e-3)
 
 
-@pytest.mark.skipif(not os.environ.get("LONG"), reason="minutes of training: set LONG=1")
+@at_length
 @pytest.mark.timeout(3600)  # minutes of two cores, which a loaded machine does not give
 def test_a_trained_detector_keeps_its_precision(
     dsn: str, db: psycopg2.extensions.connection, tmp_path: Path

